@@ -15,12 +15,8 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.samples import option_index
 from medtasks.home import as_json
 
-_SECTIONS = (
-    "requests",
-    "reviewers",
-    "agreement",
-    "caveats",
-)  # lists with a section of their own in Markdown
+# Lists with a section of their own in Markdown.
+_SECTIONS = ("requests", "reviewers", "agreement", "caveats")
 _CAVEATS = (
     "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
     "only the reviewers named here what they say.",
@@ -57,25 +53,24 @@ class Publication:
 
 
 def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
-    """Return the datasheet as JSON types."""
+    """Return the datasheet as JSON types.
+
+    Args:
+        about: The study, and how it is published.
+        manifest: Of the dataset that it becomes.
+    """
     study = about.study
     images = about.images
-    sent = [
-        line
-        for line in read_drafted(about.folder).values()
-        if line.outcome is not DraftOutcome.SKIPPED
-    ]
-    image_ids = set(
-        itertools.chain.from_iterable(draft.images for draft in about.published.values())
-    )
+    lines = read_drafted(about.folder).values()
+    sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
+    image_ids: set[str] = set()
+    for draft in about.published.values():
+        image_ids.update(draft.images)
     licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
     clusters = len(set(clusters_of(about.published, images).values()))
-    of_pairs = study.kind is StudyKind.PAIRS
-    caveats = list(_CAVEATS)
-    if of_pairs:
-        caveats.append(_OF_PAIRS)
-    if of_pairs and clusters < len(about.published):
-        caveats.append(_SHARED.format(len(about.published), clusters))
+    requests = []
+    for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items()):
+        requests.append({"of": of, "outcome": str(outcome), "reason": reason, "number": number})
     return {
         "schema_version": 1,
         "name": about.name,
@@ -91,13 +86,10 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),
-        "requests": [
-            {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
-            for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items())
-        ],
+        "requests": requests,
         "min_score": about.min_score,
         "wording": about.wording,
-        "balance": None if of_pairs else about.balance,
+        "balance": None if study.kind is StudyKind.PAIRS else about.balance,
         OPTIONS: _command_options(about),
         "drafts": len(about.drafts),
         "published": len(about.published),
@@ -105,8 +97,17 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "labels": dict(sorted(_labels(about.published.values()).items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": caveats,
+        "caveats": _caveats(about, clusters),
     }
+
+
+def _caveats(about: Publication, clusters: int) -> list[str]:
+    caveats = list(_CAVEATS)
+    if about.study.kind is StudyKind.PAIRS:
+        caveats.append(_OF_PAIRS)
+        if clusters < len(about.published):
+            caveats.append(_SHARED.format(len(about.published), clusters))
+    return caveats
 
 
 def _labels(drafts: Iterable[Draft]) -> Counter[str]:
@@ -132,52 +133,51 @@ def _command_options(about: Publication) -> list[str]:
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer; the mean is over questions, the shares are over drafts."""
+    """Return the record of one reviewer. The mean is over questions, the shares are over drafts."""
     by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
-    values = [score for scores in by_item.values() for score in scores]
-    passing = sum(min(scores) >= about.min_score for scores in by_item.values())
+    mean = passing = published = None
+    if by_item:
+        scores = list(itertools.chain.from_iterable(by_item.values()))
+        mean = sum(scores) / len(scores)
+        passing = sum(min(of) >= about.min_score for of in by_item.values()) / len(by_item)
+        published = sum(item in about.published for item in by_item) / len(by_item)
     return {
         "reviewer": review.reviewer,
         "drafts_scored": len(by_item),
-        "mean_score": sum(values) / len(values) if values else None,
-        "share_reaching_the_score": passing / len(by_item) if by_item else None,
-        "share_published": sum(item in about.published for item in by_item) / len(by_item)
-        if by_item
-        else None,
+        "mean_score": mean,
+        "share_reaching_the_score": passing,
+        "share_published": published,
     }
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
-    sections = {
-        name: value
-        for name, value in sheet.items()
-        if isinstance(value, Mapping) or name in _SECTIONS
-    }
-    plain = [
-        (name.replace("_", " "), value) for name, value in sheet.items() if name not in sections
-    ]
-    parts = [f"# Datasheet of {sheet['name']}", markdown_table(("what", "value"), plain)]
-    for name, value in sections.items():
-        parts.append(f"## {name.replace('_', ' ').capitalize()}")
-        if not value:
-            parts.append("None.")
-        elif isinstance(value, Mapping):
-            parts.append(markdown_table(("", "value"), _mapping_rows(value)))
-        elif name == "caveats":
-            parts.append("\n".join(f"- {sentence}" for sentence in value))
+    sections = []
+    plain = []
+    for name, value in sheet.items():
+        title = name.replace("_", " ")
+        if isinstance(value, Mapping) or name in _SECTIONS:
+            sections += [f"## {title.capitalize()}", _section(name, value)]
         else:
-            parts.append(
-                markdown_table(
-                    [key.replace("_", " ") for key in value[0]],
-                    [list(record.values()) for record in value],
-                )
-            )
-    return "\n\n".join(parts) + "\n"
+            plain.append((title, value))
+    head = [f"# Datasheet of {sheet['name']}", markdown_table(("what", "value"), plain)]
+    return "\n\n".join(head + sections) + "\n"
+
+
+def _section(name: str, value: Any) -> str:
+    """Return a list or mapping of a datasheet in Markdown."""
+    if not value:
+        return "None."
+    if isinstance(value, Mapping):
+        return markdown_table(("", "value"), _mapping_rows(value))
+    if name == "caveats":
+        return "\n".join(f"- {sentence}" for sentence in value)
+    columns = [key.replace("_", " ") for key in value[0]]
+    return markdown_table(columns, [list(record.values()) for record in value])
 
 
 def _mapping_rows(values: Mapping[str, object]) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = []
+    rows = []
     for key, content in values.items():
         if isinstance(content, Mapping):
             rows += [(f"{key}: {part}", text) for part, text in content.items()]
@@ -191,13 +191,19 @@ def _text(value: object) -> str:
         return ", ".join(map(_text, value)) or "-"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table in Markdown; texts are escaped, and numbers have three digits."""
-    cells = [
-        [_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row]
-        for row in rows
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
+    """Return a table in Markdown, in which texts are escaped and numbers have three digits.
+
+    Example:
+        >>> print(markdown_table(("what", "value"), [("a<b", 0.12345), ("c", [])]))
+        | what | value |
+        | --- | --- |
+        | a&lt;b | 0.123 |
+        | c | - |
+    """
+    lines = [head, ["---"] * len(head), *(list(map(_text, row)) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

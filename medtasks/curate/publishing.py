@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,8 @@ from medtasks.tasks.own_tasks import (
 )
 from medtasks.tasks.task_index import SETTINGS
 
-_COMMAND, _OPTION = "medtasks curate publish", "--as"
+_COMMAND = "medtasks curate publish"
+_OPTION = "--as"
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,8 @@ class Form:
     about: str  # its questions, in a few words
     columns: Columns
     model: str  # published task that the tasks run like
-    endings: tuple[str, ...] = (
-        "",
-        "_ll",
-    )  # of the tasks, after the dataset's name and that of the published one
+    # of the tasks, after the dataset's name and that of the published one
+    endings: tuple[str, ...] = ("", "_ll")
 
 
 FORMS: Mapping[StudyKind, Form] = {
@@ -112,45 +111,54 @@ def publish_study(
     balance: bool = True,
     allow_incomplete: bool = False,
 ) -> tuple[Manifest, list[str], list[str], Mapping[str, Any]]:
-    """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
+    """Make a dataset and tasks from the drafts whose questions all reach a score.
 
-    Returns the dataset's manifest, the names of tasks and of groups, and the :func:`datasheet`.
+    Args:
+        folder: Of the study.
+        min_score: From 1 to 10.
+        name: Of the dataset and its first task, by default that of the study.
+        wording: The reviewer whose words count if reviewers differ.
+        balance: Whether to leave out the surplus of one label (hallucination studies).
+        allow_incomplete: Whether to leave out drafts whose images cannot be used.
 
-    ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
-    (hallucination studies).
+    Returns:
+        The dataset's manifest, the names of tasks, those of groups, and the :func:`datasheet`.
+
+    Raises:
+        MedTasksError: Nothing can be published, or the name is taken.
     """
     study = read_study(folder)
-    chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
-    tasks = {form.model + ending: chosen + ending for ending in form.endings}
-    groups = groups_of_part(form.model, chosen, tasks)
+    form = FORMS[study.kind]
+    dataset = checked_name(name or study.name, _OPTION)
+    tasks = {form.model + ending: dataset + ending for ending in form.endings}
+    groups = groups_of_part(form.model, dataset, tasks)
     for task in (*tasks.values(), *groups.values()):
-        refuse_taken(task, chosen, _COMMAND, _OPTION)
-    about = _reviewed(folder, study, chosen, min_score, wording, balance)
+        refuse_taken(task, dataset, _COMMAND, _OPTION)
+    about = _publication(folder, study, dataset, min_score, wording, balance)
     manifest, sheet = _prepare(about, allow_incomplete)
     for model, task in tasks.items():
-        config = task_copy(
-            model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}"
-        )
+        description = f"{form.about} of a study of your own, asked and scored as {model}"
+        config = dict(task_copy(model, task, dataset, description))
         # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
-        metadata = {
-            key: value for key, value in config["metadata"].items() if key != "checked_against"
-        }
-        settings = {
-            name: values
-            for name, values in config[SETTINGS].items()
-            if "demonstrations" not in values
-        }
-        write_task_file(task, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
+        config["metadata"] = dict(config["metadata"])
+        config["metadata"].pop("checked_against", None)
+        settings = config[SETTINGS].items()
+        config[SETTINGS] = {key: value for key, value in settings if "demonstrations" not in value}
+        write_task_file(task, config, _COMMAND)
     for model, group in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
         write_task_file(group, group_copy(model, group, tasks, description), _COMMAND)
     return manifest, list(tasks.values()), list(groups.values()), sheet
 
 
-def _reviewed(
+def _publication(
     folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool
 ) -> Publication:
-    """Return the questions to publish; MedTasksError if none can be, or if another dataset has the name."""
+    """Return the questions to publish.
+
+    Raises:
+        MedTasksError: None can be published, or another dataset has the name.
+    """
     _refuse_other_dataset(folder, study, name)
     drafts = read_drafts(folder)
     reviews = read_reviews(folder, study)
@@ -159,29 +167,13 @@ def _reviewed(
             f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it"
         )
     images = read_images(folder)
-    of_pairs = study.kind is StudyKind.PAIRS
     _check_listed(folder, study, drafts, images)
     published, left_out = accept_drafts(drafts, reviews, min_score, wording)
-    if left_out[UNSCORED] == len(drafts):
-        todo = (
-            "score them with 'medtasks curate review"
-            if drafts
-            else "make some with 'medtasks curate draft"
-        )
-        raise MedTasksError(
-            f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'"
-        )
-    if published and balance and not of_pairs:
+    if published and balance and study.kind is not StudyKind.PAIRS:
         even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
-    if not published:
-        why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
-        raise MedTasksError(
-            f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); score more drafts, "
-            f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
-        )
-    return Publication(
+    about = Publication(
         folder,
         study,
         images,
@@ -193,6 +185,30 @@ def _reviewed(
         reviews,
         published,
         left_out,
+    )
+    if not published:
+        raise MedTasksError(_why_nothing(about))
+    return about
+
+
+def _why_nothing(about: Publication) -> str:
+    """Say why no draft can be published, and how to change that."""
+    drafts = len(about.drafts)
+    study = about.study
+    if about.left_out.get(UNSCORED, 0) == drafts:
+        todo = "make some with 'medtasks curate draft"
+        if drafts:
+            todo = "score them with 'medtasks curate review"
+        return (
+            f"none of the {drafts} drafts of '{study.name}' has been scored; {todo} {about.folder}'"
+        )
+    causes = Counter(about.left_out).most_common()
+    why = ", ".join(f"{count} {cause}" for cause, count in causes)
+    fix = "score more drafts, or lower --min-score"
+    if study.kind is not StudyKind.PAIRS:
+        fix += ", or add --no-balance"
+    return (
+        f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
     )
 
 
@@ -258,11 +274,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
 
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
-    """Yield the documents in the order of the study's pairs or images; drafts without an image go to ``lost``."""
-    of_pairs = about.study.kind is StudyKind.PAIRS
+    """Yield the documents in the order of the study's pairs or images. Drafts without an image go to ``lost``."""
     pairs = {pair.pair_id: pair for pair in read_pairs(about.folder)}
     lines = {image_id: line for line, image_id in enumerate(about.images, 1)}
-    ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
 
     @functools.cache
     def stored(image_id: str) -> StoredImage | str:
@@ -272,22 +286,30 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             # The line instead of the id, which may tell who a patient is.
             return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
 
+    for draft in _in_order(about, pairs):
+        images_or_causes = list(map(stored, draft.images))
+        images = [image for image in images_or_causes if isinstance(image, StoredImage)]
+        if len(images) < len(draft.images):
+            cause = next(image for image in images_or_causes if isinstance(image, str))
+            lost.append(draft.item_id)
+            yield PublishedRow("", None, cause=cause)
+            continue
+        for position, image in enumerate(images):
+            facts = about.images[draft.images[position]]
+            content = document(about.study, draft, position, facts, pairs.get(draft.item_id))
+            yield PublishedRow(IMAGES, content, [image])
+
+
+def _in_order(about: Publication, pairs: Iterable[str]) -> list[Draft]:
+    """Sort drafts by their pair or image, and those of one image by the number in their ids."""
+    of_pairs = about.study.kind is StudyKind.PAIRS
+    ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
+
     def order(draft: Draft) -> tuple[int, int, str]:
         number = draft.item_id.rpartition("/")[2]
         return ranks[draft.item_id if of_pairs else draft.images[0]], len(number), number
 
-    for draft in sorted(about.published.values(), key=order):
-        of_draft = [stored(image_id) for image_id in draft.images]
-        if cause := next((image for image in of_draft if isinstance(image, str)), None):
-            lost.append(draft.item_id)
-            yield PublishedRow("", None, cause=cause)
-            continue
-        for position, image in enumerate(
-            image for image in of_draft if isinstance(image, StoredImage)
-        ):
-            images = about.images[draft.images[position]]
-            content = document(about.study, draft, position, images, pairs.get(draft.item_id))
-            yield PublishedRow(IMAGES, content, [image])
+    return sorted(about.published.values(), key=order)
 
 
 def document(
@@ -295,7 +317,12 @@ def document(
 ) -> NewDocument:
     """Return the columns of one question but for dataset and image file.
 
-    ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs.
+    Args:
+        study: The study, by whose kind the columns are chosen.
+        draft: The reviewed draft.
+        position: Of the image in the draft, from 0.
+        image: The image.
+        pair: None unless the study is one of pairs.
     """
     if pair is not None:
         return new_document(
@@ -315,16 +342,20 @@ def document(
     (answer,) = draft.answers
     columns = FORMS[study.kind].columns
     if columns is CLOSED_QUESTION:
-        right = draft.options[option_index(answer)]
-        is_binary = is_yes_no(draft)
-        options = YES_NO if is_binary else draft.options
-        listed = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
+        kind = MULTI_CHOICE
+        options = draft.options
+        choices = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
+        if is_yes_no(draft):
+            kind = BINARY
+            options = YES_NO
+            choices = ""
+        gold = draft.options[option_index(answer)]
         content: dict[str, Any] = {
-            "kind": BINARY if is_binary else MULTI_CHOICE,
-            "choices": "" if is_binary else listed,
+            "kind": kind,
+            "choices": choices,
             "options": list(options),
-            "answer": letter(options.index(right)),
-            "gold": right,
+            "answer": letter(options.index(gold)),
+            "gold": gold,
             "flags": [],
             "hallucination": draft.hallucination,
             "source": study.name,
@@ -332,9 +363,9 @@ def document(
     elif columns is OPEN_QUESTION:
         content = {"answer": answer}
     else:
-        content = {
-            "report": answer,
-            **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS},
-        }
+        content = {"report": answer}
+        components = draft.components or {}
+        for name in COMPONENTS:
+            content[name] = list(components.get(name, ()))
     about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     return new_document(columns, draft.item_id, **about, **content)

@@ -21,8 +21,8 @@ from medtasks.curate.study import (
     Study,
     StudyImage,
     StudyKind,
-    begun,
     checked_name,
+    existing_study,
     list_rows,
     write_lines,
     write_study,
@@ -116,7 +116,7 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     Returns:
         The study. ``made_with["counts"]`` has the number of reports left out, by reason.
     """
-    existing = begun(folder, planned)
+    existing = existing_study(folder, planned)
     if existing is not None:
         return existing
     path = Path(planned.source)

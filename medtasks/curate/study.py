@@ -31,13 +31,11 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_holding, written_whole
 from medtasks.net.journal import digest_of
 
-STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = (
-    "study.json",
-    "images.jsonl",
-    "pairs.jsonl",
-    "drafts.jsonl",
-    "reviews",
-)
+STUDY = "study.json"
+IMAGES = "images.jsonl"
+PAIRS = "pairs.jsonl"
+DRAFTS = "drafts.jsonl"
+REVIEWS = "reviews"
 _OPTIONS = {  # options by their keys in a study's record, if these differ
     "list": "list of images",
     "medical_encoder": "--encoder",
@@ -74,12 +72,15 @@ class StudyImage(StudyRecord):
     text: str  # caption or report
     group: str | None = None  # patient, study or article; two images of one group are never a pair
     licence: str | None = None
-    context: Mapping[
-        str, Any
-    ] = {}  # further parts of a prompt: notes, metadata, bounding boxes, question pairs
+    # further parts of a prompt: notes, metadata, bounding boxes, question pairs
+    context: Mapping[str, Any] = {}
 
     def read(self) -> bytes:
-        """Return the bytes of the file; UnreadableImage, which names no file, if it is missing or has changed."""
+        """Return the bytes of the file.
+
+        Raises:
+            UnreadableImage: It is missing or has changed. The error names no file.
+        """
         try:
             data = read_file(Path(self.file))
         except OSError as error:
@@ -108,18 +109,26 @@ class Study(StudyRecord):
     kind: StudyKind
     access: Access = Access.CREDENTIALED
     source: str  # file or folder its images were listed in
-    made_with: Mapping[
-        str, Any
-    ] = {}  # thresholds, encoders and their digests, seed, counts left out
+    # thresholds, encoders and their digests, seed, counts left out
+    made_with: Mapping[str, Any] = {}
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with what made the study; its review files carry them."""
+        """Sixteen hexadecimal digits that change with what made the study. Its review files carry them."""
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
 def read_study(folder: Path, *kinds: StudyKind) -> Study:
-    """Return the study in a folder; MedTasksError if there is no study, or one of other than these ``kinds``."""
+    """Return the study in a folder.
+
+    Args:
+        folder: The folder.
+        kinds: Kinds that the study may have, all by default.
+
+    Raises:
+        MedTasksError: There is no study, or one of another kind.
+        SourceError: Its description is damaged.
+    """
     path = folder / STUDY
     try:
         study = Study.model_validate_json(path.read_text(encoding="utf-8"))
@@ -140,10 +149,18 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
 
 
 def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImage]:
-    """Return the images of a study by id, in their order; MedTasksError if fewer may see one of them than the study."""
+    """Return the images of a study by id, in their order.
+
+    Args:
+        folder: Of the study.
+        study: Its description, which is read from the folder by default.
+
+    Raises:
+        MedTasksError: Fewer people may see one of the images than the study.
+    """
     levels = list(Access)
     access = (study or read_study(folder)).access
-    images: dict[str, StudyImage] = {}
+    images = {}
     for number, image in enumerate(read_lines(folder / IMAGES, StudyImage), 1):
         dataset = dataset_holding(Path(image.file))
         if dataset and levels.index(access_of(dataset)) > levels.index(access):
@@ -161,7 +178,15 @@ def read_pairs(folder: Path) -> list[ImagePair]:
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
-    """Return one record per line of a file, none without a file; SourceError with the number of a damaged line."""
+    """Return one record per line of a file.
+
+    Args:
+        path: The file. One that does not exist has no records.
+        kind: Class of the records.
+
+    Raises:
+        SourceError: A line is damaged, whose number the error names.
+    """
     if not path.is_file():
         return []
     records = []
@@ -182,7 +207,11 @@ def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, all or nothing; MedTasksError if it cannot be written."""
+    """Write a file that only its owner may read, all or nothing.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_whole(path) as partial:
@@ -195,7 +224,19 @@ def write_private(path: Path, text: str) -> None:
 
 
 def checked_name(text: str, option: str = "--name") -> str:
-    """Return the name of a study and its tasks; MedTasksError if no task can have it (``option`` gives another)."""
+    """Return the name of a study and its tasks.
+
+    Args:
+        text: The name.
+        option: Option of the command that gives another name, for the error.
+
+    Raises:
+        MedTasksError: No task can have this name.
+
+    Example:
+        >>> checked_name("chest_pairs")
+        'chest_pairs'
+    """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
         raise MedTasksError(
             f"'{text}' cannot be a task's name; take small letters, digits and underscores, with {option} if not with "
@@ -205,7 +246,15 @@ def checked_name(text: str, option: str = "--name") -> str:
 
 
 def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
-    """Yield the rows of a user's JSONL file with these ``columns``, one of them a unique ``id``, or a SourceError."""
+    """Yield the rows of a user's JSONL file.
+
+    Args:
+        path: The file.
+        columns: Columns that it must have, one of them ``id``.
+
+    Raises:
+        SourceError: A column is missing, or an id is empty or occurs twice.
+    """
     places: dict[str, str] = {"": ""}
     for row in json_lines(SourceFile(path), columns).rows():
         name = row.name("id")
@@ -218,7 +267,7 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 
 
 def write_study(folder: Path, study: Study) -> None:
-    """Write the description of a study; the last of its files, because it marks the folder as complete.
+    """Write the description of a study, the last of its files because it marks the folder as complete.
 
     Errors are those of :func:`read_images`.
     """
@@ -226,17 +275,24 @@ def write_study(folder: Path, study: Study) -> None:
     write_private(folder / STUDY, study.model_dump_json(indent=2) + "\n")
 
 
-def begun(folder: Path, planned: Study) -> Study | None:
+def existing_study(folder: Path, planned: Study) -> Study | None:
     """Return the study in a folder, None for a new one.
 
-    MedTasksError if its settings are not as ``planned``, or if a new one could overwrite its source or other files.
+    Args:
+        folder: The folder.
+        planned: The study that is to be made there.
+
+    Raises:
+        MedTasksError: The settings of the study are not as planned, or a new one could overwrite its source or other
+            files.
     """
     if not (folder / STUDY).exists():
         _check_own_folder(folder, planned)
         return None
     study = read_study(folder, planned.kind)
     recorded = {"name": study.name, "access": study.access, **study.made_with}
-    for key, now in {"name": planned.name, "access": planned.access, **planned.made_with}.items():
+    settings = {"name": planned.name, "access": planned.access, **planned.made_with}
+    for key, now in settings.items():
         before = recorded.get(key)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             before = {part: before.get(part) for part in now}
@@ -250,26 +306,22 @@ def begun(folder: Path, planned: Study) -> Study | None:
 
 
 def _check_own_folder(folder: Path, planned: Study) -> None:
-    files = (
-        [file for file in folder.iterdir() if not file.name.startswith(".")]
-        if folder.is_dir()
-        else []
-    )
-    of_killed_run = [
-        file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"
-    ]
-    if len(files) > len(of_killed_run) or Path(planned.source).resolve().parent == folder.resolve():
+    others = []
+    if folder.is_dir():
+        for file in folder.iterdir():
+            is_of_killed_run = file.name in (IMAGES, PAIRS) or file.suffix == ".part"
+            if not is_of_killed_run and not file.name.startswith("."):
+                others.append(file)
+    if others or Path(planned.source).resolve().parent == folder.resolve():
         raise MedTasksError(
             f"{folder} holds other files, and a study needs a folder of its own; take another --out"
         )
 
 
 def _in_words(setting: object) -> str:
-    return (
-        f"{setting['name']}, {setting['digest'][:8]}"
-        if isinstance(setting, Mapping)
-        else str(setting)
-    )
+    if isinstance(setting, Mapping):
+        return f"{setting['name']}, {setting['digest'][:8]}"
+    return str(setting)
 
 
 def problem_of(error: ValueError) -> str:

@@ -50,7 +50,7 @@ class Draw(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Facts recorded when a dataset was prepared; the harness writes them into every result."""
+    """Facts recorded when a dataset was prepared, which the harness writes into every result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,15 +69,12 @@ class Manifest(BaseModel):
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
     draw: Draw | None = None  # design, if the part was drawn at random
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
-    image_range: tuple[float, float] | None = (
-        None  # black and white, of images with more than 8 bits
-    )
-    volume_settings: Mapping[
-        str, Any
-    ] = {}  # how volumes are shown; empty: as a task's settings say
-    image_conversions: Mapping[
-        str, int
-    ] = {}  # number of images by conversion; one image may have several
+    # black and white, of images with more than 8 bits
+    image_range: tuple[float, float] | None = None
+    # how volumes are shown; empty: as a task's settings say
+    volume_settings: Mapping[str, Any] = {}
+    # number of images by conversion; one image may have several
+    image_conversions: Mapping[str, int] = {}
 
     @property
     def decoding(self) -> Decoding:
@@ -86,7 +83,7 @@ class Manifest(BaseModel):
 
     @property
     def volume_rule(self) -> VolumeRule | None:
-        """Rule by which its volumes are shown; None if tasks decide."""
+        """Rule by which its volumes are shown, None if tasks decide."""
         return VolumeRule.of_settings(self.volume_settings)
 
     @property
@@ -102,7 +99,15 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a prepared dataset; FileNotFoundError without one, SourceError if it is damaged."""
+        """Read the manifest of a prepared dataset.
+
+        Args:
+            folder: Of the dataset.
+
+        Raises:
+            FileNotFoundError: There is no manifest.
+            SourceError: It is damaged.
+        """
         path = folder / FILE_NAME
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -115,7 +120,12 @@ class Manifest(BaseModel):
 def measure_documents(
     documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]
 ) -> dict[str, Any]:
-    """Return the facts of a manifest about documents, and about their images by image id."""
+    """Return the facts of a manifest about documents and their images.
+
+    Args:
+        documents: All documents of the dataset.
+        images: Facts about each distinct image, by image id.
+    """
     return {
         "rows": len(documents),
         "images": len(images),
@@ -126,7 +136,13 @@ def measure_documents(
 
 
 def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the SHA-256 of the documents' columns, whatever their order."""
+    """Return the SHA-256 of the documents' columns, whatever their order.
+
+    Example:
+        >>> documents = [{"doc_id": "1", "answer": "A"}, {"doc_id": "2", "answer": "B"}]
+        >>> text_fingerprint(documents) == text_fingerprint(reversed(documents))
+        True
+    """
     digests = []
     for document in documents:
         # Where a document lists several image files, some are written here, and another build of the compression
@@ -158,7 +174,11 @@ def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
 
 
 def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
-    """Return the number of images by conversion, the most frequent first."""
+    """Return the number of images by conversion, the most frequent first.
+
+    Args:
+        images: Conversions of each image. One with none but the note on nearly flat pixels counts as stored.
+    """
     counts: Counter[str] = Counter()
     for conversions in images:
         counts.update(conversions)
@@ -167,24 +187,34 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 
 def described_images(data: Mapping[str, Any]) -> str:
-    """Describe the images by a manifest, or its copy in a result; empty if their conversions are unknown."""
+    """Describe the images by a manifest, or its copy in a result. Empty if their conversions are unknown.
+
+    Example:
+        >>> described_images({"image_rule": "linear", "image_conversions": {"as stored": 3}})
+        'linear: as stored (3)'
+    """
     counts = data.get("image_conversions")
     if not isinstance(counts, Mapping):
         return ""
-    done = ", ".join(f"{name} ({count})" for name, count in counts.items())
     volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
-    shown = f"; volumes: {volumes}" if volumes else ""
-    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}{shown}" if counts else ""
+    if not counts:
+        return ""
+    conversions = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    text = f"{data.get('image_rule', ImageRule.REFERENCE)}: {conversions}"
+    return f"{text}; volumes: {volumes}" if volumes else text
 
 
 @functools.lru_cache(maxsize=64)
-def _read(folder: Path, _modified: int) -> Manifest:
+def _manifest_at(folder: Path, _modified: int) -> Manifest:
     return Manifest.read(folder)
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Return the manifest of a dataset; its file is read once unless it changes. Errors as :meth:`Manifest.read`."""
-    return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
+    """Return the manifest of a dataset, whose file is read once unless it changes.
+
+    Errors are those of :meth:`Manifest.read`.
+    """
+    return _manifest_at(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 
 def decoding_of_file(file: Path) -> Decoding:

@@ -8,23 +8,31 @@ import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, near_match, unknown_name
 from medtasks.home import packaged_facts
 
 SELECTABLE = (
-    *(
-        "department",
-        "clinical_task",
-        "modality",
-        "granularity",
-        "keyword",
-        "original_task",
-        "categories",
-    ),
-    *("hallucination", "kind", "source", "location", "subject", "question_type"),
-    *("part", "medical_task", "body_system", "language", "answer_type"),
+    "department",
+    "clinical_task",
+    "modality",
+    "granularity",
+    "keyword",
+    "original_task",
+    "categories",
+    "hallucination",
+    "kind",
+    "source",
+    "location",
+    "subject",
+    "question_type",
+    "part",
+    "medical_task",
+    "body_system",
+    "language",
+    "answer_type",
 )
 """Columns that group documents; the others identify them, or are their texts and answers."""
 
@@ -32,16 +40,28 @@ Criteria = Mapping[str, Sequence[str]]
 
 
 def selectable(documents: Documents) -> dict[str, Counter[str]]:
-    """Return the columns to choose by, each with the number of documents by value."""
-    columns = (
-        (name, Counter(value for row in documents for value in values(row, name)))
-        for name in SELECTABLE
-    )
-    return {column: counts for column, counts in columns if counts}
+    """Return the columns to choose by, each with the number of documents by value.
+
+    Example:
+        >>> selectable([{"modality": "CT", "question": "?"}, {"modality": "MR", "question": "?"}])
+        {'modality': Counter({'CT': 1, 'MR': 1})}
+    """
+    columns = {}
+    for name in SELECTABLE:
+        counts = Counter(chain.from_iterable(values(row, name) for row in documents))
+        if counts:
+            columns[name] = counts
+    return columns
 
 
 def values_together(documents: Iterable[Document], column: str, other: str) -> dict[str, set[str]]:
-    """Return the values of another column that occur with each value of a column."""
+    """Return the values of another column that occur with each value of a column.
+
+    Example:
+        >>> documents = [{"modality": "CT", "subject": "Chest"}, {"modality": "MR", "subject": "Brain"}]
+        >>> values_together(documents, "modality", "subject")
+        {'CT': {'Chest'}, 'MR': {'Brain'}}
+    """
     together: dict[str, set[str]] = {}
     for document in documents:
         for value in values(document, column):
@@ -50,7 +70,12 @@ def values_together(documents: Iterable[Document], column: str, other: str) -> d
 
 
 def values(document: Document, column: str) -> list[str]:
-    """Return the values a document has in a column: none, one, or those of a list."""
+    """Return the values a document has in a column: none, one, or those of a list.
+
+    Example:
+        >>> values({"categories": ["Lung", "Heart"]}, "categories"), values({}, "categories")
+        (['Lung', 'Heart'], [])
+    """
     value = document.get(column)
     if value is None:
         return []
@@ -58,21 +83,25 @@ def values(document: Document, column: str) -> list[str]:
 
 
 def choose(documents: Documents, criteria: Criteria) -> list[Document]:
-    """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
+    """Return the documents that fit all criteria, in order. Of a pair both images are chosen when one of them fits.
 
-    UnknownName: there is no such column. MedTasksError: a value occurs nowhere, or nothing fits all criteria.
+    Args:
+        documents: Of a prepared dataset.
+        criteria: The user's words by column. A column without any is no criterion.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: A value occurs nowhere, or nothing fits all criteria.
     """
     columns = selectable(documents)
-    accepted = {
-        column: matching_values(column, chosen, columns)
-        for column, chosen in criteria.items()
-        if chosen
-    }
-    fitting = [
-        row
-        for row in documents
-        if all(accepted[column] & set(values(row, column)) for column in accepted)
-    ]
+    accepted = {}
+    for column, words in criteria.items():
+        if words:
+            accepted[column] = matching_values(column, words, columns)
+    fitting = []
+    for row in documents:
+        if all(accepted[column] & set(values(row, column)) for column in accepted):
+            fitting.append(row)
     if not fitting:
         raise MedTasksError(
             f"no question has {criteria_line(criteria)}; leave out one of these, or see what there is with --list"
@@ -84,9 +113,16 @@ def choose(documents: Documents, criteria: Criteria) -> list[Document]:
 def matching_values(
     column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]
 ) -> set[str]:
-    """Return the values of a column that the user's words (full values, abbreviations or patterns) select.
+    """Return the values of a column that the user's words select.
 
-    ``columns`` come from :func:`selectable`. Errors are those of :func:`choose`; the message suggests the nearest.
+    Args:
+        column: The column.
+        chosen: The words: full values, abbreviations or patterns.
+        columns: From :func:`selectable`.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: A value occurs nowhere. The message suggests the nearest.
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
@@ -116,7 +152,12 @@ def _values_like(name: str, published: Iterable[str], full_names: Mapping[str, s
 
 
 def criteria_line(criteria: Criteria) -> str:
-    """Return criteria as one line, the same for the same criteria: ``department=Oncology|Urology, modality=CT``."""
+    """Return criteria as one line, the same for the same criteria.
+
+    Example:
+        >>> criteria_line({"modality": ["CT"], "department": ["Urology", "Oncology"], "subject": []})
+        'department=Oncology|Urology, modality=CT'
+    """
     return ", ".join(
         f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words
     )
