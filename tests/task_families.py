@@ -150,7 +150,7 @@ def rotations_of(module: str, rule: str, **columns: Any) -> MadeUp:
     return MadeUp(module, [rule], rotated([document(n, **columns) for n in range(4)]), LETTERS)
 
 
-LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A", "B", "C"]
+LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C.", "", "A", "heparin", "A", "B", "C"]
 SAID = [
     "A growth.",
     "yes",
