@@ -223,7 +223,7 @@ def test_findings_have_the_interval_of_their_posterior():
     )  # Wald's: 30 of 60 images, half wrong
 
 
-def test_numbers_per_class_are_told_and_few_warned_of():
+def test_classes_of_few_images_are_warned_of():
     failed = image(0, None, 500) | {"reason": "adapter_failed"}
     scores = [*(image(int(n < 3), 1, n) for n in range(50)), failed]
     metric = CLASSIFICATION.metric("macro_f1")

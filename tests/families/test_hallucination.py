@@ -111,7 +111,7 @@ def test_two_judges_read_every_answer(judge):
     assert "multiple different models" in asked[3][0]
 
 
-def test_rate_and_score(judge):
+def test_the_rate_counts_answers_that_the_judge_calls_wrong(judge):
     right = {"One.": 1, "Two.": 0, "Three.": 1, "Four.": 0}
     judge(
         correctness=lambda user: json.dumps(

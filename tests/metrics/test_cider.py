@@ -206,22 +206,31 @@ def test_without_package_or_java_the_metric_says_what_to_install(
     assert str(refusal.value).endswith(fix)
 
 
-def test_frequencies_and_corpus_are_stated(tmp_path, tokenizer):
-    texts = {"references": ["no effusion", "clear lungs"], "hypotheses": ["No effusion", ""]}
+TEXTS = {"references": ["no effusion", "clear lungs"], "hypotheses": ["No effusion", ""]}
+
+
+def test_the_file_of_frequencies_is_stated(tmp_path, tokenizer):
     path = frequencies_file(tmp_path / "own.json", {"no": 30.0})
-    scores = report_metric("cider_coco", ModelSettings(named_weights={COCO: path}))(**texts)
+    scores = report_metric("cider_coco", ModelSettings(named_weights={COCO: path}))(**TEXTS)
     stated = scores.settings["document frequencies"]
     assert git_blob(path) in stated
     assert f"not made from the published file, {WEIGHTS[COCO].git_blob}" in stated
     assert scores.samples["cider_coco"] == pytest.approx([5.0, 0.0])  # no trigrams
+
+
+def test_the_corpus_of_frequencies_is_stated(tokenizer):
     corpus = report_metric("cider_d")
-    assert "2 references" in corpus(**texts).settings["document frequencies"]
-    alone = corpus(references=texts["references"][:1], hypotheses=texts["hypotheses"][:1])
-    assert (alone.totals["cider_d"], corpus(**texts).samples["cider_d"][0]) == (
+
+    assert "2 references" in corpus(**TEXTS).settings["document frequencies"]
+    alone = corpus(references=TEXTS["references"][:1], hypotheses=TEXTS["hypotheses"][:1])
+    assert (alone.totals["cider_d"], corpus(**TEXTS).samples["cider_d"][0]) == (
         0.0,
         pytest.approx(5.0),
     )
-    assert math.isnan(corpus(references=[], hypotheses=[]).totals["cider_d"])
+
+
+def test_no_texts_have_no_cider(tokenizer):
+    assert math.isnan(report_metric("cider_d")(references=[], hypotheses=[]).totals["cider_d"])
 
 
 class Attack:

@@ -38,7 +38,7 @@ def drawn(seed, clusters=60, size=1, sensitivity=0.8, specificity=0.7):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_values_and_independent_errors_are_those_of_scikit_learn_and_of_the_published_formulas(
+def test_clinical_numbers_are_those_of_other_packages_or_formulas(
     seed,
 ):
     decisions = drawn(seed, clusters=150)

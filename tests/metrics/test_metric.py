@@ -47,15 +47,22 @@ VALUE = Metric("value", of=value_of)
 ONE_CLUSTER = {"error": math.nan, "degrees": math.nan, "effective": math.nan}
 
 
-def test_means_and_errors_over_clusters_and_dyads():
+def test_the_error_of_a_mean_is_over_clusters():
     scores = drawn(1)
-    values, first, second = (
-        [score[name] for score in scores] for name in ("value", "cluster_id", "image")
-    )
+    values = [score["value"] for score in scores]
+    first = [score["cluster_id"] for score in scores]
+
     found = VALUE.estimate(scores)
     assert found.value == pytest.approx(sum(values) / 60)
     assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(values, first))
     assert found.clusters == len(set(first))
+
+
+def test_the_error_of_a_mean_is_over_dyads():
+    scores = drawn(1)
+    values = [score["value"] for score in scores]
+    first = [score["cluster_id"] for score in scores]
+    second = [score["image"] for score in scores]
     keys = (lambda score: score["cluster_id"], lambda score: score["image"])
     found = Metric("value", of=value_of, clusters=keys).estimate(scores)
     expected = error_matrices.dyadic(values, list(zip(first, second, strict=True)))
@@ -63,19 +70,28 @@ def test_means_and_errors_over_clusters_and_dyads():
     assert found.clusters == len(scores)
 
 
-def test_which_samples_count_and_as_which_cluster():
+def test_a_sample_without_a_cluster_is_its_own():
     scores = scores_of((None, 0.0), (None, 1.0), (None, 1.0), (None, 0.0))
     apart = [{**one, "cluster_id": n} for n, one in enumerate(scores)]
     assert VALUE.estimate(scores) == VALUE.estimate(apart)
     assert VALUE.estimate(scores).clusters == 4
+
+
+def test_a_mean_of_fewer_than_two_clusters_has_no_error():
     assert repr(VALUE.estimate([])) == repr(Estimate(math.nan, clusters=0, **ONE_CLUSTER))
     assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(
         Estimate(0.5, clusters=1, **ONE_CLUSTER)
     )
+
+
+def test_samples_without_a_value_do_not_count():
     scores = scores_of(("a", 1.0), ("b", None), ("c", 0.0), ("d", None))
     valued = [one for one in scores if one["value"] is not None]
     assert VALUE.estimate(scores) == VALUE.estimate(valued)
     assert VALUE.values(scores) == [(valued[0], 1.0), (valued[1], 0.0)]
+
+
+def test_a_metric_may_select_its_samples():
     chosen = Metric(
         "value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of
     )
@@ -108,11 +124,14 @@ def test_weights_are_those_of_a_ratio():
     )
 
 
-def test_metrics_without_error_and_counts():
+def test_a_metric_without_error_is_not_compared():
     plain = Metric("value", has_error=False, role=Role.ASIDE, of=value_of)
     assert repr(plain.estimate(scores_of(("a", 1.0), ("b", 0.0)))) == repr(Estimate(0.5))
     assert [metric.is_compared for metric in (VALUE, plain)] == [True, False]
     assert not Metric("value", role=Role.ASIDE, of=value_of).is_compared
+
+
+def test_a_count_has_neither_error_nor_values():
     number = counting("number", len, selection=lambda scores: scores[1:])
     assert repr(number.estimate(drawn(4))) == repr(Estimate(59))
     assert (number.has_error, number.is_compared, number.values(drawn(4))) == (False, False, [])

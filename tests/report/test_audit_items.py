@@ -118,7 +118,7 @@ def test_findings_have_the_share_of_right_decisions(tmp_path):
 
 
 @pytest.mark.usefixtures("multimedeval")
-def test_open_questions_are_right_or_wrong_where_they_ask_yes_or_no(tmp_path):
+def test_only_closed_questions_are_right_or_wrong(tmp_path):
     documents = load_documents("multimedeval_vqa_rad")
     items = items_of(tmp_path, "multimedeval_vqa_rad", lambda one: f"  {one['answer']}\n")
     closed = [one for one in documents if one["answer"].lower() in ("yes", "no")]
@@ -150,7 +150,7 @@ def test_a_volume_is_no_picture(tmp_path, monkeypatch):
 # Datasets of one's own, with a task file each
 
 
-def test_several_right_options_and_columns_with_too_many_values_are_no_groups(tmp_path):
+def test_a_question_with_several_right_options_has_a_score(tmp_path):
     rows = [
         {
             "question": "Which?",
@@ -167,6 +167,9 @@ def test_several_right_options_and_columns_with_too_many_values_are_no_groups(tm
     assert (items["d0"].key, items["d0"].groups) == ("A, C", {"department": ("Eyes",)})
     assert items["d0"].answers["robust"] == ReadAnswer("A, B", "ok", None, 0.5)
     assert items["d1"].answers["robust"].value is None
+
+
+def test_a_column_with_too_many_values_is_no_group(tmp_path):
     same = {"question": "?", "options": ["a", "b"], "answer": "A"}
     rows = [{**same, "subject": f"subject {n % 7}", "context": str(n)} for n in range(70)]
     many = [{**row, "subject": f"subject {n}"} for n, row in enumerate(rows)]
@@ -179,7 +182,7 @@ def test_several_right_options_and_columns_with_too_many_values_are_no_groups(tm
         assert items_of(tmp_path / name, name, lambda _: "A")["d3"].groups == groups
 
 
-def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_path):
+def test_an_image_with_an_absolute_path_is_shown_without_its_path(tmp_path):
     picture = tmp_path / "elsewhere" / "scan.png"
     picture.parent.mkdir()
     Image.new("L", (4, 4)).save(picture)
@@ -199,7 +202,7 @@ def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_p
     assert task.pictures == {}
 
 
-def test_scores_of_groups_and_of_few_questions_have_intervals_of_their_own_units(tmp_path):
+def test_scores_of_groups_have_intervals_of_their_own_units(tmp_path):
     same = {"options": ["a", "b"], "answer": "A"}
     rows = [
         {**same, "question": f"{n}?", "subject": "yx"[n < 6], "image_id": f"i{n // 2}"}
@@ -221,14 +224,18 @@ def test_scores_of_groups_and_of_few_questions_have_intervals_of_their_own_units
             n >= 6 and n % 3 == 0 for n in range(20)
         )
     }
+
+
+def test_scores_of_few_questions_have_intervals_of_their_own_units(tmp_path):
     rows = [
         {"question": f"{n}?", "answer": "yes" if n < 3 else f"word{n}", "image_id": f"i{n}"}
         for n in range(60)
     ]
     publish_own("own_open", OPEN_QUESTION, rows)
     write_task("own_open", "open_questions", {"robust": "robust_vqa"})
+
     task = task_of(
-        tmp_path / "open", "own_open", texts({f"d{n}": row["answer"] for n, row in enumerate(rows)})
+        tmp_path, "own_open", texts({f"d{n}": row["answer"] for n, row in enumerate(rows)})
     )
     low = {score.metric: score.low for score in task.rules[0].scores}
     assert low["closed_accuracy"] == pytest.approx(1 / (1 + 4.302653**2 / 3), abs=1e-6)

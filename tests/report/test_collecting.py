@@ -103,11 +103,9 @@ def check_scores(task, replies):
             assert (score.low, score.high) == pytest.approx((known.low, known.high), nan_ok=True)
 
 
-def test_scores_are_those_of_medtasks_score_and_likelihoods_have_calibration(
-    multimedeval_home, tmp_path, monkeypatch
-):
+def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path):
     replies = made_up("mediconfusion")
-    report = collected(tmp_path / "pairs", mediconfusion=replies)
+    report = collected(tmp_path, mediconfusion=replies)
     task = only(report)
     check_scores(task, replies)
     counts = [one.name for one in SAMPLE_COUNTS]
@@ -116,20 +114,23 @@ def test_scores_are_those_of_medtasks_score_and_likelihoods_have_calibration(
         "incomplete_pairs",
         *counts,
     ]
-    assert (task.rules[0].scores[0].share, task.rules[0].scores[-1].share) == (
-        True,
-        False,
-    )  # the last is a count
+    # The last is a count.
+    assert (task.rules[0].scores[0].share, task.rules[0].scores[-1].share) == (True, False)
     assert (report.notes, task.missing) == ((), ())
     assert (task.documents, task.answered, task.sample_data, task.withheld) == (32, 32, True, False)
     assert (task.access, task.protocol) == ("public", "MC")
     assert task.baselines
     assert task.published
     json.dumps(report_as_dict(report), allow_nan=False)
+
+
+def test_likelihoods_have_a_calibration(tmp_path):
     draw = random.Random(5)
     documents = load_documents("mediconfusion")
     replies = {one["doc_id"]: Reply(losses=(draw.random(), draw.random())) for one in documents}
-    task = only(collected(tmp_path / "likely", mediconfusion_gd=replies))
+
+    task = only(collected(tmp_path, mediconfusion_gd=replies))
+
     assert {name: found.samples for name, found in task.calibration.items()} == {
         "reference": 32,
         "robust": 32,
@@ -138,6 +139,11 @@ def test_scores_are_those_of_medtasks_score_and_likelihoods_have_calibration(
         replies[documents[0]["doc_id"]].losses,
         "",
     )
+
+
+def test_scores_of_other_families_are_those_of_medtasks_score(
+    multimedeval_home, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     tasks = [
         f"multimedeval_{name}"
@@ -146,13 +152,17 @@ def test_scores_are_those_of_medtasks_score_and_likelihoods_have_calibration(
     replies = {
         name: made_up(str(task_file(name).dataset), number) for number, name in enumerate(tasks)
     }
-    report = collected(tmp_path / "others", **replies)
+
+    report = collected(tmp_path, **replies)
+
     assert report.notes == ()
     for task in report.tasks:
         check_scores(task, replies[task.name])
 
 
-def test_outcomes_and_areas_of_pairs(tmp_path):
+@pytest.fixture
+def pairs_of_every_outcome(tmp_path):
+    """Replies to pairs, of which seven are not right in seven ways, and the task of the report."""
     documents = load_documents("mediconfusion")
     pairs = list(dict.fromkeys(one["pair_id"] for one in documents))
     keys = {one["doc_id"]: one["answer"] for one in documents}
@@ -164,20 +174,36 @@ def test_outcomes_and_areas_of_pairs(tmp_path):
     said[f"{pairs[5]}/1"] = "no idea"
     del said[f"{pairs[6]}/1"]
     write_run(tmp_path, {"mediconfusion": texts(said)}, limit=31)
-    task = only(collect_run(open_run(tmp_path)))
+    return texts(said), only(collect_run(open_run(tmp_path)))
+
+
+def test_outcomes_of_pairs_are_counted(pairs_of_every_outcome):
+    _, task = pairs_of_every_outcome
+
     outcomes = task.rules[1].pairs
     assert (outcomes.both_right, outcomes.swapped, outcomes.same) == (
-        len(pairs) - 7,
+        16 - 7,
         1,
         {"A": 1, "B": 2},
     )
     assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
+
+
+def test_questions_without_a_reply_are_missing(pairs_of_every_outcome):
+    _, task = pairs_of_every_outcome
+
     assert task.missing == (
         "Only 31 of 32 questions were answered; the others are in no score.",
         "Only about 9.3 independent pairs: intervals are rough (set_accuracy).",
     )
+
+
+def test_areas_of_pairs_have_the_scores_of_their_categories(pairs_of_every_outcome):
+    replies, task = pairs_of_every_outcome
+    documents = load_documents("mediconfusion")
     areas = {group.name: group for group in task.rules[1].groups["categories"]}
-    table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].categories
+    table = score_replies(task_file("mediconfusion"), documents, replies)["robust"].categories
+
     assert areas.keys() | {TOTAL} == table.keys()
     for name, group in areas.items():
         of_set, of_images = group.scores
@@ -204,7 +230,9 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path):
     assert (one.scores[0].low, one.scores[0].high) == pytest.approx(
         (found.scores[0].low, found.scores[0].high)
     )
-    # A pair with the same right answer twice is no confusion.
+
+
+def test_a_pair_with_the_same_right_answer_twice_is_no_confusion():
     said = {"p": "AA", "q": "BB", "r": "AB"}
     of_two = {(pair, n): (f"{pair}{n}", "A", said[pair][n - 1]) for pair in said for n in (1, 2)}
     outcomes = paired_scores(of_two).pairs
@@ -226,7 +254,7 @@ def test_a_group_of_pairs_that_mostly_share_one_image_says_so():
     assert note == "One image decides, so that intervals are wide: it is in 5 of 6 pairs of six."
 
 
-def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path):
+def test_a_score_that_the_replies_do_not_give_is_noted(tmp_path):
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
     honest = by_metric(only(collect_run(open_run(tmp_path))).rules[0])["individual_accuracy"]
     edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-6)

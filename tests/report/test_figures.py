@@ -84,17 +84,24 @@ def test_a_figure_is_one_element_for_a_page(drawn):
     assert "set_accuracy with simultaneous 95 % intervals" in words
 
 
-def test_figures_do_not_share_ids_and_refer_to_their_own(drawn):
-    ids = {key: re.findall(r' id="([^"]*)"', svg) for key, svg in drawn.items()}
+@pytest.fixture(scope="module")
+def ids(drawn):
+    return {key: re.findall(r' id="([^"]*)"', svg) for key, svg in drawn.items()}
+
+
+def test_figures_do_not_share_ids(ids):
     every = [name for names in ids.values() for name in names]
     assert len(set(every)) == len(every) > 100
+
+
+def test_figures_refer_to_their_own_ids(drawn, ids):
     for key, svg in drawn.items():
         assert {
             "".join(found) for found in re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)
         } <= set(ids[key])
 
 
-def test_the_same_report_gives_the_same_files_called_after_keys(tmp_path):
+def test_the_same_report_gives_the_same_files(tmp_path):
     before = dict(matplotlib.rcParams)
     report = replace(REPORT, tasks=(replace(TASKS["mediconfusion"], name="a task/../b"),))
     elements = figures(report, tmp_path / "new" / "folder")
@@ -118,21 +125,33 @@ def test_the_same_report_gives_the_same_files_called_after_keys(tmp_path):
     with Image.open(files[0]) as picture:
         assert picture.width == 1400
         assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+
+
+def test_figures_that_cannot_be_written_are_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
+
     with pytest.raises(MedTasksError, match=r"cannot write figures into .*file"):
         figures(REPORT, tmp_path / "file")
 
 
-def test_points_are_at_scores_with_the_largest_group_on_top_and_rules_look_the_same():
-    task = TASKS["gmai_mmbench_val"]
-    axes = drawings(task)[f"{task.name}/groups/department"].figure.axes[0]
+@pytest.fixture
+def axes_of_departments():
+    return drawings(TASKS["gmai_mmbench_val"])["gmai_mmbench_val/groups/department"].figure.axes[0]
+
+
+def test_the_largest_group_is_on_top(axes_of_departments):
+    axes = axes_of_departments
     sizes = [
         int(SIZED.fullmatch(label.get_text()).group(2).replace(",", ""))
         for label in axes.get_yticklabels()
     ]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 18
-    for position, rule in enumerate(task.rules):
+
+
+def test_points_are_at_scores_of_groups(axes_of_departments):
+    axes = axes_of_departments
+    for position, rule in enumerate(TASKS["gmai_mmbench_val"].rules):
         points = [line for line in axes.lines if line.get_marker() in MARKERS][
             18 * position : 18 * (position + 1)
         ]
@@ -144,9 +163,17 @@ def test_points_are_at_scores_with_the_largest_group_on_top_and_rules_look_the_s
         ]
         for (low, high), group in zip(ends, rule.groups["department"], strict=True):
             assert (low, high) == pytest.approx((group.scores[0].low, group.scores[0].high))
+
+
+def test_a_line_is_at_the_score_of_all_questions(axes_of_departments):
+    axes = axes_of_departments
     (line,) = [line for line in axes.lines if "all questions" in str(line.get_label())]
+
     assert line.get_xdata()[0] == 0.3
     assert axes.get_xlim() == (0, 1)
+
+
+def test_each_rule_looks_the_same_in_all_figures():
     looks = rule_looks(REPORT)
     assert [looks[name] for name in ("reference", "robust", "reference_2026")] == list(LOOKS[:3])
     lines = drawings(TASKS["mediconfusion"])["mediconfusion/groups/categories"].figure.axes[0].lines
@@ -156,7 +183,7 @@ def test_points_are_at_scores_with_the_largest_group_on_top_and_rules_look_the_s
 
 
 @matplotlib.rc_context(RC_PARAMS)
-def test_an_undefined_score_is_named_and_names_do_not_leave_the_figure():
+def test_an_undefined_score_is_named():
     none = replace(share("accuracy", 0.0), low=NAN, high=NAN)
     valued = zip(groups(["zero", "n/a", "more"], 30, 0.1), (0.0, NAN, 0.5), strict=True)
     shown = tuple(replace(group, scores=(replace(none, value=value),)) for group, value in valued)
@@ -168,8 +195,13 @@ def test_an_undefined_score_is_named_and_names_do_not_leave_the_figure():
         ("n/a", 1)
     ]
     assert not axes.collections
+
+
+@matplotlib.rc_context(RC_PARAMS)
+def test_names_do_not_leave_the_figure():
     name = "An invented " + "department with a name beyond all measure " * 5
     group = groups([name], 30, 0.1)[0]
+    rule = TASKS["mediconfusion"].rules[0]
     rule = replace(rule, groups={"x": (group, replace(group, name=""))})
     drawing = drawings(replace(TASKS["mediconfusion"], rules=(rule,)))["mediconfusion/groups/x"]
     drawing.figure.draw_without_rendering()
@@ -192,7 +224,7 @@ def test_all_words_are_inside_the_picture():
         assert height < 11, key
 
 
-def test_the_summary_has_all_shares_and_names_what_it_leaves_out():
+def test_the_summary_names_metrics_that_are_no_share():
     other = replace(TASKS["mediconfusion"], name="no_share")
     score = replace(other.rules[0].scores[0], share=False)
     other = replace(other, rules=(replace(other.rules[0], scores=(score,)),))
@@ -251,7 +283,7 @@ def test_gains_are_those_of_the_main_metric():
     assert [line.get_xdata()[0] for line in alone.lines if line.get_marker() in MARKERS] == [0.9]
 
 
-def test_reliability_and_coverage_show_what_was_measured():
+def test_reliability_shows_the_measured_bins():
     task = TASKS["mediconfusion_gd"]
     found = task.calibration["reference"]
     shown = drawings(task)
@@ -263,7 +295,14 @@ def test_reliability_and_coverage_show_what_was_measured():
     assert [bar.get_height() for bar in below.patches] == [one.samples for one in filled]
     assert "0.200 [0.150 to 0.260]" in " ".join(text.get_text() for text in axes.texts)
     assert "0.120 debiased" in " ".join(text.get_text() for text in axes.texts)
+
+
+def test_coverage_shows_the_measured_points():
+    task = TASKS["mediconfusion_gd"]
+    found = task.calibration["reference"]
+    shown = drawings(task)
     axes = shown["mediconfusion_gd/coverage/reference"].figure.axes[0]
+
     level, curve = axes.lines
     assert list(level.get_ydata()) == [0.5, 0.5]
     assert list(curve.get_xdata()) == sorted(point.coverage for point in found.coverage)

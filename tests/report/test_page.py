@@ -56,7 +56,7 @@ def full(tmp_path_factory):
     return written(made_up.full_report(folder / "pictures"), folder)
 
 
-def test_the_page_loads_nothing_and_is_whole(full):
+def test_the_page_loads_nothing(full):
     structure = Structure(full)
     for tag, attributes in structure.elements:
         for name in LOADING & attributes.keys():
@@ -65,13 +65,27 @@ def test_the_page_loads_nothing_and_is_whole(full):
         r'<script type="application/json".*?</script>', "", full, flags=re.DOTALL
     )
     assert not re.search(r"https?:|@import|url\(", outside_of_data)
+
+
+def test_the_policy_of_the_page_allows_only_its_own_script(full):
+    structure = Structure(full)
+
     assert structure.policy.startswith("default-src 'none'; script-src 'sha256-")
     assert structure.policy.count("'unsafe-inline'") == 1
     assert "style-src 'unsafe-inline'" in structure.policy
+
+
+def test_links_of_the_page_lead_to_its_parts(full):
+    structure = Structure(full)
+
     assert len(structure.ids) == len(set(structure.ids))
     links = {a["href"] for t, a in structure.elements if t == "a" and "=" not in a["href"]}
     assert {link.removeprefix("#") for link in links} <= set(structure.ids)
+
+
+def test_each_table_of_the_page_has_a_caption(full):
     tables = re.findall(r"<table.*?</table>", full, flags=re.DOTALL)
+
     assert len(tables) > 20
     for table in tables:
         assert re.search(r"<caption[^>]*>\s*\S", table)
@@ -106,11 +120,14 @@ PARTS = (
 )
 
 
-def test_numbers_and_words_are_on_the_page_with_this_runs_results_before_published_ones(full):
+def test_every_part_is_on_the_page(full):
     text = Structure(full).text
     assert [part for part in PARTS if part not in text] == []
     assert "nan" not in text.casefold()
     assert "<title>Made-up model on made-up tasks</title>" in full
+
+
+def test_results_of_this_run_are_before_published_ones(full):
     pattern = r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
     rows = re.findall(
         r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>',
@@ -123,17 +140,29 @@ def test_numbers_and_words_are_on_the_page_with_this_runs_results_before_publish
     assert ("", "RadFM") in rows[2:]
 
 
-def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
+def test_a_whole_set_has_no_banner(tmp_path):
     task = made_up.paired_task(tmp_path)
     whole = Structure(written(made_up.report_of(task), tmp_path)).text
     assert not re.search("SAMPLE DATA|Incomplete data|Images as models see them", whole)
+
+
+def test_sample_data_have_a_banner(tmp_path):
+    task = made_up.paired_task(tmp_path)
     sample = Structure(written(made_up.report_of(replace(task, sample_data=True)), tmp_path)).text
     assert "SAMPLE DATA: synthetic images; these scores say nothing about a model." in sample
+
+
+def test_an_incomplete_set_has_a_banner(tmp_path):
+    task = made_up.paired_task(tmp_path)
     partial = Structure(
         written(made_up.report_of(replace(task, complete_data=False)), tmp_path)
     ).text
     assert "Incomplete data: a part of the published set is not there." in partial
     assert "the two must not be compared" in partial
+
+
+def test_a_limited_run_has_a_banner(tmp_path):
+    task = made_up.paired_task(tmp_path)
     limited = replace(task, documents=400, image_conversions="linear")
     text = Structure(written(made_up.report_of(limited), tmp_path)).text
     assert "352 of 400 not all" in text
@@ -153,13 +182,15 @@ def test_a_report_without_anything_is_still_a_page(tmp_path):
     assert "no score: see its section" in text
 
 
-def test_items_survive_the_way_into_the_page_and_those_of_a_withheld_task_are_nowhere(
-    full, tmp_path
-):
+def test_items_survive_the_way_into_the_page(full):
     data = data_of(full)
     assert made_up.HOSTILE in [data["texts"][item["r"]] for item in data["items"] if "r" in item]
     (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
     assert not set("<>&\u2028") & set(block)
+
+
+def test_items_of_a_withheld_task_are_nowhere(full, tmp_path):
+    data = data_of(full)
     assert made_up.SECRET not in full
     items = [item for item in data["items"] if item["t"] == 3]
     assert len(items) == 12
@@ -203,9 +234,7 @@ def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
     assert "Nuclear Medicine" in Structure(text).text
 
 
-def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_room_are_counted(
-    tmp_path, monkeypatch
-):
+def test_pictures_of_two_tasks_are_on_the_page_once(tmp_path):
     first = made_up.paired_task(tmp_path)
     second = replace(first, name="again")
     text = written(made_up.report_of(first, second), tmp_path)
@@ -213,8 +242,17 @@ def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_roo
     assert len(uris) == 12
     assert [item["i"] for item in data["items"][:12]] == [item["i"] for item in data["items"][12:]]
     assert data["pictures"][0][:2] == [320, 240]
-    other = replace(made_up.paired_task(tmp_path / "b"), name="other")  # with equal keys
+
+
+def test_other_pictures_with_equal_keys_are_on_the_page_too(tmp_path):
+    first = made_up.paired_task(tmp_path)
+    other = replace(made_up.paired_task(tmp_path / "b"), name="other")
+
     assert len(data_of(written(made_up.report_of(first, other), tmp_path), "audit-pictures")) == 24
+
+
+def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
+    first = made_up.paired_task(tmp_path)
     thumbnails = page.thumbnails
     with monkeypatch.context() as patch:
         patch.setattr(page, "thumbnails", lambda files, **how: thumbnails(files, 6000, **how))
@@ -223,6 +261,10 @@ def test_pictures_are_there_once_by_the_rule_of_their_task_and_those_without_roo
         r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most",
         text,
     )
+
+
+def test_pictures_are_decoded_by_the_rule_of_their_task(tmp_path):
+    first = made_up.paired_task(tmp_path)
     file = next(iter(first.pictures.values()))
     Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(file)
     for decoding, remark in (
@@ -260,9 +302,7 @@ def test_options_that_an_answer_names(answer, options, expected):
     assert named_options(answer, options) == expected
 
 
-def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_direction_has_no_arrow(
-    tmp_path,
-):
+def test_a_section_opens_with_what_is_in_no_score(tmp_path):
     task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
@@ -276,6 +316,10 @@ def test_a_section_opens_with_what_is_in_no_score_and_what_has_no_better_directi
     assert "medtasks score made_up_pairs SAMPLES_FILE" in page
     assert "--only-failed" in page
     assert "in no score here" not in Structure(written(made_up.report_of(task), tmp_path)).text
+
+
+def test_a_metric_without_a_better_direction_has_no_arrow(tmp_path):
+    task = made_up.bare_task("made_up_pairs")
     shares = (made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5))
     task = replace(task, rules=(replace(task.rules[0], scores=shares),))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
@@ -391,10 +435,16 @@ def test_missing_and_broken_files_have_a_remark_and_no_picture(tmp_path, monkeyp
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 
-def test_many_pictures_are_made_smaller_until_all_fit_or_left_out_from_the_end(tmp_path):
-    files = [
-        saved(Image.effect_noise((400, 300), 40 + n), tmp_path / f"{n:03}.png") for n in range(40)
+@pytest.fixture(scope="module")
+def noisy_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("noisy")
+    return [
+        saved(Image.effect_noise((400, 300), 40 + n), folder / f"{n:03}.png") for n in range(40)
     ]
+
+
+def test_many_pictures_are_made_smaller_until_all_fit(noisy_files):
+    files = noisy_files
     assert thumbnails(files).side == SIDES[0]
     for budget in (1_500_000, 700_000):
         made = thumbnails(files, budget=budget)
@@ -403,6 +453,10 @@ def test_many_pictures_are_made_smaller_until_all_fit_or_left_out_from_the_end(t
         assert (
             max(opened(one).width for one in made.by_file.values()) == made.side
         )  # and all can be opened
+
+
+def test_pictures_that_never_fit_are_left_out_from_the_end(noisy_files):
+    files = noisy_files
     made = thumbnails(files, budget=60_000)
     shown = [bool(made.by_file[file].uri) for file in files]
     assert made.side == SIDES[-1]
@@ -410,12 +464,17 @@ def test_many_pictures_are_made_smaller_until_all_fit_or_left_out_from_the_end(t
     assert shown == sorted(shown, reverse=True)
     assert [one.remark == LEFT_OUT for one in made.by_file.values()] == [not one for one in shown]
     assert sum(len(one.uri) for one in made.by_file.values()) <= 60_000
-    # Simple pictures among those probed do not let the rest overflow.
+
+
+def test_simple_pictures_do_not_let_the_rest_overflow(noisy_files, tmp_path):
     plain = [
         saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png") for index in range(24)
     ]
-    mixed = [file for pair in zip(plain, files[:24], strict=True) for file in pair]
-    made = thumbnails(mixed, budget=500_000)  # every second file is probed: only plain ones
+    mixed = [file for pair in zip(plain, noisy_files[:24], strict=True) for file in pair]
+
+    # Every second file is probed: only plain ones.
+    made = thumbnails(mixed, budget=500_000)
+
     assert all(one.uri for one in made.by_file.values())
     assert SIDES[-1] < made.side < SIDES[0]
     assert sum(len(one.uri) for one in made.by_file.values()) <= 500_000

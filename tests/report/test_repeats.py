@@ -70,7 +70,7 @@ def test_the_same_numbers_whatever_the_order():
     )
 
 
-def test_mean_spread_majority_and_interval():
+def test_a_joined_score_is_a_mean_over_repeats_with_its_spread():
     keys = [document["answer"] for document in load_documents("mediconfusion")]
     right = [f"<think>.</think>{key}" for key in keys]
     wrong = [f"<think>.</think>{'AB'['BA'.index(key)]}" for key in keys]
@@ -123,7 +123,7 @@ def test_mean_spread_majority_and_interval():
     assert math.isnan(scores["incomplete_pairs"].error)  # no mean over questions
 
 
-def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_path):
+def test_gains_take_the_mean_of_all_repeats(tmp_path):
     names = ("mediconfusion", "mediconfusion_blind")
     for number, skill in enumerate((0.6, 0.7, 0.8), 1):
         write_run(tmp_path / f"repeat_{number}", names, skill, number)
@@ -151,9 +151,7 @@ def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_p
     assert gain.high - gain.low < of_first.high - of_first.low
 
 
-def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_case(
-    tmp_path, monkeypatch
-):
+def test_failed_replies_have_no_vote():
     failed, none = failed_reply("no memory"), "<think>never ends"
     right = [f"\\boxed{{{document['answer']}}}" for document in load_documents("mediconfusion")[:4]]
     row, scores = joined(
@@ -162,18 +160,24 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
         [none, failed, failed, none],
     )
     assert (row.samples, row.failed_samples, row.failed_replies) == (4, 1, 5)
-    assert (
-        scores["invalid_rate"].majority.value == 1 / 3
-    )  # the third question, of those with a reply
+    # The third question, of those with a reply.
+    assert scores["invalid_rate"].majority.value == 1 / 3
     assert scores["individual_accuracy"].majority.value == 2 / 3
+
+
+def test_a_tie_is_broken_by_a_digest():
     a, b = ([f"<think></think>{letter}"] * 32 for letter in "AB")
+
     row, scores = joined(a, b)
+
     assert row.ties == 32
-    assert (
-        0.2 < scores["individual_accuracy"].majority.value < 0.8
-    )  # by a digest, so neither always A nor the first
+    # Neither always A nor always the first.
+    assert 0.2 < scores["individual_accuracy"].majority.value < 0.8
     assert repr(row) == repr(joined(b, a)[0])
-    shown = reading(["<think>.</think>A"] * 4)  # as of credentialed data
+
+
+def test_withheld_answers_have_no_majority():
+    shown = reading(["<think>.</think>A"] * 4)
     samples = shown.computed["robust"].samples
     without = {
         name: {key: value for key, value in score.items() if key != "value"}
@@ -186,9 +190,16 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
     )
     (row,) = join([hidden, hidden], [None] * 2).rows
     assert (row.samples, {score.majority for score in row.scores}) == (0, {None})
+
+
+def test_equal_replies_to_other_seeds_are_noted():
+    shown = reading(["<think>.</think>A"] * 4)
+
     (note,) = join([shown, shown], [1, 2]).notes
     assert "the seed did not reach the model" in note
-    # Texts vote in lower case.
+
+
+def test_texts_vote_in_lower_case(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
     task, documents = (
@@ -214,17 +225,26 @@ def test_votes_of_failures_empty_answers_ties_hidden_texts_and_texts_in_lower_ca
     assert row.ties == 0
 
 
-def test_each_repeat_has_its_own_seeds_and_shards_are_not_repeated(tmp_path):
+def test_each_repeat_has_its_own_seeds():
     tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
     first, third = (read_options(seed_arguments(tiny, number)) for number in (1, 3))
     assert first.given["seed"] == "5,6,7,8"
     assert third.given["seed"] == "7,8,9,8"  # examples are chosen as before
     assert first.model_arguments() == {"journal": "false", "seed": "7"}
     assert third.model_arguments()["seed"] == "9"
+
+
+def test_the_seed_of_a_server_is_a_generation_setting():
     server = read_options(seed_arguments(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
     assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
+
+
+def test_a_seed_that_is_no_number_is_refused():
     with pytest.raises(MedTasksError, match="no whole number"):
         seed_arguments(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
+
+
+def test_shards_are_not_repeated(tmp_path):
     with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
         medtasks(
             "run",

@@ -140,27 +140,61 @@ def row(text, *starts):
     return found
 
 
-def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
-    text = markdown(replace(REPORT, tasks=REPORT.tasks[:1]))
+@pytest.fixture
+def text():
+    return markdown(replace(REPORT, tasks=REPORT.tasks[:1]))
+
+
+def test_each_score_has_its_interval(text):
     scores = [r"12.5% \[7.5 to 17.5\]", r"22.5% \[17.5 to 27.5\]"]
     assert row(text, "`set_accuracy`", scores[0]) == ["`set_accuracy`", *scores]
+
+
+def test_counts_stand_in_the_table_of_scores(text):
     assert row(text, "questions") == ["questions", "352 of 352", "352 of 352"]
     assert row(text, "`incomplete_pairs`") == ["`incomplete_pairs`", "3", "3"]
+
+
+def test_scores_are_compared_with_baselines(text):
     assert row(text, "`confusion`", "`robust`")[3:] == ["100.0%", "50.0%"]
+
+
+def test_gains_over_variants_are_tested(text):
     assert row(text, "swapped", "`robust`")[3:] == [
         *("352", "12.5%", "0.0%", r"+12.5 pts \[−2.0 to +20.0\]"),
         *("0.0033", "0.0067"),
     ]
+
+
+def test_each_group_has_a_score_of_each_rule(text):
     assert (
         row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[4] == r"20.0% \[15.0 to 25.0\]"
     )
+
+
+def test_outcomes_of_pairs_are_counted(text):
     assert row(text, "Both answered A") == ["Both answered A", "80", "80"]
     assert "Of 3 more pairs only one image was asked; they are in no score of pairs." in text
+
+
+def test_the_summary_names_baseline_next_to_gain(text):
     gain = r"+12.5 pts \[−2.0 to +20.0\] (over swapped)"
     assert row(text, "`mediconfusion`", "`robust`")[5:7] == ["25.0% (guessing)", gain]
+
+
+def test_a_whole_run_on_whole_data_has_no_warning(text):
     assert not re.search("SAMPLE|INCOMPLETE|PARTIAL", text.partition("## mediconfusion")[2])
+
+
+def test_versions_of_packages_are_listed(text):
     assert row(text, "versions")[1].startswith("medtasks 0.8.0, lmms_eval 0.7.3")
+
+
+def test_each_rule_is_described(text):
     assert "reference: reference_rule v1. Reads the letter of an option." in text
+
+
+def test_each_caption_names_what_it_shows(text):
     captions = re.findall(r"\*\*Table \d+.\*\* (.*)", text)
     data = "Data: mediconfusion, fingerprint 0123456789ab."
     assert (
@@ -262,34 +296,31 @@ def test_what_is_not_defined_or_failed_is_said():
     assert "Credentialed data: only scores are shown." in text
 
 
-def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
-    answers = {f"q{number}": number % 2 == 0 for number in range(4)}
+@pytest.fixture
+def alike():
+    """Task of three rules with the same scores, of which the first and the last read alike."""
+    rules = [
+        replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1") for name in ("a", "b", "c")
+    ]
+    items = []
+    for number in range(4):
+        even = number % 2 == 0
+        rights = {"a": even, "b": not even, "c": even}
+        answers = {name: ReadAnswer("A", "ok", right) for name, right in rights.items()}
+        items.append(AuditItem(f"q{number}", f"q{number}", answers=answers))
+    scores = {rule: {"set_accuracy": 0.25} for rule in "abc"}
+    baselines = (Baseline("always A", "", scores),)
+    return replace(
+        REPORT.tasks[0], rules=tuple(rules), items=tuple(items), baselines=baselines, gains=()
+    )
 
-    def task_of(*rights):
-        """Return a task whose rules have the same scores, and read each question as right or not."""
-        rules = [
-            replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1")
-            for name in ("a", "b", "c")
-        ]
-        items = [
-            AuditItem(
-                name,
-                name,
-                answers={
-                    "abc"[n]: ReadAnswer("A", "ok", right[name]) for n, right in enumerate(rights)
-                },
-            )
-            for name in answers
-        ]
-        scores = {rule: {"set_accuracy": 0.25} for rule in "abc"}
-        baselines = (Baseline("always A", "", scores),)
-        return replace(
-            REPORT.tasks[0], rules=tuple(rules), items=tuple(items), baselines=baselines, gains=()
-        )
 
-    other = {name: not right for name, right in answers.items()}  # of the same sum
-    task = task_of(answers, other, answers)
-    assert [rule.title for rule in task.distinct_rules] == ["a, c", "b"]
+def test_readings_with_the_same_values_of_all_samples_are_one(alike):
+    assert [rule.title for rule in alike.distinct_rules] == ["a, c", "b"]
+
+
+def test_readings_that_are_alike_are_shown_once_in_tables(alike):
+    task = alike
     text = markdown(replace(REPORT, tasks=(task,)))
     tables = markdown_tables(text)
     assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [
@@ -309,7 +340,11 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
         r"\| categories \| Questions \| `a, c` \| a, c: gap to all others \| `b` \|", text
     )
     assert "c: c v1." in text, "the rule is described all the same"
-    write_page(replace(REPORT, tasks=(task,)), tmp_path / "page.html")
+
+
+def test_readings_that_are_alike_are_shown_once_on_the_page(alike, tmp_path):
+    write_page(replace(REPORT, tasks=(alike,)), tmp_path / "page.html")
+
     found = (
         (tmp_path / "page.html")
         .read_text()
@@ -317,17 +352,27 @@ def test_readings_with_the_same_values_of_all_samples_are_shown_once(tmp_path):
         .partition("</table>")[0]
     )
     assert re.findall(r'class="number">([abc, ]+)</th>', found) == ["a, c", "b"]
-    # What the JSON file and single questions show is every reading.
+
+
+def test_the_json_file_has_every_reading(alike):
     assert [
-        rule["name"] for rule in report_as_dict(replace(REPORT, tasks=(task,)))["tasks"][0]["rules"]
+        rule["name"]
+        for rule in report_as_dict(replace(REPORT, tasks=(alike,)))["tasks"][0]["rules"]
     ] == [*"abc"]
+
+
+def test_readings_with_other_baselines_are_shown_apart(alike):
     baselines = (Baseline("always A", "", {"a": {"set_accuracy": 0.25}}),)
-    assert [rule.title for rule in replace(task, baselines=baselines).distinct_rules] == [
+
+    assert [rule.title for rule in replace(alike, baselines=baselines).distinct_rules] == [
         "a",
         "b",
         "c",
     ]
-    assert [rule.title for rule in replace(task, items=()).distinct_rules] == ["a", "b", "c"], (
+
+
+def test_readings_without_samples_are_shown_apart(alike):
+    assert [rule.title for rule in replace(alike, items=()).distinct_rules] == ["a", "b", "c"], (
         "they may differ"
     )
 
@@ -395,10 +440,14 @@ def test_every_table_of_a_doubtful_task_says_so_in_its_first_row(task, warning):
         )
 
 
-def test_long_tables_are_split_and_labels_are_unique():
+def test_labels_of_tables_are_unique():
     tables = latex_tables(latex(REPORT))
     labels = [re.search(r"\\label\{(.*?)\}", table).group(1) for table in tables]
     assert len(set(labels)) == len(labels)
+
+
+def test_long_tables_are_split():
+    tables = latex_tables(latex(REPORT))
     parts = [table for table in tables if "tab:gmai_mmbench_val.published" in table]
     assert len(parts) == 2
     assert "Part 2 of 2." in parts[1]
@@ -481,7 +530,7 @@ def printed(table, width=60):
     return stream.getvalue().splitlines()
 
 
-def test_long_names_are_not_cut_a_line_separates_rows_and_no_name_is_markup_or_an_order():
+def test_long_names_are_not_cut():
     rules = ["reference", "reference_release", "reference_fixed", "robust"]
     lines = printed(
         number_table("", ["score", *rules], [["accuracy", *["100.0% ± 0.0%"] * len(rules)]])
@@ -491,10 +540,16 @@ def test_long_names_are_not_cut_a_line_separates_rows_and_no_name_is_markup_or_a
         "score",
         *rules,
     ]
+
+
+def test_a_line_separates_rows():
     rows = [("a", "1"), ("b", "2"), ("sum", "3")]
     assert [
         line[:1] for line in printed(number_table("", ("name", "number"), rows, split=2))
     ] == list("┏┃┡││├│└")
+
+
+def test_no_name_is_markup_or_an_order():
     lines = printed(
         number_table("[bold]title[/] \x1b[2J", ["[i]name[/i]", "value"], [["[red]x[/] \x9b", "1"]])
     )
@@ -563,9 +618,13 @@ def thinking(report):
     return task.thinking
 
 
-def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
-    report = collect_run(open_run(write(tmp_path / "run")))
-    found = thinking(report)
+@pytest.fixture
+def thinking_report(tmp_path):
+    return collect_run(open_run(write(tmp_path / "run")))
+
+
+def test_thinking_is_compared_with_the_direct_form(thinking_report):
+    found = thinking(thinking_report)
     gains = {gain.metric: gain for gain in found.gains}
     individual = gains["individual_accuracy"]
     assert (individual.rule, individual.samples, individual.variant, individual.task) == (
@@ -578,49 +637,84 @@ def test_gain_truncation_and_lengths_in_tokens_or_words(tmp_path):
     assert individual.difference == individual.score - individual.variant_score
     assert individual.low < individual.difference < individual.high
     assert gains["set_accuracy"].difference == (16 - CUT / 2) / 16
+
+
+def test_truncated_replies_are_counted(thinking_report):
+    found = thinking(thinking_report)
+
     assert found.truncated.value == CUT / 32
     assert found.truncated.low < CUT / 32 < found.truncated.high
     assert (found.unit, found.limit, found.at_limit, found.most) == ("tokens", 4096, CUT, 4096)
+
+
+def test_scores_are_shown_by_length_of_the_reply(thinking_report):
+    found = thinking(thinking_report)
+
     assert [one.questions for one in found.bins] == [8, 8, 8, 8]
-    assert [one.score.value for one in found.bins] == [
-        1,
-        1,
-        1,
-        0.5,
-    ]  # the last holds the truncated ones
-    assert all(one.thinking is None for one in report.tasks if one.name == BASE)
+    # The last holds the truncated ones.
+    assert [one.score.value for one in found.bins] == [1, 1, 1, 0.5]
+
+
+def test_the_direct_form_has_no_section_on_thinking(thinking_report):
+    assert all(one.thinking is None for one in thinking_report.tasks if one.name == BASE)
+
+
+def test_replies_of_equal_length_are_one_bin(tmp_path):
     (part,) = thinking(collect_run(open_run(write(tmp_path / "equal", tokens=lambda _: 7)))).bins
     assert (part.least, part.most, part.questions) == (7, 7, 32)
-    # Without tokens words are counted, and without the direct form there is no gain.
+
+
+def test_words_are_counted_where_no_tokens_are_recorded(tmp_path):
     report = collect_run(open_run(write(tmp_path / "words", tokens=None, tasks=(THINK,))))
     found = thinking(report)
     assert (found.unit, found.at_limit, found.gains) == ("words", None, ())
     assert (found.bins[0].least, found.bins[-1].most) == (1, 311)
+
+
+def test_a_page_without_the_direct_form_says_so(tmp_path):
+    report = collect_run(open_run(write(tmp_path / "words", tasks=(THINK,))))
+
     write_page(report, tmp_path / "page.html")
     assert (
         f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
     )
 
 
-def test_page_and_tables_show_them(tmp_path):
+@pytest.fixture
+def repeated(tmp_path):
     for number, wrong in ((1, 8), (2, 16), (3, 32)):
         write(tmp_path / f"repeat_{number}", wrong=wrong)
-    repeated = collect_repeats(tmp_path)
+    return collect_repeats(tmp_path)
+
+
+def test_the_json_file_has_the_repeats(repeated):
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
     assert (
         next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3
     )
+
+
+def test_the_page_shows_thinking_next_to_repeats(repeated, tmp_path):
     page = tmp_path / "page.html"
     write_page(repeated, page)
+
     text = page.read_text()
     assert 'href="#thinking"' in text
     assert "Mean of repeats" in text
     assert "4 of 32 used up the 4,096 new tokens" in text
+
+
+def test_tables_show_thinking_next_to_repeats(repeated):
     tables = markdown(repeated)
+
     assert "3 repeats with other seeds." in tables
     assert "Thinking against the direct form (mediconfusion)" in tables
     assert "3 repeats with other seeds." in latex(repeated)
+
+
+def test_a_page_without_thinking_has_no_section_on_it(repeated, tmp_path):
+    page = tmp_path / "page.html"
     without = replace(
         repeated, tasks=tuple(replace(one, thinking=None, repeats=None) for one in repeated.tasks)
     )

@@ -73,37 +73,53 @@ class Holder:
     text: PrivateText
 
 
-def test_private_text_shows_a_digest_however_it_is_turned_into_text_and_compares_by_content():
-    text = PrivateText("Severe cardiomegaly. \ud800 é")
+SECRET_TEXT = "Severe cardiomegaly. \ud800 é"
+
+
+def test_private_text_shows_only_its_digest():
+    text = PrivateText(SECRET_TEXT)
     forms = [str(text), repr(text), f"{text}", f"{text:>80}", "%s" % text]  # noqa: UP031
     forms += [
         json.dumps({"reply": [text]}, default=str),
         repr({"reply": text}),
         str(asdict(Holder(text))),
     ]
+
     for form in forms:
         assert "withheld (sha256 " in form
         assert "cardiomegaly" not in form
+
+
+def test_private_text_compares_by_content():
+    text = PrivateText(SECRET_TEXT)
+
     for copied in (pickle.loads(pickle.dumps(text)), copy.deepcopy(text)):
-        assert (copied, hash(copied), copied.text) == (
-            text,
-            hash(text),
-            "Severe cardiomegaly. \ud800 é",
-        )
+        assert (copied, hash(copied), copied.text) == (text, hash(text), SECRET_TEXT)
     assert PrivateText("effusion") not in (PrivateText("Effusion"), "effusion")
 
 
-def test_datasets_are_private_by_their_access_and_as_their_owner_said(home, monkeypatch):
+def test_credentialed_datasets_are_private(home):
     for name, info in CATALOGUE.items():
         assert is_private(name) == (info.access is Access.CREDENTIALED)
     for access, private in (("public", False), ("credentialed", True), ("gated", False)):
         write_manifest(home, "mine", access, rows=len(access))
         assert is_private("mine") == private
+
+
+def test_a_dataset_of_unknown_access_is_private(home):
+    write_manifest(home, "mine", "public")
     (home / "datasets" / "mine" / "manifest.json").write_text("{")
+
     for unknown in ("mine", "nobody_knows_it", "", "../mine", "a\0b", "x" * 5000):
         assert is_private(unknown)
+
+
+def test_the_owner_may_allow_the_text_of_a_dataset(home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", f"other, {CREDENTIALED} ")
     assert (is_private(CREDENTIALED), is_private("multimedeval_vindr_mammo")) == (False, True)
+
+
+def test_only_the_exact_name_allows_the_text_of_a_dataset(home, monkeypatch):
     for misunderstood in (
         "1",
         "true",
@@ -166,7 +182,7 @@ def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
         assert repr(entry["aggregation"](both[0])) == repr(entry["aggregation"](both[1]))
 
 
-def test_ids_are_hashed_and_a_sample_holds_its_score_once_however_many_metrics():
+def test_logged_ids_of_samples_are_hashed():
     score = {
         "sample": "s5",
         "pair_id": "17",
@@ -182,6 +198,9 @@ def test_ids_are_hashed_and_a_sample_holds_its_score_once_however_many_metrics()
         "pair_id": hidden_id("pair", "17"),
     }
     assert score["sample"] == "s5"
+
+
+def test_a_sample_holds_its_score_once_however_many_metrics():
     score = {
         "sample": "s5",
         "target": "A",
@@ -210,7 +229,7 @@ def test_ids_are_hashed_and_a_sample_holds_its_score_once_however_many_metrics()
         (["(1.5, False)", "zyz"], True),
     ],
 )
-def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_words):
+def test_only_replies_in_words_are_withheld(tmp_path, monkeypatch, results, in_words):
     monkeypatch.setenv("MEDTASKS_HOME", str(home := tmp_path))
     doc = {**SHARED, "dataset": CREDENTIALED}
     for returned in (logged(doc, results, [], {}), without_scoring(doc, results)):
@@ -229,7 +248,9 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
 # ---- messages and results ----
 
 
-def test_neither_a_missing_image_nor_what_was_left_out_is_named(home, monkeypatch):
+@pytest.fixture
+def noted_datasets(home):
+    """Prepared datasets whose manifests name the images that were left out."""
     noted = {
         "left_out": (
             "row 3: its image p10/s5.jpg is missing",
@@ -242,19 +263,32 @@ def test_neither_a_missing_image_nor_what_was_left_out_is_named(home, monkeypatc
         ("mediconfusion", "public"),
     ):
         write_manifest(home, name, access, **noted)
+
+
+def test_a_missing_image_is_named_only_of_public_data(noted_datasets):
     with pytest.raises(SourceError, match=f"data prepare {CREDENTIALED}") as raised:
         images({**SHARED, "dataset": CREDENTIALED})
     assert "p10" not in str(raised.value)
     assert raised.value.__suppress_context__
     with pytest.raises(SourceError, match=r"images/p10\.jpg of sample p10/s5 is missing"):
         images({**SHARED, "dataset": "mediconfusion"})
+
+
+def test_rows_that_were_left_out_are_only_counted(noted_datasets):
     for name in (CREDENTIALED, "mine"):
         facts = provenance(name)
         assert facts["left_out"] == ["2 notes in its manifest.json"]
         assert "p10" not in str(facts)
         assert "/data/private" not in str(facts)
+
+
+def test_rows_that_were_left_out_are_named_if_the_owner_allows_it(noted_datasets, monkeypatch):
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "mine")
+
     assert provenance("mine")["left_out"][0].startswith("row 3")
+
+
+def test_the_source_of_public_data_is_named(noted_datasets):
     assert provenance("mediconfusion")["source"] == "/data/private/place"
 
 
@@ -311,10 +345,13 @@ OTHERS = (
 )
 
 
-def test_secrets_go_and_everything_else_stays():
+def test_secrets_are_redacted():
     assert [
         text for text in SECRETS if "PLANTED" in redacted(text) or "***" not in redacted(text)
     ] == []
+
+
+def test_texts_without_a_secret_stay():
     assert [text for text in OTHERS if redacted(text) != text] == []
 
 
@@ -339,7 +376,7 @@ def test_secrets_in_values_of_json_go_by_their_names():
     }
 
 
-def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkeypatch, capsys):
+def test_lines_of_the_log_are_redacted(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "PLANTED-VALUE")
     lines = []
     sink = logger.add(lines.append, format="{message}")
@@ -354,9 +391,15 @@ def test_lines_of_the_log_and_of_the_streams_hold_no_secret_and_no_escape(monkey
         "Evaluation tracker args: {'token': ***}\n",
         "?]0;title? ***\n",
     ]
+
+
+def test_standard_streams_are_redacted(monkeypatch, capsys):
+    monkeypatch.setenv("HF_TOKEN", "PLANTED-VALUE")
+
     with redacted_streams():
         print("api_key=PLANTED,x=1", "PLANTED-VALUE")  # noqa: T201
         print(sys.stdout.isatty(), "token: PLANTED", file=sys.stderr)  # noqa: T201
+
     assert capsys.readouterr() == ("api_key=***,x=1 ***\n", "False token: ***\n")
 
 
@@ -370,7 +413,7 @@ def test_secrets_of_the_environment_anywhere(monkeypatch):
     assert redacted(redacted(text)) == redacted(text)
 
 
-def test_a_secret_as_an_argument_of_its_own_and_the_data_folder(monkeypatch):
+def test_a_secret_that_is_an_argument_of_its_own_is_redacted():
     given = [
         "--api-key",
         "PLANTED",
@@ -383,8 +426,13 @@ def test_a_secret_as_an_argument_of_its_own_and_the_data_folder(monkeypatch):
         "--key=PLANTED",
     ]
     hidden = ("--api-key", "***", "--model", "m", "--hf_token", "***", "--seed", "1", "--key=***")
+
     assert redacted_arguments(given) == hidden
+
+
+def test_the_data_folder_is_named_by_its_variable(monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", "/clinic/patients")
+
     assert (
         without_home("/clinic/patients/datasets/x is damaged")
         == "$MEDTASKS_HOME/datasets/x is damaged"
@@ -395,7 +443,7 @@ def test_a_secret_as_an_argument_of_its_own_and_the_data_folder(monkeypatch):
     )
 
 
-def test_settings_options_and_names(tmp_path):
+def test_settings_that_may_be_private_are_redacted(tmp_path):
     public = {"MEDTASKS_JUDGE_MODEL": "gpt-4o", "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1"}
     public |= {"MEDTASKS_LOG_TEXT": "mimic"}
     private = {"MEDTASKS_HOME": "/clinic/patients", "MEDTASKS_WEIGHTS": str(tmp_path)}
@@ -403,6 +451,9 @@ def test_settings_options_and_names(tmp_path):
     assert settings(public | private | {"HF_TOKEN": "PLANTED"}) == public | dict.fromkeys(
         private, "***"
     )
+
+
+def test_secrets_in_options_are_redacted():
     given = {
         "limit": 0.5,
         "log_samples": True,
@@ -415,7 +466,11 @@ def test_settings_options_and_names(tmp_path):
         "wandb_args": "api_key=***,project=x",
         "hf_token": "***",
     }
+
     assert redacted_options(given) == hidden
+
+
+def test_names_of_secrets_are_told_from_other_names():
     secret = (
         "HF_TOKEN",
         "api-key",

@@ -201,7 +201,7 @@ def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     } == theirs
 
 
-def test_spellings_and_values():
+def test_an_option_is_read_in_every_spelling():
     spelled = (
         ["--limit", "5"],
         ["--limit=5"],
@@ -210,6 +210,7 @@ def test_spellings_and_values():
         ["--limit", "-1"],
         ["--limit", "many"],
     )
+
     assert [read_options(arguments).number("limit") for arguments in spelled] == [
         5,
         5,
@@ -218,13 +219,21 @@ def test_spellings_and_values():
         -1,
         None,
     ]
-    assert (
-        read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1
-    )  # the last one counts
+    assert read_options(["--process_docs_parallel=2"]).given == {"process_docs_parallel": "2"}
+
+
+def test_an_option_given_twice_has_its_last_value():
+    assert read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1
+
+
+def test_unknown_arguments_are_kept_apart():
     assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == (
         "b=2",
         "--log-samples",
     )
+
+
+def test_short_options_have_their_long_names():
     options = read_options(
         ["-b", "4", "-c", "cache", "-w", "-x", "-n3", "--process-docs-parallel", "2"]
     )
@@ -241,7 +250,9 @@ def test_spellings_and_values():
         False,
         None,
     )
-    assert read_options(["--process_docs_parallel=2"]).given == {"process_docs_parallel": "2"}
+
+
+def test_values_in_pairs_may_hold_signs_of_equality():
     options = HarnessOptions({"model_args": 'pretrained=a/b=c,h={"x": 1, "y": 2},q=\'1,2\',flag'})
     assert options.pairs("model_args") == {
         "pretrained": "a/b=c",
@@ -249,6 +260,9 @@ def test_spellings_and_values():
         "q": "'1,2'",
     }
     assert options.pairs("wandb_args") == {}
+
+
+def test_arguments_that_the_harness_refuses_are_refused():
     for arguments in (["--limit"], ["--log_s"], ["--write_out=yes"]):
         with pytest.raises(
             MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"

@@ -50,7 +50,7 @@ def read(tmp_path):
     return run
 
 
-def test_short_form_and_samples_of_the_harness(read):
+def test_the_short_form_is_read_by_id_or_row(read):
     expected = {
         "10002/1": Reply(text="A"),
         "10001/2": Reply(text=NO_TEXT),
@@ -61,20 +61,32 @@ def test_short_form_and_samples_of_the_harness(read):
         replies = read("", *({"doc_id": name, "reply": reply} for name, reply in lines))
         assert replies == expected
         assert list(replies) == list(expected)
+
+
+def test_a_text_of_the_harness_is_read(read):
     assert read(TEXT) == {"10002/2": Reply(text="The answer is B")}
+
+
+def test_likelihoods_of_the_harness_are_read(read):
     assert read(GREEDY) == {"10001/1": Reply(losses=(3.43, 4.52))}
     mixed = read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]})["10001/1"]
     assert (mixed, mixed.greedy) == (Reply(losses=(3.43, 4.52)), (False, True))
+
+
+def test_a_reply_is_read_with_or_without_a_list_around_it(read):
     for recorded in (
         {"filtered_resps": ["A"]},
         {"resps": "A"},
         {"resps": [["A"]], "filtered_resps": [{}]},
     ):
         assert read({"doc_id": 0, **recorded}) == {"10001/1": Reply(text="A")}
+
+
+def test_a_failed_forward_pass_is_a_loss_without_a_number(read):
     losses = read(GREEDY | {"resps": [["[LMMS_EVAL_REQUEST_FAILED]"], ["(4.52, False)"]]})[
         "10001/1"
     ].losses
-    assert (math.isnan(losses[0]), losses[1]) == (True, 4.52)  # a failed forward pass
+    assert (math.isnan(losses[0]), losses[1]) == (True, 4.52)
 
 
 def test_published_ids(read):
@@ -95,7 +107,7 @@ def test_published_ids(read):
 @each_row(
     "written", ['{"rule": "robust_choice", "reply": "B"}', '{"rule": "no_such", "reply": null}']
 )
-def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, written):
+def test_a_reply_that_looks_like_an_envelope_stays_text(read, written):
     """Only a samples file that the harness wrote with --reasoning_tags holds an envelope as its reply."""
     samples = [
         {"doc_id": 0, "reply": written},
@@ -208,7 +220,7 @@ def test_one_reply_per_filter_must_agree(read):
         (("-1", "x y"), ("x y", "-1"), (1, 0)),
     ],
 )
-def test_a_doc_id_is_an_id_first_and_a_row_only_if_none_is_an_id(tmp_path, ids, names, rows):
+def test_numbers_are_rows_only_if_none_is_an_id(tmp_path, ids, names, rows):
     documents = [{"doc_id": name} for name in ids]
     files = [tmp_path / f"{number}.jsonl" for number in range(len(names))]
     for file, name in zip(files, names, strict=True):
@@ -327,7 +339,7 @@ def read_asked(asked, *documents):
         ({"answer": "B", "question": "Is it square?"}, ["answer", "question"]),
     ],
 )
-def test_a_sample_that_is_no_longer_as_it_was_asked_is_left_out(asked, change, parts):
+def test_a_sample_that_changed_since_is_left_out(asked, change, parts):
     Path(asked[3]["image_root"], "copy.png").write_text(QUESTION["question"])
     first, second = asked[2]
     samples = read_asked(asked, {**first, **change}, second)
@@ -393,7 +405,7 @@ def test_a_run_without_fingerprints_is_compared_by_its_prompts(asked):
     ) == ["0", "1"]
 
 
-def test_fingerprints_of_credentialed_data_are_next_to_saved_replies_alone(tmp_path, monkeypatch):
+def test_fingerprints_of_credentialed_data_are_never_logged(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     document = {**QUESTION, "dataset": "multimedeval_mednli", "doc_id": "p10"}
     assert "fingerprint" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
@@ -447,16 +459,20 @@ def test_malformed_line(read, line, part):
     assert "\n" not in str(caught.value)
 
 
-def test_replies_to_other_data_and_files_that_cannot_be_read(read, tmp_path):
+def test_replies_to_other_data_are_refused(read):
     asked = {"score": {"sample": "10001/2", "value": "A"}}
     assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
     with pytest.raises(
         RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"
     ):
         read({"doc_id": 0, "resps": ["A"]} | asked)
+
+
+def test_files_that_hold_no_replies_are_refused(tmp_path):
     (tmp_path / "folder").mkdir()
     for path, contents in (("empty", b""), ("blank", b" \n\n"), ("binary", b"\xff\xfe")):
         (tmp_path / path).write_bytes(contents)
+
     for path in ("none", "folder", "empty", "blank", "binary"):
         with pytest.raises(
             RepliesError, match=f"{path}.*(holds no replies|No such file|can't decode)"
@@ -464,21 +480,31 @@ def test_replies_to_other_data_and_files_that_cannot_be_read(read, tmp_path):
             read_replies(tmp_path / path, DOCUMENTS)
 
 
-def test_files_of_several_ranks_and_folders(tmp_path):
+@pytest.fixture
+def rank_files(tmp_path):
     (tmp_path / "run").mkdir()
     files = [tmp_path / "run" / f"rank{rank}.jsonl" for rank in range(2)]
     for rank, file in enumerate(files):
         file.write_text(json.dumps({"doc_id": rank, "reply": f"reply {rank}"}) + "\n")
-    (tmp_path / "run" / "notes.txt").write_text("no replies")
+    return files
+
+
+def test_files_of_several_ranks_are_one_run(rank_files):
+    folder = rank_files[0].parent
+    (folder / "notes.txt").write_text("no replies")
+
     expected = {DOCUMENTS[rank]["doc_id"]: Reply(text=f"reply {rank}") for rank in range(2)}
-    assert read_replies(files, DOCUMENTS) == read_replies(tmp_path / "run", DOCUMENTS) == expected
-    assert read_replies([tmp_path / "run", files[0]], DOCUMENTS) == expected
-    files[1].write_text(json.dumps({"doc_id": 0, "reply": "another run"}) + "\n")
+    assert read_replies(rank_files, DOCUMENTS) == read_replies(folder, DOCUMENTS) == expected
+    assert read_replies([folder, rank_files[0]], DOCUMENTS) == expected
+
+
+def test_files_of_two_runs_are_refused(rank_files):
+    rank_files[1].write_text(json.dumps({"doc_id": 0, "reply": "another run"}) + "\n")
     with pytest.raises(
         RepliesError,
         match=r"rank1\.jsonl line 1: document .* two different replies.*of one run only",
     ):
-        read_replies(files, DOCUMENTS)
+        read_replies(rank_files, DOCUMENTS)
 
 
 def test_withheld_replies_are_read_from_where_the_run_saved_them(tmp_path, monkeypatch):
@@ -545,7 +571,7 @@ def read_file(folder, *lines, likelihoods=False, keep=False):
     return read_samples(path, ROWS, likelihoods=likelihoods, keep_scores=keep)
 
 
-def test_replies_prompts_and_scores_of_a_samples_file(tmp_path):
+def test_a_samples_file_holds_replies_next_to_their_prompts(tmp_path):
     found = read_file(
         tmp_path,
         {"doc_id": 0, "resps": ["A\u2028B"], "filtered_resps": "x", "input": "asked"},
@@ -567,18 +593,29 @@ def test_replies_prompts_and_scores_of_a_samples_file(tmp_path):
         ["d0", "d2", "d1"],
         0,
     )
-    assert (
-        read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text
-        == "first"
-    )
+
+
+def test_of_several_replies_in_a_samples_file_the_first_is_read(tmp_path):
+    found = read_file(tmp_path, {"doc_id": 0, "resps": ["first", "second"]})
+
+    assert found.replies["d0"].text == "first"
+
+
+def test_likelihoods_in_a_samples_file_are_read_if_asked_for(tmp_path):
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
     assert read_file(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
+
+
+def test_a_withheld_reply_leaves_only_its_score(tmp_path):
     note = "[[medtasks:withheld]] 'x' is credentialed"
     score = {"schema_version": 2, "sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
     withheld = {"doc_id": 1, "resps": [note], "input": note, "score": score}
     found = read_file(tmp_path, withheld, keep=True)
     assert (found.replies, found.prompts, list(found.answered)) == ({}, {}, ["d1"])
     assert (found.scores, read_file(tmp_path, withheld).scores) == ({"r": {"d1": score}}, {})
+
+
+def test_torn_lines_of_a_samples_file_are_counted(tmp_path):
     for torn in (
         "{",
         "[]",

@@ -96,15 +96,16 @@ def test_what_a_run_recorded(tmp_path):
         "f00d",
     )
     assert (task.samples, run.notes, missing_tasks(run)) == (path, (), {})
+
+
+def test_a_group_without_aggregates_is_no_task(tmp_path):
     results(
-        folder,
+        tmp_path,
         "one",
         results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}},
     )
-    assert list(open_run(tmp_path).tasks) == [
-        "one",
-        "both",
-    ]  # a group without aggregates is no task
+
+    assert list(open_run(tmp_path).tasks) == ["one", "both"]
 
 
 @each_row(
@@ -116,22 +117,26 @@ def test_how_many_questions_were_asked(tmp_path, limit, config, asked):
     assert open_run(tmp_path).tasks["one"].asked == asked
 
 
-def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path):
-    older = results(
-        tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore"
-    )  # 4:00 UTC
+def test_the_newest_results_count_in_any_time_zone(tmp_path):
+    # 12:00 in Singapore is 4:00 UTC.
+    older = results(tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore")
     results(tmp_path, "one", stamp="20260301_100000", zone="UTC", versions={"one": 3})
+
     run = open_run(tmp_path)
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
     assert run.notes == (f"{older} holds older results of one, which are left out.",)
     assert run.made == "2026-03-01T10:00:00+00:00"
+
+
+def test_a_time_that_cannot_be_read_is_shown_as_recorded(tmp_path):
     results(tmp_path, "one", stamp="20260301_100000", date="yesterday")
     assert open_run(tmp_path).made == "yesterday"
+
     results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
     assert open_run(tmp_path).made == "20260301_100000"
 
 
-def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
+def test_tasks_are_listed_in_the_order_asked_before_groups(tmp_path):
     names = ("zebra", "apple", "mouse")
     path = results(tmp_path, *names)
     assert tuple(open_run(tmp_path).tasks) == names
@@ -142,7 +147,15 @@ def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
     content["group_subtasks"] = {"pair": ["apple", "mouse"]}
     path.write_text(json.dumps(content))
     assert list(open_run(tmp_path).tasks) == ["zebra", "apple", "mouse", "alone", "pair"]
-    # The newest call counts, also for tasks without results.
+
+
+def test_the_newest_call_decides_the_order_of_tasks(tmp_path):
+    path = results(tmp_path, "zebra", "apple", "mouse")
+    content = json.loads(path.read_text())
+    content["results"] = dict.fromkeys(["alone", "apple", "mouse", "pair", "zebra"], ROW)
+    content["group_subtasks"] = {"pair": ["apple", "mouse"]}
+    path.write_text(json.dumps(content))
+
     results(tmp_path, "mouse", "zebra", stamp="20260301_111500")
     samples(tmp_path, "lost", "20260301_121500")
     assert list(open_run(tmp_path).tasks) == ["mouse", "zebra", "apple", "alone", "lost", "pair"]
@@ -150,50 +163,66 @@ def test_tasks_stand_as_they_were_asked_and_groups_last(tmp_path):
     assert list(open_run(tmp_path).tasks) == ["lost", "zebra", "mouse", "apple", "alone", "pair"]
 
 
+STAMPS = ("20260301_100000", "20260301_110000", "20260301_120000")
+OLDER = "{} holds older results of {}, which are left out."
+
+
 def test_all_samples_count_before_a_later_part_of_them(tmp_path):
-    names = ("20260301_100000", "20260301_110000", "20260301_120000")
-    whole = results(tmp_path, "one", stamp=names[0])
-    parts = [results(tmp_path, "one", "two", stamp=stamp, limit=4) for stamp in names[1:]]
+    whole = results(tmp_path, "one", stamp=STAMPS[0])
+    parts = [results(tmp_path, "one", "two", stamp=stamp, limit=4) for stamp in STAMPS[1:]]
     left_out = "{} holds later results of {} on a part of the samples, which are left out."
-    older = "{} holds older results of {}, which are left out."
+
     run = open_run(tmp_path)
     assert {name: task.results for name, task in run.tasks.items()} == {
         "one": whole,
         "two": parts[1],
     }
     assert run.notes == (
-        older.format(parts[0], "two"),
+        OLDER.format(parts[0], "two"),
         *(left_out.format(part, "one") for part in parts),
     )
     assert [file.path for file in run.results] == [whole, parts[1]]
-    # What describes the run is that of the whole, not that of the smoke test after it.
+
+
+def test_a_run_is_described_by_its_whole_and_no_later_smoke_test(tmp_path):
     folder = tmp_path / "smoke test"
-    whole = results(folder, "one", stamp=names[0])
+    whole = results(folder, "one", stamp=STAMPS[0])
     done = {"outcome": "done", "reason": ""}
     tasks = {"one": {**done, "results": whole.name}}
     manifest(folder, {}, "finished", started="2026-03-01T09:00:00+00:00", tasks=tasks)
     for number, limit in enumerate((4, 0.5, 10)):
-        later = results(folder, "one", stamp=names[1], limit=limit)
+        later = results(folder, "one", stamp=STAMPS[1], limit=limit)
         tasks = {"one": {**done, "results": later.name}}
         manifest(folder, {}, "finished", started=f"2026-03-01T11:0{number}:00+00:00", tasks=tasks)
         run = open_run(folder)
-        counted = later if limit == 10 else whole  # which are all samples
+
+        # A limit of 10 is all samples.
+        counted = later if limit == 10 else whole
         assert ([file.path for file in run.results][-1], run.tasks["one"].results) == (
             counted,
             counted,
         )
         assert run.manifests[-1].tasks["one"].results == counted.name
         assert facts(run)["limit"] == "10" if limit == 10 else "limit" not in facts(run)
-    # A complete run after a part replaces it, and of two parts the newer counts.
-    folder = tmp_path / "parts"
-    first, second = (results(folder, "one", stamp=stamp, limit=4) for stamp in names[:2])
-    assert open_run(folder).tasks["one"].results == second
-    assert open_run(folder).notes == (older.format(first, "one"),)
-    whole = results(folder, "one", stamp=names[2])
-    assert open_run(folder).tasks["one"].results == whole
 
 
-def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
+def test_of_two_parts_the_newer_counts(tmp_path):
+    first = results(tmp_path, "one", stamp=STAMPS[0], limit=4)
+    second = results(tmp_path, "one", stamp=STAMPS[1], limit=4)
+
+    assert open_run(tmp_path).tasks["one"].results == second
+    assert open_run(tmp_path).notes == (OLDER.format(first, "one"),)
+
+
+def test_a_whole_run_replaces_earlier_parts(tmp_path):
+    for stamp in STAMPS[:2]:
+        results(tmp_path, "one", stamp=stamp, limit=4)
+    whole = results(tmp_path, "one", stamp=STAMPS[2])
+
+    assert open_run(tmp_path).tasks["one"].results == whole
+
+
+def test_damaged_files_are_named_while_the_rest_is_read(tmp_path):
     results(tmp_path, "one")
     cut = results(tmp_path, "two", stamp="20260301_110000")
     cut.write_text(cut.read_text()[:200])
@@ -209,19 +238,26 @@ def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     ):
         assert any(part in note for note in run.notes)
 
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(MedTasksError, match="there is no folder"):
         open_run(tmp_path / "nowhere")
-    (empty := tmp_path / "empty").mkdir()
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
-        open_run(empty)
-    (empty / "20260301_101500_results.json").write_text("")
+        open_run(tmp_path)
+
+
+def test_a_folder_with_only_damaged_results_is_refused(tmp_path):
+    (tmp_path / "20260301_101500_results.json").write_text("")
     with pytest.raises(
         MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"
     ):
-        open_run(empty)
+        open_run(tmp_path)
 
 
-def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path):
+def test_files_that_are_no_files_of_the_folder_are_named(tmp_path):
     folder = tmp_path / "run"
     path = results(folder, "one")
     (tmp_path / "diary.jsonl").write_text('{"doc_id": 1, "resps": [["private"]]}\n')
@@ -239,6 +275,7 @@ def test_pipes_devices_and_links_out_of_a_folder_are_left_out_and_named(tmp_path
         for name in ("e_results.json", "f_samples_one.jsonl"):
             os.mkfifo(folder / name)
             refused[name] = "a pipe"
+
     run = open_run(folder)
     assert {name: task.samples for name, task in run.tasks.items()} == {"one": None}
     for name in refused:
@@ -259,7 +296,9 @@ def test_samples_without_results(tmp_path):
     assert (bool(run.tasks["one"].scores), run.tasks["one"].samples) == (True, None)
     assert f"{path} has no results next to it and is left out" in run.notes[0]
 
-    folder = tmp_path / "of two models"
+
+def test_samples_without_results_belong_to_the_model_of_their_folder(tmp_path):
+    folder = tmp_path
     results(folder / "a", "one", model="a")
     results(folder / "b", "one", model="b")
     of_a, of_none = (samples(folder / name, "two", "20260401_101500") for name in ("a", "c"))
@@ -289,7 +328,7 @@ def test_runs_of_several_models_are_told_apart(tmp_path):
     assert list(open_run(tmp_path, "vlm").tasks) == ["three"]  # by its whole name first
 
 
-def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
+def test_a_served_model_has_one_name_at_any_address(tmp_path):
     """Also a run that failed before its results, and one whose arguments name the model."""
     served = {"id": "org/m", "owned_by": "vllm", "root": None, "build": "fp_1"}
     for stamp, args in (
@@ -319,6 +358,9 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
         facts(run)["fingerprint of the weights"]
         == "not known: the weights are on the server (build fp_1)"
     )
+
+
+def test_served_models_are_told_apart_by_name_or_chat_template(tmp_path):
     template = 'chat_template_kwargs={"a":1,"b":2}'
     for args, served, label in (
         ("base_url=http://h/v1", "other", "other (vlm_server)"),
@@ -334,9 +376,7 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path):
         assert open_run(folder, label).model == label
 
 
-def test_models_are_named_by_results_files_without_secrets_and_facts_without_the_environment_s_commit(
-    tmp_path,
-):
+def test_a_secret_in_the_arguments_does_not_part_a_run_from_its_results(tmp_path):
     folder = tmp_path / "sub"
     path = results(
         folder / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]"
@@ -345,22 +385,33 @@ def test_models_are_named_by_results_files_without_secrets_and_facts_without_the
     model = {"name": "m", "arguments": "pretrained=weights,url=***"}
     manifest(folder, {}, "finished", tasks={"one": record}, model=model)
     assert open_run(folder).model == "m pretrained=weights,url=http://localhost,hub_token=***"
+
+
+def test_a_model_behind_an_api_is_named_by_its_own_name(tmp_path):
     args = "base_url=http://h/v1,model=gpt-4o,num_concurrent=4"
-    results(tmp_path / "api", "one", model="async_openai", args=args)
-    assert open_run(tmp_path / "api").model == "gpt-4o (async_openai)"
+    results(tmp_path, "one", model="async_openai", args=args)
+
+    assert open_run(tmp_path).model == "gpt-4o (async_openai)"
+
+
+def test_secrets_are_in_no_fact_of_a_run(tmp_path):
     secret = "base_url=http://me:hush-hush@host,apikey=hush-hush"
-    results(
-        tmp_path / "key", "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740"
-    )
-    run = open_run(tmp_path / "key")
+    results(tmp_path, "one", args=secret)
+
+    run = open_run(tmp_path)
     assert "hush" not in f"{run.model} {facts(run)}"
-    assert "d9eb740" not in str(facts(run))
+
+
+def test_the_commit_of_the_working_folder_is_no_fact_of_a_run(tmp_path):
+    results(tmp_path, "one", git_hash="d9eb740", lmms_eval_version="main@d9eb740")
+
+    assert "d9eb740" not in str(facts(open_run(tmp_path)))
 
 
 # ---- what is missing ----
 
 
-def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
+def test_an_interrupted_run_says_how_to_go_on(tmp_path):
     outcomes = {
         "one": ("done", ""),
         "two": ("not run", ""),
@@ -381,33 +432,42 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path):
     assert (described["command"], described["versions"]) == (command, "torch 2.15")
     assert described["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
 
-    manifest(tmp_path / "alone", {"one": ("not run", "")}, "running")
-    run = open_run(tmp_path / "alone")
+
+def test_a_run_that_was_killed_before_any_result_can_be_opened(tmp_path):
+    manifest(tmp_path, {"one": ("not run", "")}, "running")
+
+    run = open_run(tmp_path)
     assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
     assert missing_tasks(run)["one"].startswith(
         "Not run: the run is killed or still running; go on with: medtasks run"
     )
 
 
-def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path):
-    model, failed = (
-        {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"},
-        {"one": ("failed", "why")},
-    )
-    manifest(tmp_path, failed, model=model)
+FAILED = {"one": ("failed", "why")}
+
+
+def test_a_journal_is_mentioned_where_the_model_keeps_one(tmp_path):
+    model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
+
+    manifest(tmp_path, FAILED, model=model)
     assert "journal" in missing_tasks(open_run(tmp_path))["one"]
-    manifest(tmp_path, failed, model={**model, "arguments": "pretrained=y,journal=False"})
+    manifest(tmp_path, FAILED, model={**model, "arguments": "pretrained=y,journal=False"})
     assert "journal" not in missing_tasks(open_run(tmp_path, "pretrained=y"))["one"]
-    manifest(tmp_path, failed, model={"name": "openai", "arguments": ""})
+    manifest(tmp_path, FAILED, model={"name": "openai", "arguments": ""})
     assert "journal" not in missing_tasks(open_run(tmp_path, "openai"))["one"]
+
+
+def test_saved_replies_of_a_failed_task_are_mentioned(tmp_path):
+    manifest(tmp_path, FAILED, model={"name": "openai", "arguments": ""})
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)
     kept.write_text("{}\n")
+
     (message,) = missing_tasks(open_run(tmp_path, "openai")).values()
     assert message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
 
 
-def test_replies_that_a_run_did_not_ask_for_are_noted_with_and_without_a_manifest(tmp_path):
+def test_copied_replies_are_noted_even_without_a_manifest(tmp_path):
     results(tmp_path, "one")
     line = '{"doc_id": 0, "reply_of": "an earlier run"}\n'
     samples(tmp_path, "one").write_text(f'{line}{line}{{"doc_id": 1}}\n')
@@ -417,36 +477,39 @@ def test_replies_that_a_run_did_not_ask_for_are_noted_with_and_without_a_manifes
     assert run_notes(open_run(tmp_path)) == (note,)
 
 
-def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path):
+def test_results_that_are_gone_or_older_are_noted(tmp_path):
     manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
     results(tmp_path, "two")  # of an earlier run into the same folder
     run = open_run(tmp_path)
     assert "gone or damaged" in missing_tasks(run)["one"]
     older = "these tasks left no results; what is shown of them is older: two."
     assert run_notes(run) == (f"In the run of 2026-03-01 10:00:00 UTC {older}",)
-    manifest(tmp_path / "other", {"one": ("failed", "a metric broke")}, "finished_with_failures")
-    samples(tmp_path / "other", "one")
-    run = open_run(tmp_path / "other")
+
+
+def test_samples_of_a_task_that_failed_are_still_read(tmp_path):
+    manifest(tmp_path, {"one": ("failed", "a metric broke")}, "finished_with_failures")
+    samples(tmp_path, "one")
+
+    run = open_run(tmp_path)
     assert (list(run.tasks), missing_tasks(run)) == (["one"], {})
     (note,) = run_notes(run)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
 
-    tmp_path = tmp_path / "several"
+
+def test_the_newest_manifest_says_why_a_task_is_missing(tmp_path):
     manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
     assert "second" in missing_tasks(open_run(tmp_path))["one"]
+
+
+def test_warnings_before_the_run_are_noted(tmp_path):
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
-    manifest(
-        tmp_path,
-        {"one": ("done", "")},
-        "finished",
-        notices=[notice],
-        started="2026-03-03T10:00:00+00:00",
-    )
+    manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice])
+
     assert "Before the run: --limit cuts pairs." in run_notes(open_run(tmp_path))
 
 
-def test_a_run_inside_of_a_folder_is_not_compared_with_itself(tmp_path):
+def test_a_run_in_a_folder_is_not_compared_with_itself(tmp_path):
     for name in "abc":
         results(tmp_path / name, "t", model=name)
     others = [Source(tmp_path, "b"), Source(tmp_path, "c")]

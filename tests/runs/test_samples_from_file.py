@@ -91,12 +91,21 @@ def test_gold_as_letter_text_or_number(gold, options, letters):
     assert [document["answer"] for document in documents] == letters
 
 
-def test_same_id_is_one_sample_and_rows_without_id_are_samples_of_their_own():
-    twice = [row(0, identifier="q1"), row(1, identifier="q1", prompt="What is 0?")]
-    documents, matched = read(*twice)
+TWICE = [row(0, identifier="q1"), row(1, identifier="q1", prompt="What is 0?")]
+
+
+def test_rows_of_one_id_are_one_sample():
+    documents, matched = read(*TWICE)
     assert (len(documents), matched.duplicates, matched.counts["matched"]) == (1, 1, 1)
-    documents, matched = read(twice[0], replace(twice[1], reply="B"))
+
+
+def test_two_replies_to_one_id_are_ambiguous():
+    documents, matched = read(TWICE[0], replace(TWICE[1], reply="B"))
+
     assert (len(documents), matched.counts["matched"], matched.counts["ambiguous"]) == (1, 0, 2)
+
+
+def test_rows_without_an_id_are_samples_of_their_own():
     documents, matched = read(row(0), row(1, "B", prompt="What is 0?"), row(2))
     assert (len(documents), matched.counts["matched"], matched.duplicates) == (3, 3, 0)
     alike = "Samples with the question and the options of another one, which count as samples of their own: 2."

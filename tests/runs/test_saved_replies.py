@@ -61,7 +61,7 @@ def test_replies_are_written_as_they_come_for_their_owner(home):
     assert modes == [0o600, 0o700, 0o700]
 
 
-def test_another_run_has_another_file_and_another_rule_has_not(home):
+def test_each_run_has_one_file_for_all_rules(home):
     first = [
         save(number, "the same", rule) for rule in ("reference", "report_text") for number in (0, 1)
     ]
@@ -71,23 +71,31 @@ def test_another_run_has_another_file_and_another_rule_has_not(home):
     assert saved(home)[second[0]] == lines("the same", "other")[::-1]
 
 
-def test_names_of_folders_and_files(home, monkeypatch):
-    assert (
-        save_reply({"dataset": "reports"}, "a") is None
-    )  # without an id it could not be found again
+def test_a_reply_without_an_id_is_not_saved(home):
+    # It could not be found again.
+    assert save_reply({"dataset": "reports"}, "a") is None
     assert saved(home) == {}
+
+
+def test_replies_are_saved_in_a_folder_of_their_task_or_dataset(home):
     before = SCORED_TASK.set("reports_indication")
     assert save(0, "a").split("/")[0] == "reports_indication"
     SCORED_TASK.reset(before)
     assert save(0, "a").split("/")[0] == "reports"
     assert save_reply({"doc_id": "d0"}, "a").split("/")[0] == "unknown"
+
+
+def test_no_name_of_a_task_leads_out_of_the_data_folder(home):
     assert replies_folder("../../odd task").parent == home / "replies"
+
+
+def test_each_rank_has_a_file_of_its_own(home, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
     assert save(1, "a", dataset="of_ranks").endswith(f"-{os.getpid()}-rank3of4.jsonl")
 
 
-def test_threads(home):
+def test_threads_share_one_file(home):
     with ThreadPoolExecutor(8) as pool:
         names = set(
             pool.map(lambda number: save(number, f"reply {number} " + "x" * 5000), range(200))
@@ -96,7 +104,7 @@ def test_threads(home):
     assert sorted(int(line["doc_id"][1:]) for line in saved(home)[name]) == list(range(200))
 
 
-def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, warnings):
+def test_replies_are_saved_once_the_full_disk_has_room(home, monkeypatch, warnings):
     full, partly = [True], []
     write = os.write
 
@@ -110,12 +118,14 @@ def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, war
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "write", limited)
+
     names = {save(0, "zyz first"), save(1, "zyz second")}
     assert len(warnings) == 1
     assert "No space left on device" in warnings[0]
     assert "zyz" not in warnings[0]
     assert faults_of_saving() == [warnings[0].replace(str(home), "$MEDTASKS_HOME")]
     assert "could not be saved" in score_command(names)
+
     full[0] = False
     names |= {save(2, "zyz third")}
     assert faults_of_saving() == []

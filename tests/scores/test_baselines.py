@@ -118,7 +118,7 @@ def test_pairs(sample, task):
         assert scores == {name: getattr(recorded[rule].categories[TOTAL], name) for name in scores}
 
 
-def test_names_ties_and_documents_without_baselines():
+def test_tasks_of_judges_or_reports_have_no_constant_baseline():
     read = {
         "doc_id": "1",
         "question": "?",
@@ -134,8 +134,14 @@ def test_names_ties_and_documents_without_baselines():
     )
     for task in (*judged, "medheval"):
         assert baselines(task_file(task), [read, {**read, "doc_id": "2"}]) == ()
+
+
+def test_documents_without_a_target_have_no_baseline():
     assert baselines(task_file("gmai_mmbench_test"), [choice(1, None), choice(2, None)]) == ()
     assert baselines(task_file("gmai_mmbench_val"), []) == ()
+
+
+def test_constants_are_named_by_texts_only_where_these_differ():
     documents = [
         {**choice(n, "A"), "dataset": "mediconfusion", "options": ["yes", "no", "maybe"]}
         for n in range(3)
@@ -147,7 +153,11 @@ def test_names_ties_and_documents_without_baselines():
     ]
     same = [{**document, "options": ["yes", "yes", "maybe"]} for document in documents]
     assert list(by_name("gmai_mmbench_val", same))[:3] == ["always A", "always B", "always C"]
-    documents = [choice(n, "CBCBA"[n]) for n in range(5)]  # of equally frequent answers the first
+
+
+def test_of_equally_frequent_answers_the_first_counts():
+    documents = [choice(n, "CBCBA"[n]) for n in range(5)]
+
     assert (
         by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"]["accuracy"]
         == 0.4
@@ -180,28 +190,35 @@ def test_scores_of_questions_are_those_of_recorded_replies(tmp_path):
             assert scores["accuracy"] == pytest.approx(right / len(gmai))
 
 
-def test_an_option_that_a_rule_cannot_read_has_no_score(monkeypatch):
+NEVER_READ = "No score under reference: it reads no reply as this answer for {} questions."
+
+
+def test_an_option_that_a_rule_cannot_read_has_no_score():
     """Of option A, "a", the reference's cleaner leaves no word: both are articles."""
     documents = [choice(n, "AB"[n % 2], options=2) for n in range(9)] + [
         {**choice(9, "A"), "options": ["a", "the"]}
     ]
     first, second = itertools.islice(by_name("multimedeval_mmlu", documents).values(), 2)
-    never_read = "No score under reference: it reads no reply as this answer for {} questions."
     assert (first.name, no_score(first)) == ("always A", {"reference"})
     assert (second.name, no_score(second)) == ("always B", set())
-    assert first.describes.endswith(never_read.format("1 of 10"))
+    assert first.describes.endswith(NEVER_READ.format("1 of 10"))
     assert (first.scores["robust"]["accuracy"], second.scores["reference"]["accuracy"]) == (
         0.6,
         0.4,
     )
+
+
+def test_labels_that_a_rule_cannot_read_have_no_score():
     options = ["Mass", "Nodule", "Edema"]
     documents = images("labels", [[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0]], options=options)
     made = by_name("multimedeval_chestxray14", documents)
     assert made["no finding"].scores["reference"]["macro_accuracy"] == 0.75
     assert made["all findings"].scores["robust"]["macro_accuracy"] == 0.25
     assert no_score(made["all findings"]) == {"reference"}
-    assert made["all findings"].describes.endswith(never_read.format("4 of 4"))
+    assert made["all findings"].describes.endswith(NEVER_READ.format("4 of 4"))
 
+
+def test_a_rule_with_a_labeler_has_no_baseline(monkeypatch):
     for module in (family, labeler):
         monkeypatch.setattr(
             module, "label_replies", Mock(side_effect=AssertionError("a labeler was asked"))
@@ -221,7 +238,7 @@ SEVERAL = [
 ]
 
 
-def test_several_right_options_classes_and_reports():
+def test_baselines_of_questions_with_several_right_options():
     scores = {
         name: made.scores["robust"] for name, made in by_name("gmai_mmbench_mcls", SEVERAL).items()
     }
@@ -230,6 +247,9 @@ def test_several_right_options_classes_and_reports():
     assert scores["most frequent answer"]["mcls_accuracy"] == 1
     assert scores["most frequent answer"]["mcls_recall"] == pytest.approx(2.5 / 3)
     assert scores["random answer"]["mcls_accuracy"] == pytest.approx(1.25 / 3)
+
+
+def test_baselines_of_classes():
     made = by_name(
         "multimedeval_bloodmnist", images("label", [1, 1, 2, 1], options=["cyst", "stone", "tumor"])
     )
@@ -242,7 +262,9 @@ def test_several_right_options_classes_and_reports():
     assert (
         "macro_f1" not in made["random answer"].scores["robust"]
     )  # its expectation has no formula
-    # Reports, by metrics that count words.
+
+
+def test_the_baseline_of_reports_has_metrics_that_count_words():
     normal = "The heart is normal . No effusion ."
     reports = ["Large mass .", normal, normal, "Old rib fracture ."]
     documents = images("report", reports, indication=None, context=None)
@@ -260,15 +282,16 @@ def test_several_right_options_classes_and_reports():
     assert by_name("iu_xray_report", documents[:2]) == {}
 
 
-def test_open_questions_and_nothing_of_a_credentialed_set_is_told_or_saved(tmp_path, monkeypatch):
-    def open_questions(*answers):
-        questions = {"yes": "Is there a mass?", "no": "Is there a stone?"}
-        documents = images("answer", answers)
-        return [
-            {**item, "question": questions.get(item["answer"].lower(), "What is it?")}
-            for item in documents
-        ]
+def open_questions(*answers):
+    questions = {"yes": "Is there a mass?", "no": "Is there a stone?"}
+    documents = images("answer", answers)
+    return [
+        {**item, "question": questions.get(item["answer"].lower(), "What is it?")}
+        for item in documents
+    ]
 
+
+def test_baselines_of_open_questions():
     documents = open_questions("Yes", "no", "no", "The left lung", "left lung", "left lung", "CT")
     made = by_name("multimedeval_vqa_rad", documents)
     expected = {
@@ -282,6 +305,9 @@ def test_open_questions_and_nothing_of_a_credentialed_set_is_told_or_saved(tmp_p
             scores = made[name].scores[rule]
             assert (scores["closed_accuracy"], scores["open_accuracy"]) == pytest.approx(values)
     assert list(by_name("multimedeval_vqa_rad", documents[3:])) == ["most frequent answer"]
+
+
+def test_baselines_tell_nothing_of_credentialed_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     secret = "Zanzibar"
     documents = [
@@ -300,7 +326,7 @@ def test_open_questions_and_nothing_of_a_credentialed_set_is_told_or_saved(tmp_p
     )
 
 
-def test_the_most_frequent_closed_answer_is_that_of_each_kind_of_question(medheval, monkeypatch):
+def test_each_kind_of_question_has_its_most_frequent_answer(medheval, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(medheval))
     documents = load_documents("medheval_visual_mm")
     keyed = [document for document in documents if document["answer"] is not None]
@@ -397,12 +423,15 @@ def check(task, documents, metrics, say=lambda document, index: "ABCD"[index]):
     )
 
 
-def test_guesses_and_those_without_a_formula():
+def test_guesses_of_pairs_have_their_expected_values():
     paired = ("set_accuracy", "individual_accuracy", "confusion")
     check("mediconfusion", [*pair(1), *pair(2)], paired)
     check("mediconfusion", [*pair(1), pair(2)[0]], paired)
     check("mediconfusion", pair(1)[:1], ("individual_accuracy",))
     check("mediconfusion", [pair(1)[0], pair(1, 3, "AC")[1]], paired)
+
+
+def test_guesses_of_questions_have_their_expected_values():
     levels = (
         ("A", 2, "Image Level"),
         ("C", 3, "image level"),
@@ -415,6 +444,9 @@ def test_guesses_and_those_without_a_formula():
     ]
     check("gmai_mmbench_val", documents, ("accuracy", "acc_image_level", "acc_contour_level"))
     check("gmai_mmbench_mcls", SEVERAL, ("mcls_accuracy", "mcls_recall"))
+
+
+def test_guesses_of_rotated_questions_have_their_expected_values():
     names = ("mean_accuracy", "published_order", "worst_case", "flip_rate")
     turned = rotated([choice(1, "A", 2), choice(2, "C", 3)])
     for part, metrics in ((turned, names), (turned[:1], names[:2]), (turned[1:2], names[:1])):
@@ -422,6 +454,9 @@ def test_guesses_and_those_without_a_formula():
     check(
         "gmai_mmbench_mcls_rotated", rotated([{**choice(1, None, 3), "answers": ["A", "C"]}]), names
     )
+
+
+def test_guesses_of_classes_have_their_expected_values():
     names = ("balanced_accuracy", "macro_auroc", "present_class_auroc")
     for labels in ([0, 1, 2], [0, 0, 1], [0, 2, 2, 2]):
         documents = images("label", labels, options=["cyst", "stone", "tumor"])
@@ -434,6 +469,9 @@ def test_guesses_and_those_without_a_formula():
     one_class = images("label", [1, 1, 1], options=["cyst", "stone"])
     expected = {"invalid_rate": 0, "balanced_accuracy": 0.5, "macro_auroc": 0}
     assert by_chance("multimedeval_bloodmnist", one_class) == expected
+
+
+def test_guesses_without_a_formula_have_no_expected_value():
     for task, further in (
         ("multimedeval_vqa_rad", {"answer": "left lung"}),
         ("multimedeval_chestxray14", {"options": ["Edema", "Mass"], "labels": [0, 1]}),
@@ -446,7 +484,7 @@ def test_guesses_and_those_without_a_formula():
         assert by_chance(task, [{"question": "?", **further}]) == {}
 
 
-def test_the_best_constant_is_tested_against_the_run_question_by_question(sample):
+def test_the_best_constant_is_tested_against_the_run(sample):
     task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
     replies = {
         document["doc_id"]: Reply.of_text("AB"[place % 3 == 0])
@@ -501,7 +539,7 @@ def calibrated(documents, replies, name=GMAI):
     return next(iter(by_row.values()))
 
 
-def test_probabilities_are_those_of_the_losses_and_texts_have_none():
+def test_probabilities_are_those_of_the_losses():
     documents = [question(1), question(2, "B"), question(3, "C", options=3)]
     probabilities = [(0.8, 0.2), (0.7, 0.3), (0.25, 0.25, 0.5)]
     replies = {
@@ -517,12 +555,15 @@ def test_probabilities_are_those_of_the_losses_and_texts_have_none():
     assert calibration.brier.value == pytest.approx((0.08 + 0.98 + 0.375) / 3)
     large = calibrated([question(1)], {"q1": losses(5000.0, 5000.0 + math.log(3))})
     assert large.confidence == pytest.approx(0.75)  # without underflow
+
+
+def test_texts_have_no_calibration():
     for name in ("mediconfusion", "mediconfusion_ff", GMAI):
         assert task_calibration(task_file(name), [question(1)], {"q1": Reply(text="A")}) == {}
     assert task_calibration(task_file(GMAI), [question(1)], {}) == {}
 
 
-def test_what_cannot_be_read_is_left_out_and_counted():
+def test_losses_that_cannot_be_read_are_counted():
     documents = [question(1), question(2), question(3, None), question(4)]
     unreadable = ((math.nan, 1.0), (math.inf, 1.0), (-math.inf, 1.0), (1.0,), (1.0, 2.0, 3.0), ())
     for bad in (*(losses(*values) for values in unreadable), Reply(text="A")):
@@ -546,7 +587,7 @@ def test_the_note_says_whether_probabilities_are_the_models_own(name):
     assert (bool(calibration.bins), math.isnan(calibration.brier.value)) == (letters, not letters)
 
 
-def test_units_are_patients_and_pairs_connected_by_images(sample):
+def test_calibration_is_clustered_by_patient():
     replies = {f"q{n}": losses(*((0.1, 2.0) if n % 4 else (2.0, 0.1))) for n in range(40)}
     apart = calibrated([question(n) for n in range(40)], replies).brier
     same = calibrated([question(n, patient_id=str(n % 4)) for n in range(40)], replies).brier
@@ -554,6 +595,9 @@ def test_units_are_patients_and_pairs_connected_by_images(sample):
     assert same.high - same.low > 2 * (apart.high - apart.low)  # a patient's answers are all alike
     alone = calibrated([question(n, patient_id="p") for n in range(40)], replies)
     assert math.isnan(alone.brier.low)
+
+
+def test_calibration_is_clustered_by_pairs_connected_by_images(sample):
     documents = load_documents("mediconfusion")
     replies = {document["doc_id"]: losses(0.2, 1.0) for document in documents}
     chained = [
@@ -567,6 +611,10 @@ def test_units_are_patients_and_pairs_connected_by_images(sample):
     # Of each pair one answer is right: pairs do not differ, and count as one answer each.
     assert by_pair.accuracy.value == 0.5
     assert by_pair.accuracy.high - by_pair.accuracy.low == pytest.approx(0.466, abs=0.01)
+
+
+def test_tied_losses_of_a_pair_are_between_the_rules(sample):
+    documents = load_documents("mediconfusion")
     tied = calibrated(
         documents, {document["doc_id"]: losses(1.0, 1.0) for document in documents}, PAIRS
     )
@@ -578,7 +626,7 @@ def test_units_are_patients_and_pairs_connected_by_images(sample):
     assert (tied.accuracy.value, tied.ece.value) == (0.5, 0.0)  # a tie is between the rules
 
 
-def test_classes_have_areas_from_likelihoods_if_all_questions_have_the_same_options():
+def test_classes_have_areas_only_if_all_questions_share_their_options():
     draw = np.random.default_rng(2)
     documents = [{"doc_id": f"q{n}", "options": ["x", "y", "z"], "label": n % 3} for n in range(60)]
     probabilities = draw.dirichlet([1.0] * 3, 60)

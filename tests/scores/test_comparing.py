@@ -90,7 +90,7 @@ def questions():
     ]
 
 
-def test_pairs_and_answers_have_the_same_units(documents):
+def test_every_metric_has_the_dyads_of_shared_images(documents):
     """Pairs that share images are dyads under every metric; pairs that share none are independent."""
     task = task_file("mediconfusion")
     runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
@@ -148,8 +148,13 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
         assert test.result.detectable > alone.result.detectable
 
 
-def test_rules_are_tests_of_their_own_and_only_common_documents_are_compared(documents):
-    task, right = task_file("mediconfusion"), texts(documents, lambda document: document["answer"])
+@pytest.fixture
+def right(documents):
+    return texts(documents, lambda document: document["answer"])
+
+
+def test_each_rule_is_a_test_of_its_own(documents, right):
+    task = task_file("mediconfusion")
     vague = {
         **right,
         documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly."),
@@ -163,7 +168,12 @@ def test_rules_are_tests_of_their_own_and_only_common_documents_are_compared(doc
     with pytest.raises(UnknownName, match="unknown rule 'robst'"):
         compare_runs(task, documents, {"A": right, "B": vague}, rules=["robst"])
 
-    first, second = dict(list(right.items())[:20]), dict(list(right.items())[5:30])
+
+def test_only_common_documents_are_compared(documents, right):
+    task = task_file("mediconfusion")
+    first = dict(list(right.items())[:20])
+    second = dict(list(right.items())[5:30])
+
     compared = compare_runs(task, documents, {"A": first, "B": second})
     overlap = compared.overlaps["A", "B"]
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (
@@ -180,31 +190,53 @@ def test_rules_are_tests_of_their_own_and_only_common_documents_are_compared(doc
         task, documents[::-1], {"A": dict(reversed(first.items())), "B": second}
     )
     assert repr(replace(compared, agreements={})) == repr(replace(backwards, agreements={}))
+
+
+def test_runs_without_a_common_document_are_refused(documents, right):
+    first = dict(list(right.items())[:4])
+    second = dict(list(right.items())[5:30])
+
     with pytest.raises(
         RepliesError, match="A and B answered no document in common, so that there is nothing to"
     ):
-        compare_runs(task, documents, {"A": dict(list(right.items())[:4]), "B": second})
+        compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": second})
+
+
+def test_a_metric_of_pairs_is_left_out_where_no_pair_is_whole(documents, right):
     first = {doc_id: reply for doc_id, reply in right.items() if doc_id.endswith("/1")}
-    compared = compare_runs(task, documents, {"A": first, "B": right})
+    compared = compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": right})
+
     assert list(by_metric(compared)) == ["individual_accuracy"]
     assert (
         compared.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
     )
 
 
-def test_units_and_metrics_of_questions(questions):
+def test_questions_about_one_image_are_one_unit(questions):
     runs = {"A": model(questions, 0.5, 1), "B": model(questions, 0.9, 2)}
+
     result = by_metric(compare_runs(choice_task(), questions, runs))["accuracy"].result
     assert (result.samples, result.units, result.test) == (60, 20, SIGN_FLIP)
+
     single = [{**question, "image_id": question["doc_id"]} for question in questions]
     result = by_metric(compare_runs(choice_task(), single, runs))["accuracy"].result
     assert (result.units, result.test, result.p) == (60, MCNEMAR, result.mcnemar)
+
+
+def test_a_rate_of_invalid_replies_is_compared_if_asked_for(questions):
     runs = {"A": model(questions, 0.5, 1), "B": texts(questions, lambda _: "I cannot tell.")}
     (test,) = compare_runs(choice_task(), questions, runs, ["invalid_rate"]).comparisons
     assert (test.metric, test.result.difference) == ("invalid_rate", 1)
+
+
+def test_an_unknown_metric_is_refused_with_the_nearest_name(questions):
+    runs = {"A": model(questions, 0.5, 1), "B": model(questions, 0.9, 2)}
+
     with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
         compare_runs(choice_task(), questions, runs, ["acuracy"])
-    # Metrics of some questions, and of classes.
+
+
+def test_a_metric_of_some_questions_is_compared_on_these(questions):
     asked = [{**item, "question": "What?", "answer": "left lung"} for item in questions[:10]]
     asked += [
         {**item, "question": "Is there an effusion?", "answer": "yes"} for item in questions[30:40]
@@ -218,34 +250,51 @@ def test_units_and_metrics_of_questions(questions):
     )
     assert tests["token_f1"].result.samples == 20
     assert "invalid_rate" not in tests
-    images = [
+
+
+@pytest.fixture
+def images(questions):
+    return [
         {**item, "image_id": item["doc_id"], "label": n % 2} for n, item in enumerate(questions)
     ]
-    runs = {
+
+
+@pytest.fixture
+def constant_and_right(images):
+    return {
         "A": texts(images, lambda _: "red"),
         "B": texts(images, lambda d: d["options"][d["label"]]),
     }
-    compared = compare_runs(choice_task("classification", "robust_class"), images, runs)
-    test, *together = compared.comparisons
+
+
+def test_right_answers_of_classes_are_compared_image_by_image(images, constant_and_right):
+    task = choice_task("classification", "robust_class")
+    test, *_ = compare_runs(task, images, constant_and_right).comparisons
+
     assert (test.metric, test.result.first, test.result.second) == ("right_answers", 0.5, 1)
     assert test.result.p == scipy.stats.binomtest(30, 30).pvalue
-    # Scores of all samples together: only the exchange of all images, or of none, is as extreme.
+
+
+def test_scores_of_all_samples_together_are_tested_by_exchange(images, constant_and_right):
+    task = choice_task("classification", "robust_class")
+    compared = compare_runs(task, images, constant_and_right)
+    _, *together = compared.comparisons
+
+    # Only the exchange of all images, or of none, is as extreme.
     assert [test.metric for test in together] == [*MULTICLASS_METRICS]
     assert {test.result.test for test in together} == {EXCHANGE}
     (macro_f1,) = (test.result for test in together if test.metric == "macro_f1")
     assert (macro_f1.first, macro_f1.second, macro_f1.samples) == pytest.approx((1 / 3, 1, 60))
     assert macro_f1.p == 1 / 10_001
     assert not compared.skipped
-    (alone,) = compare_runs(
-        choice_task("classification", "robust_class"), images, runs, ["macro_f1"]
-    ).comparisons
+
+    (alone,) = compare_runs(task, images, constant_and_right, ["macro_f1"]).comparisons
     assert (alone.metric, alone.main, alone.result.p) == ("macro_f1", True, macro_f1.p)
 
 
-@pytest.mark.parametrize("per_patient", [1, 3])
-def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(per_patient):
-    chance = random.Random(per_patient)
-    images = [
+def images_of_ill(per_patient):
+    """Images of 120 with as many of each patient, every fourth of which shows the illness."""
+    return [
         {
             "doc_id": str(n),
             "image_id": f"i{n // per_patient}",
@@ -254,22 +303,30 @@ def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(p
         }
         for n in range(120)
     ]
+
+
+def runs_on(images, seed):
+    """Two runs on images of ill and healthy people: an invalid reply in one, a failed one in each."""
+    chance = random.Random(seed)
     runs = {}
     for name, right in (("A", 0.6), ("B", 0.85)):
         called = {
             d["doc_id"]: d["label"] if chance.random() < right else 1 - d["label"] for d in images
         }
         runs[name] = texts(images, lambda d, called=called: d["options"][called[d["doc_id"]]])
-    runs["B"]["0"] = Reply.of_text(
-        "I cannot tell."
-    )  # an invalid reply is wrong in both, as in the cross table
-    runs["A"]["4"] = runs["B"]["8"] = Reply.of_text(None)  # failed: left out
-    task = choice_task("classification", "robust_class")
-    compared = compare_runs(task, images, runs, ["sensitivity", "specificity"])
-    tests = by_metric(compared)
-    assert list(tests) == [
-        f"{metric} ({name})" for name in images[0]["options"] for metric in CLINICAL
-    ]
+    runs["B"]["0"] = Reply.of_text("I cannot tell.")
+    runs["A"]["4"] = Reply.of_text(None)
+    runs["B"]["8"] = Reply.of_text(None)
+    return runs
+
+
+CLASSES = choice_task("classification", "robust_class")
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_sensitivity_is_tested_among_the_ill(per_patient):
+    images = images_of_ill(per_patient)
+    runs = runs_on(images, per_patient)
     of_ill = {d["doc_id"] for d in images if d["label"] == 1} - {"4", "8"}
     right = {
         name: {
@@ -279,6 +336,10 @@ def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(p
         }
         for name, of_run in runs.items()
     }
+
+    tests = by_metric(compare_runs(CLASSES, images, runs, [*CLINICAL]))
+
+    # A failed reply is left out, an invalid one is wrong, as in the cross table.
     sensitivity = tests["sensitivity (ill)"].result
     assert sensitivity.samples == len(of_ill) == 28
     assert (sensitivity.first, sensitivity.second) == pytest.approx(
@@ -287,33 +348,85 @@ def test_sensitivity_and_specificity_are_tested_within_the_ill_and_the_healthy(p
     gained = sum(right["B"][d] and not right["A"][d] for d in of_ill)
     lost = sum(right["A"][d] and not right["B"][d] for d in of_ill)
     assert sensitivity.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_specificity_is_tested_among_the_healthy(per_patient):
+    images = images_of_ill(per_patient)
+
+    tests = by_metric(compare_runs(CLASSES, images, runs_on(images, per_patient), [*CLINICAL]))
+
     specificity = tests["specificity (ill)"].result
     assert specificity.samples == 90
     assert (specificity.test, specificity.p == specificity.mcnemar) == (
         (MCNEMAR, True),
         (SIGN_FLIP, False),
     )[per_patient > 1]
-    # Of two classes, the sensitivity of one is the specificity of the other.
+
+
+def test_the_sensitivity_of_one_class_is_the_specificity_of_the_other():
+    images = images_of_ill(1)
+
+    tests = by_metric(compare_runs(CLASSES, images, runs_on(images, 1), [*CLINICAL]))
+
+    assert list(tests) == [
+        f"{metric} ({name})" for name in images[0]["options"] for metric in CLINICAL
+    ]
     assert (tests["sensitivity (healthy)"].result, tests["specificity (healthy)"].result) == (
-        specificity,
-        sensitivity,
+        tests["specificity (ill)"].result,
+        tests["sensitivity (ill)"].result,
     )
-    scored = score_replies(task, images, {n: r for n, r in runs["A"].items() if n != "8"})[
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_clinical_values_compared_are_those_of_single_runs(per_patient):
+    images = images_of_ill(per_patient)
+    runs = runs_on(images, per_patient)
+
+    tests = by_metric(compare_runs(CLASSES, images, runs, [*CLINICAL]))
+
+    scored = score_replies(CLASSES, images, {n: r for n, r in runs["A"].items() if n != "8"})[
         "robust"
     ].by_class
     (numbers,) = (of_class.numbers for of_class in scored if of_class.name == "ill")
-    assert (sensitivity.first, specificity.first) == (
+    compared = [tests["sensitivity (ill)"].result.first, tests["specificity (ill)"].result.first]
+    assert tuple(compared) == (
         numbers["sensitivity"].value,
         numbers["specificity"].value,
     )
-    (single,) = compare_runs(task, images, runs, ["sensitivity (ill)"]).comparisons
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_a_clinical_value_alone_needs_no_correction(per_patient):
+    images = images_of_ill(per_patient)
+    runs = runs_on(images, per_patient)
+    tests = by_metric(compare_runs(CLASSES, images, runs, [*CLINICAL]))
+    sensitivity = tests["sensitivity (ill)"].result
+
+    (single,) = compare_runs(CLASSES, images, runs, ["sensitivity (ill)"]).comparisons
+
     assert (single.result.p, single.holm) == (sensitivity.p, sensitivity.p)
-    (turned,) = compare_runs(
-        task, images, {n: runs[n] for n in "BA"}, ["sensitivity (ill)"]
-    ).comparisons
+
+
+@pytest.mark.parametrize("per_patient", [1, 3])
+def test_a_clinical_value_of_runs_in_turn_has_the_same_p_value(per_patient):
+    images = images_of_ill(per_patient)
+    runs = runs_on(images, per_patient)
+    turned_runs = {name: runs[name] for name in "BA"}
+
+    (test,) = compare_runs(CLASSES, images, runs, ["sensitivity (ill)"]).comparisons
+    (turned,) = compare_runs(CLASSES, images, turned_runs, ["sensitivity (ill)"]).comparisons
+
+    sensitivity = test.result
     assert (turned.result.difference, turned.result.p) == (-sensitivity.difference, sensitivity.p)
+
+
+def test_questions_without_classes_have_no_sensitivity():
+    images = images_of_ill(1)
+    questions = [{**image, "answer": "A"} for image in images]
+
     with pytest.raises(UnknownName, match="unknown metric 'sensitivity'"):
-        compare_runs(choice_task(), [{**d, "answer": "A"} for d in images], runs, ["sensitivity"])
+        compare_runs(choice_task(), questions, runs_on(images, 1), ["sensitivity"])
 
 
 def test_areas_from_likelihoods_are_tested_for_each_class():
@@ -358,7 +471,10 @@ def test_areas_from_likelihoods_are_tested_for_each_class():
     assert (alike.result.difference, alike.result.p) == (0, 1)
 
 
-def test_reports(monkeypatch):
+@pytest.fixture
+def reports(monkeypatch):
+    """Task, documents and two runs of reports, whose metrics are lengths, missing weights and an error."""
+
     def report_metric(name):
         def lengths_in_words(*, references, hypotheses):
             if name == "chexbert":
@@ -375,16 +491,20 @@ def test_reports(monkeypatch):
 
     monkeypatch.setattr("medtasks.families.text_metrics.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
-    task, reports = (
-        task_file("multimedeval_mimic_cxr_report"),
-        load_documents("multimedeval_mimic_cxr_report"),
-    )
+    documents = load_documents("multimedeval_mimic_cxr_report")
     runs = {
-        "A": texts(reports, lambda _: "clear lungs"),
-        "B": texts(reports, lambda _: "the lungs are clear"),
+        "A": texts(documents, lambda _: "clear lungs"),
+        "B": texts(documents, lambda _: "the lungs are clear"),
     }
-    metrics = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
-    compared = compare_runs(task, reports, runs, metrics)
+    return task_file("multimedeval_mimic_cxr_report"), documents, runs
+
+
+REPORT_METRICS = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
+
+
+def test_a_metric_of_reports_is_compared_if_it_is_a_mean(reports):
+    compared = compare_runs(*reports, REPORT_METRICS)
+
     assert {test.metric for test in compared.comparisons} == {"bleu_1"}
     for result in (test.result for test in compared.comparisons):
         assert (result.first, result.second, result.difference, result.p) == (
@@ -394,37 +514,64 @@ def test_reports(monkeypatch):
             2 / 2**result.units,
         )
         assert math.isnan(result.detectable)
+
+
+def test_metrics_of_reports_that_cannot_be_compared_have_a_cause(reports):
+    compared = compare_runs(*reports, REPORT_METRICS)
+
     causes = {metric: cause for (_, metric), cause in compared.skipped.items()}
-    # type and location of the error, without its message, which may quote a report
+    # Type and location of the error, without its message, which may quote a report.
     failed = r"could not be computed: ZeroDivisionError at \S+:\d+ in lengths_in_words"
     assert re.fullmatch(failed, causes.pop("meteor"))
     assert causes == {
         "bleu_4": "is no mean over samples",
         "chexbert_similarity": "could not be computed: the weights of CheXbert are missing",
     }
-    compared = compare_runs(task, reports, runs, ["bleu"])  # all of its scores
+
+
+def test_the_name_of_a_package_is_all_of_its_scores(reports):
+    compared = compare_runs(*reports, ["bleu"])
+
     left_out = {metric for _, metric in compared.skipped}
     assert {test.metric for test in compared.comparisons} | left_out == {"bleu_1", "bleu_4"}
-    with pytest.raises(UnknownName, match="unknown metric 'corpus_bleu'"):  # not of this task
-        compare_runs(task, reports, runs, ["corpus_bleu"])
 
 
-def test_likelihoods_and_replies_of_different_kinds(documents, questions):
-    task = replace(choice_task(rule="untied"), output_type="multiple_choice")
-    right = {
+def test_a_metric_of_other_tasks_is_unknown(reports):
+    with pytest.raises(UnknownName, match="unknown metric 'corpus_bleu'"):
+        compare_runs(*reports, ["corpus_bleu"])
+
+
+@pytest.fixture
+def right_losses(questions):
+    return {
         q["doc_id"]: Reply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5))
         for q in questions
     }
+
+
+def test_likelihoods_are_compared_like_answers(questions, right_losses):
+    task = replace(choice_task(rule="untied"), output_type="multiple_choice")
     always_a = {q["doc_id"]: Reply(losses=(0.5, 1.0)) for q in questions}
-    (test,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons
+
+    (test,) = compare_runs(task, questions, {"A": always_a, "B": right_losses}).comparisons
+
     assert (test.result.first, test.result.second) == (0.5, 1.0)
+
+
+def test_likelihoods_are_refused_by_a_rule_of_texts(questions, right_losses):
     with pytest.raises(RepliesError, match="reads texts, and some replies are log-likelihoods"):
-        compare_runs(choice_task(), questions, {"A": right, "B": right})
+        compare_runs(choice_task(), questions, {"A": right_losses, "B": right_losses})
+
+
+def test_letters_are_not_compared_with_likelihoods(documents):
     letters = texts(documents, lambda document: document["answer"])
     losses = {document["doc_id"]: Reply(losses=(0.5, 1.0)) for document in documents}
     with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
         compare_runs(task_file("mediconfusion_gd"), documents, {"A": letters, "B": losses})
-    task = task_file("medevalkit_omnimedvqa")  # the published code stops at this question
+
+
+def test_a_rule_that_stops_at_a_question_is_not_compared():
+    task = task_file("medevalkit_omnimedvqa")
     question = {
         "dataset": "medevalkit_omnimedvqa",
         "options": ["liver", "spleen"],
@@ -436,9 +583,10 @@ def test_likelihoods_and_replies_of_different_kinds(documents, questions):
         {**question, "doc_id": name, "image_id": name, "flags": names}
         for name, names in flags.items()
     ]
-    values = run_values(
-        task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task)
-    )
+    replies = {name: Reply(text="A") for name in flags}
+
+    values = run_values(task, documents, replies, chosen_metrics(task))
+
     assert "the published code stops" in values.skipped["reference", "accuracy"]
     assert values.values["reference_fixed", "accuracy"]
 
@@ -460,17 +608,24 @@ def runs(sample, tmp_path):
     }
 
 
-def test_tasks_in_two_runs_are_compared_and_others_named(runs, tmp_path):
-    compared, causes = compare_all(runs)
-    assert list(compared) == [
-        "mediconfusion"
-    ]  # the blind variant says nothing about which model is better
+def test_tasks_of_all_runs_are_compared(runs):
+    compared, _ = compare_all(runs)
+
+    # The blind variant says nothing about which model is better.
+    assert list(compared) == ["mediconfusion"]
+    assert list(compared["mediconfusion"].overlaps) == [("A", "B"), ("A", "C"), ("B", "C")]
+
+
+def test_a_foreign_task_is_named_with_the_cause(runs):
+    _, causes = compare_all(runs)
+
     assert list(causes) == ["sides"]
     assert "no task of medtasks" in causes["sides"]
-    assert list(compared["mediconfusion"].overlaps) == [("A", "B"), ("A", "C"), ("B", "C")]
-    compared, _ = compare_all(
-        {name: runs[name] for name in "BC"}, margin=0.01
-    )  # both tasks are one family of tests
+
+
+def test_all_tasks_are_one_family_of_tests(runs):
+    compared, _ = compare_all({name: runs[name] for name in "BC"}, margin=0.01)
+
     tests = [test for task in compared.values() for test in task.comparisons]
     own = [test for test in tests if not test.same_as]
     assert (list(compared), len(own) < len(tests)) == (
@@ -478,19 +633,26 @@ def test_tasks_in_two_runs_are_compared_and_others_named(runs, tmp_path):
         True,
     )
     assert [test.holm for test in own] == holm([test.result.p for test in own])
+
+
+def test_a_run_without_samples_is_not_compared(runs, tmp_path):
     silent = Source(write_run(tmp_path / "silent", ("mediconfusion",), 0.9, 6, samples=False))
     with pytest.raises(RepliesError, match="--log_samples"):
         compare_all({"A": runs["A"], "B": silent})
     no_samples = "mediconfusion: The run logged no samples, so that there are no single replies"
     with pytest.raises(RepliesError, match=no_samples):
         compare_task(task_file("mediconfusion"), {"A": runs["A"], "B": silent})
+
+
+def test_a_file_without_a_task_is_not_compared(runs, tmp_path):
     path = tmp_path / "replies.jsonl"
     path.write_text(json.dumps({"doc_id": "90001/1", "reply": "A"}))
+
     with pytest.raises(RepliesError, match="does not say which task it answers"):
         compare_all({"A": runs["A"], "B": Source(path)})
 
 
-def test_a_task_whose_versions_differ_is_left_out_of_every_comparison(sample, tmp_path):
+def test_a_task_of_different_versions_is_not_compared(sample, tmp_path):
     """Unknown versions do not matter; two tasks show that the others are compared, and corrected without it."""
     tasks = ("mediconfusion", "mediconfusion_ps")
     folders = {
@@ -518,7 +680,7 @@ def test_an_unknown_metric_is_an_unknown_name(runs):
 # Repeated runs
 
 
-def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions):
+def test_repeats_are_compared_by_the_means_of_questions(questions):
     repeats = [model(questions, 0.5, seed) for seed in range(4)]
     for document in questions[:3]:
         repeats[1][document["doc_id"]] = Reply(text=None)  # one repeat failed
@@ -603,12 +765,13 @@ def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
     assert changed.agreement.examples[0].endswith(", repeat 3")
 
 
-def test_texts_and_likelihoods():
-    def texts(*pairs):
-        return {str(number): (Reply(text=a), Reply(text=b)) for number, (a, b) in enumerate(pairs)}
+def paired_texts(*pairs):
+    return {str(number): (Reply(text=a), Reply(text=b)) for number, (a, b) in enumerate(pairs)}
 
+
+def test_texts_agree_up_to_the_first_difference():
     agreed = text_agreement(
-        texts(
+        paired_texts(
             ("the lung is clear", "the lung is clear"),
             ("the  lung", "the lung\n"),
             ("the lung is clear", "the lungs are clear"),
@@ -616,14 +779,22 @@ def test_texts_and_likelihoods():
             ("no finding", "no finding in the left lung"),
         )
     )
+
     assert (agreed.samples, agreed.equal, agreed.equal_but_spaces) == (5, 1, 1)
     assert (agreed.first_is_beginning, agreed.second_is_beginning) == (1, 0)
     assert agreed.differing == ("3", "2", "4")  # after 0, 8 and 10 characters
     assert (agreed.characters["median"], agreed.characters["max"]) == (8, 10)
     assert (agreed.words["median"], agreed.words["max"]) == (1, 2)
     assert agreed.at_first_word == 1
-    assert text_agreement(texts(("a", "a"))).characters is None
-    assert likelihood_agreement(texts(("A", "B"))) is None
+    assert text_agreement(paired_texts(("a", "a"))).characters is None
+
+
+def test_texts_have_no_agreement_of_likelihoods():
+    assert likelihood_agreement(paired_texts(("A", "B"))) is None
+
+
+@pytest.fixture
+def paired_losses():
     pairs = [
         ((1.0, 2.0), (1.0, 2.0)),
         ((1.0, 1.25), (1.5, 1.25)),  # flips, at a lead of 0.25
@@ -631,11 +802,15 @@ def test_texts_and_likelihoods():
         ((1.0, 1.0), (1.0, 1.5)),  # a tie is another choice than either option
         ((1.0, math.inf), (1.25, math.inf)),
     ]
-    replies = {
+    return {
         str(number): (Reply(losses=a, greedy=(True, False)), Reply(losses=b, greedy=(False, False)))
         for number, (a, b) in enumerate(pairs)
     }
-    agreed = likelihood_agreement(replies)
+
+
+def test_likelihoods_agree_in_values_choices_or_greedy_tokens(paired_losses):
+    agreed = likelihood_agreement(paired_losses)
+
     assert (agreed.samples, agreed.equal, agreed.options, agreed.equal_choices) == (5, 1, 10, 2)
     assert [(flip.sample, flip.margin) for flip in agreed.flips] == [
         ("2", 2.0),
@@ -646,13 +821,22 @@ def test_texts_and_likelihoods():
     assert agreed.mean_signed == agreed.mean_absolute == pytest.approx(4.25 / 9)
     assert (agreed.absolute["median"], agreed.absolute["max"]) == (0, 3)
     assert (agreed.greedy_options, agreed.equal_greedy) == (10, 5)
-    assert text_agreement(replies) is None
+
+
+def test_likelihoods_have_no_agreement_of_texts(paired_losses):
+    assert text_agreement(paired_losses) is None
+
+
+def test_likelihoods_without_greedy_flags_count_no_greedy_option():
     without_flags = {"1": (Reply(losses=(1.0, 2.0)), Reply(losses=(1.0, 2.0)))}
     assert likelihood_agreement(without_flags).greedy_options == 0
+
+
+def test_likelihoods_of_other_options_have_no_agreement():
     assert likelihood_agreement({"1": (Reply(losses=(1.0, 2.0)), Reply(losses=(1.0,)))}) is None
 
 
-def test_answers_agree_only_where_one_run_has_one_and_failed_samples_are_only_counted():
+def test_answers_agree_only_where_one_run_has_one():
     values = [("A", "A"), ("B", "A"), (None, "B"), (None, None), (["A"], ["A"])]
     first, second = (
         {str(number): {"value": pair[run]} for number, pair in enumerate(values)} for run in (0, 1)
@@ -665,6 +849,9 @@ def test_answers_agree_only_where_one_run_has_one_and_failed_samples_are_only_co
     agreed = answers["robust"]
     assert (agreed.samples, agreed.equal, agreed.neither) == (4, 2, 1)
     assert (agreed.only_first, agreed.only_second, agreed.differing) == (0, 1, ("1", "2"))
+
+
+def test_failed_samples_are_counted_next_to_the_agreement():
     first = {name: Reply(text="A" if name in "ab" else None) for name in "abcd"}
     second = {name: Reply(text="A" if name in "abf" else None) for name in "abdef"}
     scores = {"robust": ({"a": {"value": "A"}}, {"a": {"value": "B"}, "b": {"value": "B"}})}

@@ -187,9 +187,7 @@ def test_a_shard_without_results_is_missing_until_it_is_repeated(
     check_equal(folder / "one", merge(shards))
 
 
-def test_copies_of_an_earlier_run_stay_copies_and_are_the_same_samples(
-    folder, sample, shards, merge
-):
+def test_copies_of_an_earlier_run_stay_copies(folder, sample, shards, merge):
     (path,) = shards[0].rglob("*_samples_many.jsonl")
     lines = [
         json.loads(line) | {"reply_of": "an earlier run"} for line in path.read_text().splitlines()
@@ -269,7 +267,7 @@ def test_shards_that_differ_are_not_joined(folder, tmp_path, name, change, cause
         read_shards([folder / "1", folder / "2", third])
 
 
-def test_what_may_differ_and_missing_and_repeated_shards_and_rows(folder, shards, tmp_path):
+def test_shards_of_other_machines_are_joined(shards):
     def elsewhere(run):
         run["options"].update(
             model_args="base_url=http://other/v1,journal=x", batch_size="1", include_path="x"
@@ -285,40 +283,64 @@ def test_what_may_differ_and_missing_and_repeated_shards_and_rows(folder, shards
         "_results.json",
         lambda run: run["configs"]["many"].update(dataset_path="/elsewhere"),
     )
+
     assert [run.shard.index for run in read_shards(shards)] == [1, 2, 3]
 
-    def refuse(folders, sentence):
-        with pytest.raises(MedTasksError, match=sentence):
-            read_shards(folders)
 
-    def number(shard, **numbers):
-        changed(shard, "_run.json", lambda run: run["shard"].update(numbers))
+def refuse(folders, sentence):
+    with pytest.raises(MedTasksError, match=sentence):
+        read_shards(folders)
 
+
+def number(shard, **numbers):
+    changed(shard, "_run.json", lambda run: run["shard"].update(numbers))
+
+
+def test_missing_shards_are_named(shards):
     refuse([shards[1]], r"of 3 shards these are missing: 1/3 and 3/3; run each")
+
+
+def test_a_folder_without_a_shard_is_refused(folder, shards, tmp_path):
     refuse([*shards, folder / "one"], "one holds no run of a shard")
     refuse([tmp_path / "nowhere"], r"there is no folder .*nowhere")
+
+
+def test_shards_of_different_numbers_of_parts_are_refused(shards):
     number(shards[2], count=4)
+
     refuse(shards, r"1/3 and 3/4 are shards of different numbers of parts")
-    number(shards[2], count=3)
+
+
+def test_a_shard_given_twice_counts_once(shards, tmp_path):
     again = shutil.copytree(shards[1], tmp_path / "again")
+
     assert [run.folder for run in read_shards([*shards, again])] == shards
+
+
+def test_a_shard_given_twice_with_different_samples_is_refused(shards, tmp_path):
+    again = shutil.copytree(shards[1], tmp_path / "again")
     (samples,) = again.rglob("*_samples_many.jsonl")
     samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
     refuse([*shards, again], r"shard 2/3 is in .* and in .*again with different samples of many")
+
+
+def test_shards_are_joined_in_the_order_of_their_numbers(shards):
     number(shards[2], index=2)
     number(shards[1], index=3)
+
     assert [run.folder for run in read_shards(shards)] == [
         shards[0],
         shards[2],
         shards[1],
-    ]  # rows are what they are
+    ]
+
+
+def test_rows_in_no_shard_are_named(shards):
     number(shards[0], index=1, count=1)
     refuse(shards[:1], r"rows 1 of few are in no shard")
 
 
-def test_samples_that_do_not_give_the_recorded_results_and_other_code(
-    shards, sample, merge, monkeypatch
-):
+def test_results_that_the_samples_do_not_give_are_refused(shards, sample, merge):
     (results,) = shards[1].rglob("*_results.json")
     recorded = results.read_text()
     for task in ("mediconfusion", "many"):
@@ -330,6 +352,9 @@ def test_samples_that_do_not_give_the_recorded_results_and_other_code(
         changed(shards[1], "_results.json", lower)
         merge(shards, f"the samples of {task} do not give the results that its runs recorded")
         results.write_text(recorded)
+
+
+def test_samples_that_were_edited_are_refused(shards, sample, merge):
     (samples,) = shards[1].rglob("*_samples_many.jsonl")
     text = samples.read_text()
     for before, after, message in (
@@ -339,19 +364,25 @@ def test_samples_that_do_not_give_the_recorded_results_and_other_code(
         assert before in text
         samples.write_text(text.replace(before, after))
         merge(shards, message)
-    samples.write_text(text)
+
+
+def test_a_folder_with_a_run_is_not_merged_into(shards, sample):
     with pytest.raises(MedTasksError, match="holds a run already"):
         medtasks("merge", shards[0], *shards)
-    # Other code, or other models for metrics, than here.
+
+
+def test_other_models_for_metrics_than_here_are_refused(shards, sample, merge, monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
     merge(shards, r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3")
-    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
+
+
+def test_other_code_than_here_is_refused(shards, sample, merge):
     for shard in shards:
         changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
     merge(shards, r"lmms_eval \(0.7.2 there\) differ")
 
 
-def test_replies_that_the_samples_withhold_are_those_that_were_saved(merge, tmp_path, monkeypatch):
+def test_withheld_replies_are_read_from_where_they_were_saved(merge, tmp_path, monkeypatch):
     """Of credentialed reports: ids are hashed, and the metrics need texts that no file of the run holds."""
     task, home = (
         "multimedeval_mimic_cxr_report",
@@ -398,7 +429,7 @@ def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, 
     merge(shards, "'few' has metrics that are not those of medtasks, so that its shards", own)
 
 
-def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample, tmp_path):
+def test_code_of_a_folder_named_by_results_does_not_run(folder, shards, sample, tmp_path):
     theirs = shutil.copytree(folder / "own", shards[0] / ".x")
     (theirs / "few.yaml").write_text(
         (theirs / "few.yaml").read_text() + "process_docs: !function evil.docs\n"

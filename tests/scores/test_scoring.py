@@ -80,22 +80,32 @@ def test_every_rule_scores_every_reply():
     assert values(robust) == rule_as_dict(strict_and_robust, robust)["metrics"] == MOST_RIGHT
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert (sum(robust.reasons.values()), robust.reasons["ok"]) == (4, 3)
-    alone = score_replies(task(robust=Rule("robust_choice")), DOCUMENTS, numbered("A"))[
-        "robust"
-    ]  # others are left out
+
+
+def test_samples_without_a_reply_are_left_out():
+    scores = score_replies(task(robust=Rule("robust_choice")), DOCUMENTS, numbered("A"))
+    alone = scores["robust"]
+
     assert values(alone)["accuracy"] == 1
     assert rule_as_dict(task(), alone)["standard_errors"]["accuracy"] is None
+
+
+def test_a_rule_may_have_a_template_of_answers():
     form = task(robust=Rule("robust_choice", "drug number {{ number }}, {{ text }}"))
     replies = numbered(
         "drug number 1, aspirin", "drug number 2, heparin", "warfarin", "drug number 1, aspirin"
     )
+
     assert values(score_replies(form, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
+
+def test_likelihoods_are_scored_like_answers():
     replies = {
         str(number): Reply(losses=losses)
         for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])
     }
     by_loss = task("multiple_choice", robust=Rule("untied"))
+
     assert values(score_replies(by_loss, DOCUMENTS, replies)["robust"]) == MOST_RIGHT
 
 
@@ -140,7 +150,7 @@ def test_pairs(pairs, task, rules):
     assert (reference.reasons, robust.reasons) == ({"ok": 32}, {"ok": 30, "ambiguous": 2})
 
 
-def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refused(pairs):
+def test_only_the_robust_rule_reads_a_letter_in_bold(pairs):
     scores = score_replies(
         task_file("mediconfusion"), pairs, texts(pairs, lambda document: "**A**")
     )
@@ -149,11 +159,23 @@ def test_rules_differ_where_they_should_and_replies_of_the_wrong_kind_are_refuse
     summary = rule_as_dict(task_file("mediconfusion"), scores["reference"])
     assert summary["categories"][TOTAL]["confusion"] is None  # NaN is no JSON
     json.loads(json.dumps(summary, allow_nan=False))
+
+
+def test_an_incomplete_pair_is_counted(pairs):
     half = texts(pairs[:9], lambda document: "A")
+
     total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[TOTAL]
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
+
+
+def test_a_task_with_a_judge_needs_one(pairs):
+    half = texts(pairs[:9], lambda document: "A")
+
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
         score_replies(task_file("mediconfusion_ff"), pairs, half)
+
+
+def test_replies_of_the_wrong_kind_are_refused(pairs):
     losses = {"90001/2": Reply(losses=(1.0, 2.0))}
     both = {"90001/1": Reply(text="A"), **losses}
     for name, replies, sentence in (
@@ -259,7 +281,7 @@ def groups_of(*answers):
     return by_group(GROUPED, documents, scores).groups["department"]
 
 
-def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():
+def test_equal_groups_are_seldom_called_different():
     chance = np.random.default_rng(7)
     drawn = [groups_of(*chance.binomial(1, 0.6, size=(9, 40)).tolist()) for _ in range(200)]
     assert np.mean([min(group.p_holm[0] for group in groups) < 0.05 for groups in drawn]) < 0.08
@@ -268,23 +290,46 @@ def test_only_a_group_that_differs_is_found_and_small_ones_are_not_compared():
         for groups in drawn
     ]
     assert np.mean(covered) > 0.92
-    large, other, worse, small = groups_of(
-        [1, 0, 1] * 40, [1, 1, 0] * 30, [0, 0, 0, 1] * 20, [0] * 12
-    )
+
+
+UNEQUAL = ([1, 0, 1] * 40, [1, 1, 0] * 30, [0, 0, 0, 1] * 20, [0] * 12)
+
+
+def test_a_group_that_differs_is_found():
+    _, other, worse, _ = groups_of(*UNEQUAL)
+
     assert worse.p_holm[0] < 0.01
     assert worse.p_holm[0] < other.p_holm[0]
+
+
+def test_a_small_group_is_listed_without_a_comparison():
+    large, _, _, small = groups_of(*UNEQUAL)
+
     assert (large.compared, small.compared) == (True, False)
     assert math.isnan(small.p_holm[0])
+
+
+def test_compared_groups_share_the_level_of_their_intervals():
+    large, _, _, small = groups_of(*UNEQUAL)
+
     for group, level in ((large, 1 - 0.05 / 3), (small, 0.95)):
         score = group.scores[0]
         ends = interval(score.value, score.error, group.questions - 1, True, group.questions, level)
         assert (score.low, score.high) == pytest.approx(ends, abs=1e-3)
-    first, second = groups_of([1] * 40 + [0] * 20, [1] * 20 + [0] * 40)  # one test
+
+
+def test_two_groups_are_one_test():
+    first, second = groups_of([1] * 40 + [0] * 20, [1] * 20 + [0] * 40)
+
     assert first.p_holm[0] == pytest.approx(second.p_holm[0], rel=0.1)
     assert first.p_holm[0] == pytest.approx(
         difference_of_shares((2 / 3, 1 / 3), (60, 60), 59), rel=0.1
     )
-    (only,) = groups_of([1, 0] * 30)  # has nothing to be compared with
+
+
+def test_a_single_group_has_nothing_to_be_compared_with():
+    (only,) = groups_of([1, 0] * 30)
+
     assert math.isnan(only.p_holm[0])
 
 
@@ -360,7 +405,7 @@ ASKED = {  # after the kinds of replies in the supplement of GMAI-MMBench
 
 
 @each_row("reply, kind", rows(ASKED))
-def test_irrelevant_and_refused_replies_of_any_language(reply, kind):
+def test_wrong_answers_in_any_language_have_a_class(reply, kind):
     assert error_class(reply[0], None, reply[1]) is kind
 
 
@@ -407,24 +452,30 @@ def _tear(stream):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(
-    robust, tmp_path, monkeypatch
-):
-    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
+def exported(path, wrong):
+    """Rows of the exported file of wrong answers."""
+    export_wrong_answers(path, [], {"robust": wrong})
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
-    def exported(path, wrong):
-        export_wrong_answers(path, [], {"robust": wrong})
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
 
+def test_export_leaves_a_column_for_the_human(robust, tmp_path):
     lines = exported(tmp_path / "errors.csv", robust.wrong)
     assert len(lines) == len(robust.wrong) > 0
     assert {line["class_by_human"] for line in lines} == {""}
     assert {line["class"] for line in lines} >= {"", "refusal"}
     assert lines[0]["options"] == "polyp | ulcer | erosion"
+
+
+def test_exported_cells_hold_no_escape_sequence(robust, tmp_path):
     evil = replace(robust.wrong[0], reply="\x1b[2J\ud800")
     assert exported(tmp_path / "evil.csv", [evil])[0]["reply"] == "?[2J?"
+
+
+def test_an_export_that_fails_leaves_the_earlier_file(robust, tmp_path, monkeypatch):
+    exported(tmp_path / "errors.csv", robust.wrong)
     good = (tmp_path / "errors.csv").read_bytes()
+
     with monkeypatch.context() as patch:
         patch.setattr(
             "csv.writer", lambda stream: SimpleNamespace(writerow=lambda row: _tear(stream))
@@ -432,9 +483,20 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(
         with pytest.raises(MedTasksError, match=r"cannot write .*: No space left"):
             export_wrong_answers(tmp_path / "errors.csv", [], {"robust": robust.wrong})
     assert (tmp_path / "errors.csv").read_bytes() == good
+
+
+def test_wrong_answers_on_private_data_are_not_exported(tmp_path):
     with pytest.raises(MedTasksError, match="MEDTASKS_LOG_TEXT=private"):
         export_wrong_answers(tmp_path / "private.csv", ["private"], {})
+
     assert not (tmp_path / "private.csv").exists()
+
+
+READ = {"target": "A", "value": "-1", "reason": "ok"}
+
+
+def test_no_exported_cell_is_a_formula(tmp_path):
+    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
     document = {
         "doc_id": "=1+1",
         "question": "@SUM(A1)",
@@ -443,8 +505,8 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(
         "=cmd": 7,
     }
     document |= {"image_files": ["/secret/x/scan.png"], "patient_id": "p1", "score": -3}
-    score = {"target": "A", "value": "-1", "reason": "ok"}
-    wrong = [WrongAnswer(document, score, "=cmd|'/c calc'!A0", ErrorClass.FOR_A_HUMAN)]
+    wrong = [WrongAnswer(document, READ, "=cmd|'/c calc'!A0", ErrorClass.FOR_A_HUMAN)]
+
     (line,) = exported(tmp_path / "errors.csv", wrong)
     assert not [
         cell
@@ -453,6 +515,9 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(
     ]
     assert (line["reply"], line["images"]) == ("'=cmd|'/c calc'!A0", "scan.png")
     assert (line["site"], line["'=cmd"], "patient_id" in line) == ("'\tA", "7", False)
+
+
+def test_own_columns_with_a_name_of_ours_are_renamed(tmp_path):
     own = {
         "doc_id": "1",
         "options": ["a", "b"],
@@ -461,7 +526,7 @@ def test_export_leaves_a_column_for_the_human_and_no_cell_is_a_formula(
         "rule": 3,
     }
     (line,) = exported(
-        tmp_path / "errors.csv", [WrongAnswer(own, score, "B", ErrorClass.FOR_A_HUMAN)]
+        tmp_path / "errors.csv", [WrongAnswer(own, READ, "B", ErrorClass.FOR_A_HUMAN)]
     )
     with (tmp_path / "errors.csv").open(encoding="utf-8") as stream:
         headings = next(csv.reader(stream))
@@ -607,7 +672,7 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     assert read_labels(tmp_path / "other.csv") == read_labels(plain)
 
 
-def test_labels_of_both_runs_correct_the_difference_of_two_judged_runs(asked, tmp_path):
+def test_labels_correct_the_difference_of_two_judged_runs(asked, tmp_path):
     task = asked("medheval_knowledge_open")
     sheets = {name: tmp_path / f"{name}.csv" for name in "AB"}
     for name, right in (

@@ -58,7 +58,7 @@ def test_p_values_of_groups_are_corrected_for_their_number():
     assert least < 0.3, "and is no 1"
 
 
-def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
+def test_equal_groups_are_seldom_called_different():
     chance, simulations = np.random.default_rng(5), 120
     equal = [drawn(chance) for _ in range(simulations)]
     most = binom.ppf(0.99, simulations, 0.05)
@@ -77,9 +77,6 @@ def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
         min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal
     ]
     assert sum(either) <= most
-    planted = [drawn(chance, worse=0.3) for _ in range(20)]
-    named = [result.tests["site"][0].different for result in planted]
-    assert ({*named} <= {"b", ""}, named.count("b") >= 19) == (True, True)
     of_equal = [
         test.different
         for result in equal
@@ -87,6 +84,14 @@ def test_equal_groups_are_seldom_called_different_and_a_planted_gap_is_found():
         for test in result.tests[column]
     ]
     assert sum(map(bool, of_equal)) <= most
+
+
+def test_a_planted_gap_is_found():
+    chance = np.random.default_rng(6)
+    planted = [drawn(chance, worse=0.3) for _ in range(20)]
+
+    named = [result.tests["site"][0].different for result in planted]
+    assert ({*named} <= {"b", ""}, named.count("b") >= 19) == (True, True)
     gaps = [
         group.gaps[0].value
         for result in planted
@@ -143,32 +148,37 @@ def test_a_gap_has_the_error_of_differences_within_patients():
     assert expected < gap.error < 0.8 * independent
 
 
-def test_small_groups_are_listed_and_neither_they_nor_their_only_others_are_compared():
-    def sites(*sizes):
-        documents = [{"site": str(place)} for place, size in enumerate(sizes) for _ in range(size)]
-        scores = [
-            {"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"}
-            for n in range(sum(sizes))
-        ]
-        return by_group(
-            SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
-        )
+def sites(*sizes):
+    """Groups of so many samples, of every three of which two are right."""
+    documents = [{"site": str(place)} for place, size in enumerate(sizes) for _ in range(size)]
+    scores = [
+        {"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"} for n in range(sum(sizes))
+    ]
+    return by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores)
 
+
+def test_a_small_group_is_listed_without_a_comparison():
     large, other, small = sites(60, 40, 19).groups["site"]
     assert [group.compared for group in (large, other, small)] == [True, True, False]
     assert (math.isnan(small.gaps[0].value), math.isnan(small.p_holm[0])) == (True, True)
     rest = [float(n % 3 > 0) for n in range(60, 119)]
     assert large.gaps[0].value == pytest.approx(40 / 60 - np.mean(rest))
+
+
+def test_a_group_is_not_compared_with_a_small_one_alone():
     alone, few = sites(60, 19).groups["site"]
     assert (alone.compared, few.compared, math.isnan(alone.p_holm[0])) == (True, False, True)
     assert sites(60, 19).tests["site"] == ()
+
+
+def test_the_interval_of_a_gap_is_that_of_newcombe():
     # Newcombe (1998), table II, row (a) of method 10: 56/70 - 48/80.
     first, second = EstimatedValue(0.8, 0, 0.6920, 0.8770), EstimatedValue(0.6, 0, 0.4904, 0.7004)
     difference = difference_of_values(first, second)
     assert (difference.low, difference.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
 
 
-def test_what_is_compared_follows_from_the_design_and_not_from_the_replies():
+def test_which_groups_are_compared_follows_from_the_design():
     def parts(right):
         documents = [{"site": "ab"[patient > 9]} for patient in range(40) for _ in range(6)]
         chance = np.random.default_rng(1)
@@ -250,7 +260,7 @@ def test_a_column_of_many_numbers_is_grouped_by_quarters(ages, sizes):
     assert [(group.name, group.questions) for group in groups] == list(sizes.items())
 
 
-def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
+def test_report_has_the_groups_of_scores(tmp_path):
     with own_tasks(tmp_path / "own") as right:
         questions = tmp_path / "own" / "questions.jsonl"
         rows = [
@@ -272,7 +282,7 @@ def test_score_report_and_python_have_the_same_groups_of_numbers(tmp_path):
         assert item.groups["age"] == (names[(ages[item.question] - 18) // 20],)
 
 
-def test_a_size_that_misses_its_limit_by_a_rounding_error_is_enough():
+def test_a_rounding_error_makes_no_group_too_small():
     for right in range(
         8, 14
     ):  # 21 patients are worth 20 samples, which comes to 19.999999999999993 for some shares
