@@ -231,7 +231,7 @@ FOR_TINY = (
 
 def likeness(first: Picture, second: Picture) -> tuple[int, float]:
     """Return bits that differ and correlation of the most similar views, by the correlation."""
-    side, best = ph.side_compared(first.size, second.size), (ph.BITS, -1.0)
+    side, best = ph.sketch_side(first.size, second.size), (ph.BITS, -1.0)
     for one in ph.sketches(first):
         for two in ph.sketches(second):
             ours, theirs = (int(ph.perceptual_hash(view), 16) for view in (one, two))
@@ -246,7 +246,7 @@ def wrong(pictures: list[Picture]) -> dict[int, tuple[int, int]]:
     """Count pairs of different pictures that pass the hash, and that pass both checks, by distance."""
     views = [ph.sketches(one)[0] for one in pictures]
     hashes = ph.stack_hashes([ph.perceptual_hash(view) for view in views])
-    side = ph.side_compared(pictures[0].size, pictures[0].size)
+    side = ph.sketch_side(pictures[0].size, pictures[0].size)
     vectors = np.stack([ph.details(view, side) for view in views])
     counts = dict.fromkeys(DISTANCES, (0, 0))
     for _, one, two, bits, inverted in ph.close_pairs(hashes, hashes, max(DISTANCES)):
@@ -302,7 +302,7 @@ def main() -> None:
 def measured(change: str, copies: list[tuple[Picture, Picture]]) -> float:
     """Print how many copies are found by distance; return the share at the default distance."""
     found = [likeness(*pair) for pair in copies]
-    passed = [ph.LIKENESS[ph.side_compared(one.size, two.size)] for one, two in copies]
+    passed = [ph.LIKENESS[ph.sketch_side(one.size, two.size)] for one, two in copies]
     shares = {
         distance: np.mean(
             [

@@ -102,6 +102,69 @@ def put_dicom(
     return path
 
 
+def put_series(
+    folder: Path,
+    values: NDArray[Any],
+    directions: Sequence[float] = (1, 0, 0, 0, 1, 0),
+    spacing: tuple[float, float, float] = (2, 1, 1),
+    syntax: str = "1.2.840.10008.1.2.1",
+    **fields: Any,
+) -> list[Path]:
+    """Write a CT series, one file for each slice, of values of shape (slices, rows, columns) from -1024 on.
+
+    Slices follow each other along the normal of ``directions``, ``spacing`` (between slices, rows, columns) apart; the
+    names of the files say nothing about their order.
+    """
+    normal = np.cross(directions[:3], directions[3:])
+    paths = []
+    for number, slice_values in enumerate(values):
+        place = [float(part) for part in number * spacing[0] * normal + (-7, 5, 30)]
+        header = {
+            "Modality": "CT",
+            "RescaleSlope": "1",
+            "RescaleIntercept": "-1024",
+            "SeriesInstanceUID": "1.2.3",
+            "SeriesNumber": 2,
+            "SeriesDescription": "Thorax",
+            "ImagePositionPatient": place,
+            "ImageOrientationPatient": list(directions),
+            "PixelSpacing": list(spacing[1:]),
+        }
+        path = folder / f"IM{number * 7 % len(values):03}{number:03}"
+        stored = (slice_values + 1024).astype(np.uint16)
+        paths.append(put_dicom(path, stored, stored=12, syntax=syntax, fields=header | fields))
+    return paths
+
+
+def put_frames(path: Path, values: NDArray[Any], distance: float = 2.0, **frame: Any) -> Path:
+    """Write an enhanced CT of axial frames, of values of shape (frames, rows, columns), ``distance`` mm apart."""
+    import pydicom
+
+    def item(**content: Any) -> Any:
+        dataset = pydicom.Dataset()
+        for name, value in content.items():
+            setattr(dataset, name, value)
+        return dataset
+
+    groups = [
+        item(PlanePositionSequence=[item(ImagePositionPatient=[0.0, 0.0, distance * number])])
+        for number in range(len(values))
+    ]
+    shared = item(
+        PlaneOrientationSequence=[item(ImageOrientationPatient=[1, 0, 0, 0, 1, 0])],
+        PixelMeasuresSequence=[item(PixelSpacing=[1, 1])],
+        PixelValueTransformationSequence=[
+            item(RescaleSlope="1", RescaleIntercept="-1024", RescaleType="HU")
+        ],
+    )
+    fields = {
+        "Modality": "CT",
+        "SharedFunctionalGroupsSequence": [shared],
+        "PerFrameFunctionalGroupsSequence": groups,
+    }
+    return put_dicom(path, (values + 1024).astype(np.uint16), stored=12, fields=fields | frame)
+
+
 def noise(number: int) -> NDArray[np.uint16]:
     """Return values of 12 bits, shape (8, 6); every number has its own."""
     return np.random.default_rng(number).integers(0, 4096, (8, 6)).astype(np.uint16)

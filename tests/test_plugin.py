@@ -31,7 +31,7 @@ def test_no_secret_is_in_results_nor_printed_next_to_them():
     def evaluate(tasks, cli_args):
         return {"config": config, "configs": {"task": of_task}}
 
-    results = plugin._checked_and_redacted(evaluate, tasks=[], cli_args=arguments)
+    results = plugin._check_and_redact(evaluate, tasks=[], cli_args=arguments)
     hidden = "base_url=http://***@host/v1,api_key=***"
     assert results["config"] == {"model_args": hidden, "extra_body": {"api_key": "***"}, "seed": 1}
     hidden_kwargs = {"token": "***", "load_from_disk": True}

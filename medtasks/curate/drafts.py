@@ -1,7 +1,8 @@
 """Drafts of an LLM: its prompts and requests, and the journal of its replies, so that no request is sent twice.
 
 A *request* is for one image or pair: it ends with questions, or with the reason why there are none. Requests that the
-LLM answered are final; those that failed at the endpoint are sent again by the next run.
+LLM answered are final; those that failed at the endpoint are sent again by the next run. The modules that draft
+questions build their requests with :func:`job_of` and send them with :func:`draft_all`.
 
 The prompts are in TOML files of this package: those of the papers letter by letter, and corrected wordings, with the
 marks of the paper (``**CAPTION OF IMAGE 1**``, ``{report}``) for the texts of an image or pair. ``MEDTASKS_JUDGE_*``
@@ -77,7 +78,7 @@ class DraftOutcome(enum.StrEnum):
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
     NOT_ASKED = (
-        "not asked"  # yet, and in no journal; the limit of requests was used up, for example
+        "not asked"  # yet, and in no journal: the limit of requests was used up, for example
     )
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
@@ -102,7 +103,7 @@ class Draft(StudyRecord):
         return digest_of(self.images, self.question, self.options, self.answers)[:16]
 
 
-class Drafted(StudyRecord):
+class JournalLine(StudyRecord):
     """Result of one request: a line of the journal."""
 
     request: str  # id of the image or pair; ``categories/ID`` for the categories of an image
@@ -115,24 +116,34 @@ class Drafted(StudyRecord):
     drafts: tuple[Draft, ...] = ()
 
 
-Job = tuple[str, Callable[[], Drafted]]
+Job = tuple[str, Callable[[], JournalLine]]
 """Digest of prompts and model of a request, and the call that sends it."""
 
 
-def read_drafted(folder: Path) -> dict[str, Drafted]:
+def read_drafted(folder: Path) -> dict[str, JournalLine]:
     """Return the last line of each request of a study, in the order of first mention."""
-    return {line.request: line for line in read_lines(folder / DRAFTS, Drafted)}
+    return {line.request: line for line in read_lines(folder / DRAFTS, JournalLine)}
 
 
 def read_drafts(folder: Path) -> dict[str, Draft]:
-    """Return the questions of a study that no rule rejected, by item id, with the categories of their images."""
-    lines = read_drafted(folder)
-    drafts = {draft.item_id: draft for line in lines.values() for draft in line.drafts}
+    """Return the questions of a study that no rule rejected, by item id, with the categories of their images.
+
+    Args:
+        folder: Of the study. Without a journal of drafts there are none.
+    """
+    drafts = {}
+    categories = {}
+    for request, line in read_drafted(folder).items():
+        if line.categories:
+            categories[request] = line.categories
+        for draft in line.drafts:
+            drafts[draft.item_id] = draft
     drafts = {
         item: draft for item, draft in drafts.items() if draft.outcome is DraftOutcome.DRAFTED
     }
-    categories = {request: line.categories for request, line in lines.items() if line.categories}
-    for item, draft in drafts.items() if categories else ():
+    if not categories:
+        return drafts
+    for item, draft in drafts.items():
         areas = tuple(categories.get(f"categories/{image}", ()) for image in draft.images)
         drafts[item] = draft.model_copy(update={"categories": areas})
     return drafts
@@ -142,52 +153,75 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     """Do the jobs that the journal of a study does not hold yet, several at a time, and count all outcomes.
 
     Drafts of another LLM or prompt stay, with a warning: reviews may rest on them. An error in a job is raised once
-    those under way are on disk. MedTasksError: the journal cannot be written, or another process drafts.
+    those under way are on disk.
+
+    Args:
+        folder: Of the study.
+        jobs: By request, in the order that the journal gets.
+        threads: Number of requests under way at a time.
+
+    Raises:
+        MedTasksError: The journal cannot be written, or another process drafts.
     """
-    path = folder / DRAFTS
-    counts: Counter[DraftOutcome] = Counter()
-    todo, others = {}, 0
     try:
         with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
-            if path.is_file() and not (written := path.read_bytes()).endswith(b"\n"):
-                os.truncate(
-                    path, written.rfind(b"\n") + 1
-                )  # a torn line would make the next one unreadable
-            lines = read_drafted(folder)
-            for request, (digest, job) in jobs.items():
-                line = lines.get(request)
-                if line and (
-                    line.drafts
-                    or (line.asked == digest and line.outcome is not DraftOutcome.FAILED)
-                ):
-                    counts[line.outcome] += 1
-                    others += line.asked != digest
-                else:
-                    todo[request] = job
-            if others:
-                logger.warning(
-                    "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
-                    "{} away.",
-                    others,
-                    path,
-                )
-            _run(path, todo, threads, counts)
-            lines = read_drafted(folder)
-            # In the order of the jobs, so that equal studies are read and published equally.
-            ordered = {request: line for request, line in lines.items() if request not in jobs}
-            ordered |= {request: lines[request] for request in jobs if request in lines}
-            if list(ordered) != list(lines):
-                write_lines(path, ordered.values())
+            return _draft_missing(folder, jobs, threads)
     except filelock.Timeout:
         raise MedTasksError(
             f"another process drafts questions in {folder}; run this again when it has ended"
         ) from None
+
+
+def _draft_missing(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[DraftOutcome]:
+    path = folder / DRAFTS
+    _remove_torn_line(path)
+    lines = read_drafted(folder)
+    counts: Counter[DraftOutcome] = Counter()
+    todo = {}
+    others = 0
+    for request, (digest, job) in jobs.items():
+        line = lines.get(request)
+        if line is None or not _is_final(line, digest):
+            todo[request] = job
+            continue
+        counts[line.outcome] += 1
+        if line.asked != digest:
+            others += 1
+    if others:
+        logger.warning(
+            "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
+            "{} away.",
+            others,
+            path,
+        )
+    _run(path, todo, threads, counts)
+    lines = read_drafted(folder)
+    # In the order of the jobs, so that equal studies are read and published equally.
+    ordered = {request: line for request, line in lines.items() if request not in jobs}
+    ordered |= {request: lines[request] for request in jobs if request in lines}
+    if list(ordered) != list(lines):
+        write_lines(path, ordered.values())
     return counts
+
+
+def _remove_torn_line(path: Path) -> None:
+    """Cut the last line of a journal if it has no end, because it would make the next one unreadable."""
+    if not path.is_file():
+        return
+    written = path.read_bytes()
+    if not written.endswith(b"\n"):
+        os.truncate(path, written.rfind(b"\n") + 1)
+
+
+def _is_final(line: JournalLine, digest: str) -> bool:
+    if line.drafts:
+        return True
+    return line.asked == digest and line.outcome is not DraftOutcome.FAILED
 
 
 def _run(
     path: Path,
-    jobs: Mapping[str, Callable[[], Drafted]],
+    jobs: Mapping[str, Callable[[], JournalLine]],
     threads: int,
     counts: Counter[DraftOutcome],
 ) -> None:
@@ -217,15 +251,27 @@ def _run(
 
 
 def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
-    """Count all pairs (or images, where each is one request), questions and categories by these, outcome and reason."""
-    is_pairs = kind is StudyKind.PAIRS
-    requests = (
-        {pair.pair_id for pair in read_pairs(folder)} if is_pairs else set(read_images(folder))
-    )
-    of, lines = "pairs" if is_pairs else "images", read_drafted(folder)
-    counts = Counter({(of, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
+    """Count all requests, questions and categories of a study.
+
+    Args:
+        folder: Of the study.
+        kind: Of its questions. It decides whether a request is for a pair or for an image.
+
+    Returns:
+        Numbers by (``pairs`` or ``images``, ``questions`` or ``categories``; outcome; reason).
+    """
+    if kind is StudyKind.PAIRS:
+        unit = "pairs"
+        requests = {pair.pair_id for pair in read_pairs(folder)}
+    else:
+        unit = "images"
+        requests = set(read_images(folder))
+    lines = read_drafted(folder)
+    not_asked = len(requests - lines.keys())
+    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): not_asked})
     for line in lines.values():
-        counts[of if line.request in requests else "categories", line.outcome, line.reason] += 1
+        subject = unit if line.request in requests else "categories"
+        counts[subject, line.outcome, line.reason] += 1
         counts.update(("questions", draft.outcome, draft.reason) for draft in line.drafts)
     return +counts
 
@@ -248,14 +294,24 @@ class DraftingPrompt:
 
 
 def fill_marks(text: str, values: Mapping[str, str]) -> str:
-    """Fill the marks that a part of a prompt has."""
+    """Fill the marks that a part of a prompt has.
+
+    Example:
+        >>> fill_marks("Report: {report}", {"{report}": "Clear lungs.", "{notes}": "none"})
+        'Report: Clear lungs.'
+    """
     marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
     return re.sub(marks, lambda match: values[match[0]], text)
 
 
 @cache
 def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
-    """Return the prompts of ``<file>.toml`` of this package by name."""
+    """Return the prompts of ``<file>.toml`` of this package, by name.
+
+    Example:
+        >>> prompts_in("pair_prompts")["question"].label
+        'question v1'
+    """
     return {
         name: DraftingPrompt(name, **facts)
         for name, facts in packaged_facts(__package__, file).items()
@@ -263,17 +319,32 @@ def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
 
 
 def one_line(text: str) -> str:
-    """Join a caption into one line, as prompts show it and rules count it."""
+    r"""Join a caption into one line, as prompts show it and rules count it.
+
+    Example:
+        >>> one_line(" Axial CT\nof the  chest ")
+        'Axial CT of the chest'
+    """
     return " ".join(text.split())
 
 
 def refuses(reply: str) -> bool:
-    """Return whether a reply begins with a refusal, after its reasoning."""
+    """Return whether a reply begins with a refusal, after its reasoning.
+
+    Example:
+        >>> refuses("I'm sorry, but I cannot help with this."), refuses("Question: ...")
+        (True, False)
+    """
     return bool(_REFUSAL.match(without_thoughts(reply) or ""))
 
 
 def free_text(reply: str) -> str | None:
-    """Return a reply without reasoning; None for an empty one or a refusal."""
+    r"""Return a reply without reasoning, or None for an empty one and for a refusal.
+
+    Example:
+        >>> free_text("<think>Two lungs.</think> Chest\n"), free_text("I cannot help with this.")
+        ('Chest', None)
+    """
     text = (without_thoughts(reply) or "").strip()
     return None if not text or refuses(text) else text
 
@@ -281,21 +352,28 @@ def free_text(reply: str) -> str | None:
 def ask(
     llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]
 ) -> tuple[T | None, DraftOutcome, str]:
-    """Ask with a filled ``user`` part for a reply that ``read`` can read, again if it is no refusal; nothing raises.
+    """Send one prompt, and send it again if the reply can neither be read nor refuses. Nothing is raised.
 
-    Returns its value, not None exactly if it was drafted, its outcome and without a value the reason: a phrase without
-    sample text.
+    Args:
+        llm: The LLM, with its cache and its limit of requests.
+        prompt: Its ``system`` part is sent as it is.
+        user: The ``user`` part with its marks filled.
+        read: Returns the value of a reply, or None for one that it cannot read.
+
+    Returns:
+        The value, its outcome, and a reason without sample text. The value is None unless it was drafted.
     """
 
-    def read_or_refused(reply: str) -> tuple[T | None] | None:
-        text = reply.encode(
-            errors="replace"
-        ).decode()  # half a surrogate pair could not be written down
+    def read_or_refusal(reply: str) -> tuple[T | None] | None:
+        # Half a surrogate pair could not be written down.
+        text = reply.encode(errors="replace").decode()
         value = read(text)
-        return None if value is None and not refuses(text) else (value,)
+        if value is None and not refuses(text):
+            return None
+        return (value,)
 
     verdict: JudgeVerdict[tuple[T | None]] = llm.ask(
-        prompt.system, user, read_or_refused, prompt_version=prompt.version
+        prompt.system, user, read_or_refusal, prompt_version=prompt.version
     )
     if verdict.value is not None:
         (value,) = verdict.value
@@ -303,7 +381,9 @@ def ask(
             return None, DraftOutcome.REFUSED, "the LLM would not"
         return value, DraftOutcome.DRAFTED, ""
     outcome = DraftOutcome.MALFORMED if verdict.failure == BAD_FORMAT else DraftOutcome.FAILED
-    return None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or ""
+    if not verdict.sent:
+        outcome = DraftOutcome.NOT_ASKED
+    return None, outcome, verdict.failure or ""
 
 
 def job_of(
@@ -316,43 +396,53 @@ def job_of(
     skip: str = "",
     first: tuple[DraftingPrompt, str] | None = None,
 ) -> Job:
-    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line.
+    """Return the job that sends a prompt.
 
-    ``skip`` is the reason to send nothing; ``first`` a prompt to send before, and the mark that its reply fills.
+    Args:
+        llm: The LLM to send it to.
+        request: Id of the request in the journal.
+        prompt: The prompt that asks for questions.
+        values: Texts for the marks of the prompts.
+        read: Turns a reply into fields of the request's :class:`JournalLine`, or None if it cannot be read.
+        skip: Reason to send nothing.
+        first: A prompt to send before, and the mark of ``prompt`` that its reply fills.
     """
     label = llm.settings.label
-    user = fill_marks(prompt.user, {**values, **({first[1]: ""} if first else {})})
+    without_first = dict(values)
+    if first:
+        without_first[first[1]] = ""
+    user = fill_marks(prompt.user, without_first)
     digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
         first_user = fill_marks(first[0].user, values)
         of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
-    about: dict[str, Any] = {
-        "request": request,
-        "asked": digest,
-        "llm": label,
-        "prompt": prompt.label,
-    }
+    line = partial(JournalLine, request=request, asked=digest, llm=label, prompt=prompt.label)
+    if skip:
+        return digest, partial(line, outcome=DraftOutcome.SKIPPED, reason=skip)
 
-    def job() -> Drafted:
+    def job() -> JournalLine:
         marks = dict(values)
         if first:
             reply, outcome, reason = ask(llm, first[0], first_user, free_text)
             if reply is None:
-                return Drafted(outcome=outcome, reason=reason, **about)
+                return line(outcome=outcome, reason=reason)
             marks[first[1]] = reply
         fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
-        return Drafted(outcome=outcome, reason=reason, **about, **(fields or {}))
+        return line(outcome=outcome, reason=reason, **(fields or {}))
 
-    return digest, partial(
-        Drafted, outcome=DraftOutcome.SKIPPED, reason=skip, **about
-    ) if skip else job
+    return digest, job
 
 
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:
-    """Return the LLM that the environment names if it may see a study's texts; a MedTasksError says why not.
+    """Return the LLM that the environment names.
 
-    ``max_requests`` replaces that of the environment.
+    Args:
+        study: Decides by its access level whether its texts may be sent there.
+        max_requests: Replaces the limit of the environment.
+
+    Raises:
+        MedTasksError: No LLM is set, or it must not see the texts of the study.
     """
     settings = settings_from_environment(what="drafting needs an LLM")
     check_access(settings, study.access, study.name)

@@ -24,7 +24,6 @@ from medtasks.curate.drafts import (
     Draft,
     DraftingPrompt,
     DraftOutcome,
-    Job,
     draft_all,
     job_of,
     prompts_in,
@@ -35,7 +34,7 @@ from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import (
     YES_NO,
     Flag,
-    normalised,
+    normalise,
     parsed_options,
     resolve_choice,
     resolve_yes_no,
@@ -47,6 +46,8 @@ from medtasks.net.journal import digest_of
 
 PROMPTS = "hallucination_prompts"
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
+# The constraint excludes half a surrogate pair.
+_Choices = Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)]
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _ORDERED = re.compile(
     r"\b(?:(?i:above|below|all of|none of|both|neither)|[A-Z] (?:and|or) [A-Z])\b"
@@ -59,7 +60,7 @@ _UNRESOLVED: Mapping[Flag, str] = {
 
 
 class DraftedQuestion(BaseModel):
-    """An open question with its answer; base of the other forms."""
+    """An open question with its answer, and the base of the other forms."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -77,13 +78,9 @@ class TypedQuestion(DraftedQuestion):
     type: Annotated[
         str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b")
     ]
-    ground_truth_type: Literal[
-        "binary", "multi-choice"
-    ]  # BINARY and MULTI_CHOICE of the published records
-    # The constraint excludes half a surrogate pair.
-    choices: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] | None = (
-        None
-    )
+    # BINARY and MULTI_CHOICE of the published records.
+    ground_truth_type: Literal["binary", "multi-choice"]
+    choices: _Choices | None = None
 
 
 class ReportComponents(BaseModel):
@@ -102,9 +99,8 @@ class ReportQuestion(DraftedQuestion):
     components: ReportComponents = Field(alias="Structured_Answer")
 
 
-_FORMS: Mapping[
-    StudyKind, tuple[str, type[DraftedQuestion]]
-] = {  # name of the prompt for the form, and its reader
+# Name of the prompt for the form of replies, and the schema that reads it.
+_FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),
     StudyKind.KNOWLEDGE_CLOSED: ("form_yes_no", YesNoQuestion),
@@ -114,48 +110,75 @@ _FORMS: Mapping[
 
 
 def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
-    """Return the paper's prompt for questions of a kind on an image."""
+    """Return the paper's prompt for questions of a kind on an image.
+
+    Args:
+        kind: Of the study. That for closed visual questions has three prompts.
+        image: Decides between them by the context that it has: bounding boxes, question pairs or the report alone.
+    """
     name = str(kind)
     if kind is StudyKind.VISUAL_CLOSED:
-        inputs = {"bounding_boxes": "boxes", "qa_pairs": "pairs"}
-        name = f"{kind}_{next((part for field, part in inputs.items() if field in image.context), 'report')}"
+        if "bounding_boxes" in image.context:
+            name += "_boxes"
+        elif "qa_pairs" in image.context:
+            name += "_pairs"
+        else:
+            name += "_report"
     return prompts_in(PROMPTS)[name]
 
 
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
-    """Draft questions for each image of a study that has none yet, and count the outcomes."""
-    form, schema = prompts_in(PROMPTS)[_FORMS[kind][0]], _FORMS[kind][1]
-    retrieves = kind is StudyKind.KNOWLEDGE_OPEN
-    first = (prompts_in(PROMPTS)["knowledge_filter"], "{filtered_knowledge}") if retrieves else None
-    jobs: dict[str, Job] = {}
+    """Draft questions for each image of a study that has none yet.
+
+    Returns:
+        The number of images by outcome, those of earlier runs included.
+    """
+    prompts = prompts_in(PROMPTS)
+    form_name, schema = _FORMS[kind]
+    form = prompts[form_name]
+    first = None
+    if kind is StudyKind.KNOWLEDGE_OPEN:
+        first = (prompts["knowledge_filter"], "{filtered_knowledge}")
+    jobs = {}
     for name, image in read_images(folder).items():
-        prompt = prompt_for(
-            kind, image
-        )  # of the paper; our form of replies follows its system message
-        label, system = f"{prompt.label} + {form.name}", f"{prompt.system}\n\n{form.user}"
-        prompt = replace(prompt, name=label, version=form.version, system=system)
-        # The values of the marks of all prompts: texts as they are, anything else as JSON.
-        values = {
-            "{report}": image.text,
-            "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
-        }
-        for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
-            value = image.context.get(mark.lower()) or "none given"
-            values[f"{{{mark}}}"] = (
-                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            )
-        read = partial(drafts_in, schema, name, banned_phrases(prompt.system))
-        skip = (
-            "no passage of the texts shares a word with its report"
-            if first and not image.context[PASSAGES]
-            else ""
+        # The prompt is the paper's, and our form of replies follows its system message.
+        published = prompt_for(kind, image)
+        prompt = replace(
+            published,
+            name=f"{published.label} + {form.name}",
+            version=form.version,
+            system=f"{published.system}\n\n{form.user}",
         )
-        jobs[name] = job_of(llm, name, prompt, values, read, skip=skip, first=first)
+        read = partial(drafts_in, schema, name, banned_phrases(prompt.system))
+        skip = ""
+        if first and not image.context[PASSAGES]:
+            skip = "no passage of the texts shares a word with its report"
+        jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
+def _mark_values(image: StudyImage) -> dict[str, str]:
+    """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
+    values = {
+        "{report}": image.text,
+        "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
+    }
+    for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
+        value = image.context.get(mark.lower()) or "none given"
+        if not isinstance(value, str):
+            value = json.dumps(value, ensure_ascii=False)
+        values[f"{{{mark}}}"] = value
+    return values
+
+
 def banned_phrases(system: str) -> re.Pattern[str] | None:
-    """Return a pattern for the phrases that a system message forbids, also as a plural; None if it forbids none."""
+    """Return a pattern for the phrases that a system message forbids, also as a plural, or None if it forbids none.
+
+    Example:
+        >>> rule = 'Do not use phrases like "mentioned", "the report" in the conversation.'
+        >>> banned_phrases(rule).search("What do the reports say?")[0]
+        'the reports'
+    """
     rule = re.search(r"Do not use phrases like (.+?) in the conversation", system, re.DOTALL)
     if rule is None:
         return None
@@ -166,9 +189,16 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
 def drafts_in(
     schema: type[DraftedQuestion], image: str, banned: re.Pattern[str] | None, reply: str
 ) -> dict[str, tuple[Draft, ...]] | None:
-    """Read the ``drafts`` of a reply on one image, by its id, those rejected with their reason; None for another form.
+    """Read the ``drafts`` of a reply on one image, those rejected with their reason.
 
-    There is at least one question, each of the form of the ``schema``.
+    Args:
+        schema: Form of each question.
+        image: Id of the image. A question's id is ``<image>/<number from 1>``.
+        banned: Pattern of phrases that a question must not use, see :func:`banned_phrases`.
+        reply: Text of the LLM, with or without reasoning.
+
+    Returns:
+        Fields of the request's journal line, or None if there is no question or one of another form.
     """
     questions = _questions_in(without_thoughts(reply) or "", schema)
     if not questions:
@@ -179,24 +209,23 @@ def drafts_in(
         item = f"{image}/{number}"
         facts = _facts_of(item, question)
         reason = facts.pop("reason")
-        wording = normalised(question.question)
+        wording = normalise(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
+        phrase = banned.search(words) if banned else None
         if not reason and wording in wordings:
             reason = "the same question of the same image"
-        elif not reason and banned and (phrase := banned.search(words)):
+        elif not reason and phrase:
             reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
         wordings.add(wording)
-        outcome = DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED
-        drafts.append(
-            Draft(
-                item_id=item,
-                images=(image,),
-                question=question.question,
-                outcome=outcome,
-                reason=reason,
-                **facts,
-            )
+        draft = Draft(
+            item_id=item,
+            images=(image,),
+            question=question.question,
+            outcome=DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED,
+            reason=reason,
+            **facts,
         )
+        drafts.append(draft)
     return {"drafts": tuple(drafts)}
 
 
@@ -220,37 +249,34 @@ def _questions_in(text: str, schema: type[DraftedQuestion]) -> list[DraftedQuest
 def _records(value: Any) -> list[Any]:
     """Return the records of a list, which may be under one key, or one record, which may be, too."""
     if isinstance(value, dict):
-        content = next(iter(value.values())) if len(value) == 1 else value
-        return content if isinstance(content, list) else [content]
+        if len(value) == 1:
+            value = next(iter(value.values()))
+        return value if isinstance(value, list) else [value]
     return value if isinstance(value, list) else []
 
 
 def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
     """Return options and answers of a question, what else its form has, and the ``reason`` to reject it."""
-    facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
+    if isinstance(question, YesNoQuestion):
+        return _closed_facts(item, question, "", True)
     if isinstance(question, TypedQuestion):
-        facts = _closed(
-            item, question, question.choices or "", question.ground_truth_type == BINARY
-        )
+        is_binary = question.ground_truth_type == BINARY
+        facts = _closed_facts(item, question, question.choices or "", is_binary)
         # An LLM may add an explanation to the type's name.
-        names = (
-            name
-            for published, name in HALLUCINATIONS.items()
-            if question.type.startswith(published)
-        )
-        facts["hallucination"] = next(names)
-    elif isinstance(question, YesNoQuestion):
-        facts = _closed(item, question, "", True)
-    elif isinstance(question, ReportQuestion):
-        facts["components"] = {
-            aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS
-        }
-        if not any(facts["components"].values()):
+        published = next(name for name in HALLUCINATIONS if question.type.startswith(name))
+        return {**facts, "hallucination": HALLUCINATIONS[published]}
+    facts = {"options": (), "answers": (question.answer,), "reason": ""}
+    if isinstance(question, ReportQuestion):
+        components = {aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS}
+        facts["components"] = components
+        if not any(components.values()):
             facts["reason"] = "it names no component"
     return facts
 
 
-def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:
+def _closed_facts(
+    item: str, question: DraftedQuestion, choices: str, binary: bool
+) -> dict[str, Any]:
     """Return options and answers of a closed question, and the ``reason`` why there is no answer.
 
     The item's id decides the order of its options, because LLMs put the right one first, or never last. Options that
@@ -258,7 +284,8 @@ def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) ->
     """
     options = tuple(parsed_options(choices))
     if binary or sorted(map(str.casefold, options)) == ["no", "yes"]:
-        options, binary = YES_NO, True
+        options = YES_NO
+        binary = True
         right, flags = resolve_yes_no(question.answer, question.question, choices)
     else:
         right, flags = resolve_choice(question.answer, options)
@@ -268,11 +295,9 @@ def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) ->
     shuffled = options
     if not binary and not any(_ORDERED.search(option) for option in options):
         shuffled = tuple(sorted(options, key=lambda option: digest_of(item, option)))
-    return {
-        "options": shuffled,
-        "answers": (letter(shuffled.index(options[ord(right) - ord("A")])),),
-        "reason": "",
-    }
+    right_option = options[ord(right) - ord("A")]
+    answer = letter(shuffled.index(right_option))
+    return {"options": shuffled, "answers": (answer,), "reason": ""}
 
 
 def _fault_of(

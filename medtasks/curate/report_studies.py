@@ -8,7 +8,7 @@ import hashlib
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,16 +58,29 @@ def planned_study(
     knowledge: Sequence[Path] = (),
     passages: int = 5,
 ) -> Study:
-    """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder.
+    """Return the study of a file of reports, before these are read.
 
-    ``knowledge`` are files and folders of texts to retrieve from, ``passages`` the number shown with a report.
+    Args:
+        reports: JSONL file, see :func:`made_study`.
+        folder: Of the study.
+        kind: Of the questions. Only ``knowledge_open`` retrieves passages.
+        name: Of the dataset that it becomes, by default that of the folder.
+        access: Who may see the study.
+        knowledge: Files and folders of texts to retrieve from.
+        passages: Most passages shown with a report.
+
+    Raises:
+        MedTasksError: The kind and ``knowledge`` do not fit, or the name cannot be a task's.
+        SourceError: There is no file of reports, or a text of ``knowledge`` is no text.
     """
     retrieves = kind is StudyKind.KNOWLEDGE_OPEN
-    if retrieves != bool(knowledge):
+    if retrieves and not knowledge:
         raise MedTasksError(
             "knowledge_open retrieves from texts of your own; name them with --knowledge FILE_OR_FOLDER"
-            if retrieves
-            else f"--knowledge is for knowledge_open, and {kind} retrieves nothing; leave it out"
+        )
+    if knowledge and not retrieves:
+        raise MedTasksError(
+            f"--knowledge is for knowledge_open, and {kind} retrieves nothing; leave it out"
         )
     if not reports.is_file():
         raise SourceError(
@@ -79,28 +92,41 @@ def planned_study(
         "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
         "passages": passages if retrieves else None,
     }
-    chosen = checked_name(name or folder.resolve().name)
     return Study(
-        name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with
+        name=checked_name(name or folder.resolve().name),
+        kind=kind,
+        access=access,
+        source=str(reports.resolve()),
+        made_with=made_with,
     )
 
 
 def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
-    """Return the study in a folder, made from its reports unless it exists; it counts what is left out.
+    """Return the study in a folder, which is made from its reports unless it exists.
 
     Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
     fields that its kind needs of ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have
     ``group`` and ``licence``.
+
+    Args:
+        folder: Of the study.
+        planned: From :func:`planned_study`.
+        knowledge: The same as for ``planned``.
+
+    Returns:
+        The study. ``made_with["counts"]`` has the number of reports left out, by reason.
     """
-    if study := begun(folder, planned):
-        return study
-    path, find = Path(planned.source), None
+    existing = begun(folder, planned)
+    if existing is not None:
+        return existing
+    path = Path(planned.source)
+    find = None
     if knowledge:
         find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
-    images: list[StudyImage] = []
+    images = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
-        image = _image(path.parent, row, planned.kind, find)
+        image = _image_or_fault(path.parent, row, planned.kind, find)
         if isinstance(image, StudyImage):
             images.append(image)
         else:
@@ -110,17 +136,17 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
         raise SourceError(
             f"{path} has nothing that {planned.kind} can be made of: {why or 'it is empty'}"
         )
-    study = planned.model_copy(
-        update={"made_with": {**planned.made_with, "counts": dict(left_out)}}
-    )
+    made_with = {**planned.made_with, "counts": dict(left_out)}
+    study = planned.model_copy(update={"made_with": made_with})
     write_lines(folder / IMAGES, images)
     write_study(folder, study)
     return study
 
 
-def _image(
+def _image_or_fault(
     folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None
 ) -> StudyImage | str:
+    """Return the image of a row, or why it is left out."""
     report = (row.optional_text("report") or "").strip()
     context: dict[str, Any] = {
         name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)
@@ -128,11 +154,29 @@ def _image(
     if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
         return "it has no notes"
     if not report and context.keys().isdisjoint(_SHOWN):
-        others = (
-            ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
-        )
-        return f"it has no report{others}"
+        if kind is StudyKind.VISUAL_CLOSED:
+            return "it has no report, no question pairs and no bounding boxes"
+        return "it has no report"
     file = folder.resolve() / row.text("image")
+    digest_or_fault = _digest_or_fault(file)
+    if isinstance(digest_or_fault, str):
+        return digest_or_fault
+    if find is not None:
+        context[PASSAGES] = find(report)
+    has_group = row.values.get("group") is not None
+    return StudyImage(
+        image_id=row.name("id"),
+        file=str(file),
+        sha256=digest_or_fault.hex(),
+        text=report,
+        group=row.name("group") if has_group else None,
+        licence=row.optional_text("licence"),
+        context=context,
+    )
+
+
+def _digest_or_fault(file: Path) -> bytes | str:
+    """Return the SHA-256 of a file that holds an image, or why it does not."""
     try:
         data = read_file(file)
     except (OSError, ValueError):  # also of a text that cannot be a file's name
@@ -141,28 +185,20 @@ def _image(
         decode_image(file, LINEAR)
     except OSError as error:
         return fault_of_kind(error) or "its image cannot be read"
-    if find is not None:
-        context[PASSAGES] = find(report)
-    return StudyImage(
-        image_id=row.name("id"),
-        file=str(file),
-        sha256=hashlib.sha256(data).hexdigest(),
-        text=report,
-        group=row.name("group") if row.values.get("group") is not None else None,
-        licence=row.optional_text("licence"),
-        context=context,
-    )
+    return hashlib.sha256(data).digest()
 
 
 def knowledge_files(paths: Sequence[Path]) -> list[Path]:
-    """List the text files of files and folders, in order; SourceError if one has none."""
-    texts: list[Path] = []
+    """List the text files of files and folders, in order, each once.
+
+    Raises:
+        SourceError: A file is of another kind, or a folder has no text file.
+    """
+    texts = []
     for path in paths:
-        files = (
-            sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS)
-            if path.is_dir()
-            else [path]
-        )
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS)
         if not files or not all(file.is_file() and file.suffix in _ENDINGS for file in files):
             raise SourceError(f"{path} is no {', '.join(_ENDINGS)} file and no folder with any")
         texts += files
@@ -170,43 +206,61 @@ def knowledge_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_passages(files: Sequence[Path]) -> list[str]:
-    """Return the passages of files in order, each once: whole paragraphs of up to 1,000 characters together.
+    """Return the passages of files in order, each once.
 
-    A longer paragraph is cut at white space. A JSONL file has its texts under ``text``.
+    A passage is whole paragraphs of up to 1,000 characters together. A longer paragraph is cut at white space.
+
+    Args:
+        files: Texts in UTF-8. A JSONL file has its texts under ``text``.
+
+    Raises:
+        SourceError: A file is no text, or the files hold nothing.
     """
-    texts: list[str] = []
+    texts = []
     for file in files:
         try:
             if file.suffix == ".jsonl":
-                texts += [
-                    row.text("text") for row in json_lines(SourceFile(file), ("text",)).rows()
-                ]
+                rows = json_lines(SourceFile(file), ("text",)).rows()
+                texts += [row.text("text") for row in rows]
             else:
                 texts.append(file.read_text(encoding="utf-8"))
         except UnicodeDecodeError as error:
             raise SourceError(f"{file} is no text in UTF-8") from error
     passages: dict[str, None] = {}
     for text in texts:
-        gathered = ""
-        for paragraph in re.split(r"\n\s*\n", text):
-            for piece in textwrap.wrap(
-                " ".join(paragraph.split()), PASSAGE, break_on_hyphens=False
-            ):
-                if gathered and len(gathered) + len(piece) + 1 > PASSAGE:
-                    passages[gathered] = None
-                    gathered = ""
-                gathered = f"{gathered}\n{piece}" if gathered else piece
-        if gathered:
-            passages[gathered] = None
+        passages |= dict.fromkeys(_passages_of(text))
     if not passages:
         raise SourceError(f"{files[0]} and the other texts hold nothing to retrieve")
     return list(passages)
 
 
-def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]:
-    """Return a search of up to ``count`` passages that share a word with a text, by bm25s.
+def _passages_of(text: str) -> Iterator[str]:
+    gathered = ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        words = " ".join(paragraph.split())
+        for piece in textwrap.wrap(words, PASSAGE, break_on_hyphens=False):
+            if gathered and len(gathered) + len(piece) + 1 > PASSAGE:
+                yield gathered
+                gathered = ""
+            gathered = f"{gathered}\n{piece}" if gathered else piece
+    if gathered:
+        yield gathered
 
-    That is Lucene's BM25 without English stop words. The best come first, of equal ones the earlier.
+
+def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]:
+    """Return a search for passages that share a word with a text, by bm25s.
+
+    That is Lucene's BM25 without English stop words.
+
+    Args:
+        passages: Texts to search.
+        count: Most passages that a search returns.
+
+    Returns:
+        A function from a text to its passages, the best first, of equal ones the earlier.
+
+    Raises:
+        MedTasksError: bm25s is not installed.
     """
     try:
         import bm25s

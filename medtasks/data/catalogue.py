@@ -1,4 +1,7 @@
-"""The published datasets: the entries of ``catalogue.toml``."""
+"""The published datasets: the entries of ``catalogue.toml``.
+
+Preparing, the commands and the reports read them. A dataset of a user's own is in no catalogue.
+"""
 
 import enum
 from collections.abc import Mapping
@@ -28,38 +31,49 @@ class DatasetInfo:
     access: Access
     licence: str  # as stated by the source
     reader: str = ""  # module below ``medtasks.data`` whose ``RECIPES`` have it
-    size: float | None = (
-        None  # download size in megabytes (10^6 bytes); None where the source does not say
-    )
+    # Download size in megabytes (10^6 bytes). None where the source does not say.
+    size: float | None = None
     rows: int | None = None  # documents of a complete copy; None where no reference states it
     count_unknown: bool = False  # whether no reference states ``rows`` and no reader can check them
-    images: int | None = (
-        None  # distinct images of a complete copy; None where no reference states it
-    )
+    images: int | None = None  # distinct ones of a complete copy; None where no reference says
     sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
     md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
     part_of: str | None = None  # the dataset from which it is prepared, and whose images it shows
-    selection: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # values by column that make the part
+    # Values by column that make the part.
+    selection: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-CATALOGUE: Mapping[str, DatasetInfo] = {
-    name: DatasetInfo(
-        name, **{**shared, **changes, "access": Access(changes.get("access", shared["access"]))}
-    )
-    for shared in packaged_facts(__package__, "catalogue")["sources"]
-    for name, changes in shared.pop("datasets").items()
-}
+def _read_catalogue() -> dict[str, DatasetInfo]:
+    catalogue = {}
+    for shared in packaged_facts(__package__, "catalogue")["sources"]:
+        for name, changes in shared.pop("datasets").items():
+            facts = {**shared, **changes}
+            facts["access"] = Access(facts["access"])
+            catalogue[name] = DatasetInfo(name, **facts)
+    return catalogue
+
+
+def _datasets_of(benchmark: str) -> tuple[DatasetInfo, ...]:
+    return tuple(info for info in CATALOGUE.values() if info.benchmark == benchmark)
+
+
+CATALOGUE: Mapping[str, DatasetInfo] = _read_catalogue()
 MEDICONFUSION = CATALOGUE["mediconfusion"]
-MULTIMEDEVAL, MEDHEVAL, GMAI = (
-    tuple(info for info in CATALOGUE.values() if info.benchmark == benchmark)
-    for benchmark in ("MultiMedEval", "MedHEval", "GMAI-MMBench")
-)
+MULTIMEDEVAL = _datasets_of("MultiMedEval")
+MEDHEVAL = _datasets_of("MedHEval")
+GMAI = _datasets_of("GMAI-MMBench")
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Return the catalogue entry of ``name``; UnknownName suggests the nearest name."""
+    """Return the catalogue entry of a dataset.
+
+    Raises:
+        UnknownName: There is no such dataset. The message suggests the nearest name.
+
+    Example:
+        >>> dataset_info("multimedeval_medqa").benchmark
+        'MultiMedEval'
+    """
     if name not in CATALOGUE:
         raise unknown_name("dataset", name, CATALOGUE, "medtasks data list")
     return CATALOGUE[name]

@@ -12,10 +12,41 @@ from pydantic import BaseModel, ConfigDict
 
 from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule
 from medtasks.data.images.image_store import ImageFacts
+from medtasks.data.images.volume_rule import VolumeRule
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder, dataset_holding
 
 FILE_NAME = "manifest.json"
+SHOWN_VOLUMES = "shown_volumes"
+"""Key of the rules by which a run has shown volumes, in the data of its results."""
+
+
+class DrawnStratum(BaseModel):
+    """Numbers of one stratum of a draw."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str  # value of the column
+    existing: int  # clusters
+    drawn: int  # clusters; each had the same chance
+    existing_rows: int
+    rows: int  # of the drawn clusters
+
+
+class Draw(BaseModel):
+    """Design of a random draw of whole clusters, from which the weight of each follows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int
+    by: str | None  # column of the strata
+    strata: tuple[DrawnStratum, ...]
+
+    def __str__(self) -> str:
+        existing = sum(stratum.existing_rows for stratum in self.strata)
+        drawn = sum(stratum.rows for stratum in self.strata)
+        by = f", by {self.by}" if self.by else ""
+        return f"{drawn:,} of {existing:,} questions drawn at random (seed {self.seed}{by})"
 
 
 class Manifest(BaseModel):
@@ -36,10 +67,14 @@ class Manifest(BaseModel):
     left_out: tuple[str, ...] = ()  # rows left out and why, one sentence each
     selected_from: str | None = None  # the dataset this one is a part of; the images stay there
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
+    draw: Draw | None = None  # design, if the part was drawn at random
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
     image_range: tuple[float, float] | None = (
         None  # black and white, of images with more than 8 bits
     )
+    volume_settings: Mapping[
+        str, Any
+    ] = {}  # how volumes are shown; empty: as a task's settings say
     image_conversions: Mapping[
         str, int
     ] = {}  # number of images by conversion; one image may have several
@@ -50,9 +85,16 @@ class Manifest(BaseModel):
         return Decoding(self.image_rule, self.image_range)
 
     @property
+    def volume_rule(self) -> VolumeRule | None:
+        """Rule by which its volumes are shown; None if tasks decide."""
+        return VolumeRule.of_settings(self.volume_settings)
+
+    @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that change when any text or any pixel changes."""
-        return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
+        """Twelve hexadecimal digits that change when any text, any pixel or the rule for volumes changes."""
+        rule = "" if self.volume_rule is None else str(self.volume_rule)
+        facts = f"{self.text_sha256}{self.pixels_sha256}{rule}"
+        return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of a dataset."""
@@ -130,7 +172,9 @@ def described_images(data: Mapping[str, Any]) -> str:
     if not isinstance(counts, Mapping):
         return ""
     done = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
+    volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
+    shown = f"; volumes: {volumes}" if volumes else ""
+    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}{shown}" if counts else ""
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,4 +1,8 @@
-"""Writing of prepared datasets (one writer at a time, resumable, all or nothing), and reading them."""
+"""Writing of prepared datasets (one writer at a time, resumable, all or nothing), and reading them.
+
+Preparing and publishing write with :func:`work_folder` and :func:`publish`; tasks and scores read. A reader never sees
+a dataset that is half written.
+"""
 
 import binascii
 import contextlib
@@ -37,11 +41,17 @@ _ROWS = 16  # rows whose images are in memory at a time
 
 @contextlib.contextmanager
 def work_folder(name: str, access: Access) -> Iterator[Path]:
-    """Yield the folder in which dataset ``name`` is being prepared; MedTasksError if another process does, or it fails.
+    """Yield the folder in which a dataset is being prepared.
 
     It is next to the final one and survives an interruption, so that the next attempt finds the files already fetched;
-    its subfolder ``SCRATCH`` goes when the dataset is published. Of credentialed data, all files made within the block
-    are readable by their owner alone.
+    its subfolder ``SCRATCH`` goes when the dataset is published.
+
+    Args:
+        name: Of the dataset.
+        access: Of credentialed data, all files made within the block are readable by their owner alone.
+
+    Raises:
+        MedTasksError: Another process prepares it, or the disk fails.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
@@ -81,29 +91,25 @@ def publish(
     schema: Any,
     demonstrations: DocumentCollection = (),
 ) -> Path:
-    """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that.
+    """Write a dataset into its work folder, and move that to the final folder.
 
-    ``schema`` is that of an Arrow table.
+    Args:
+        work: From :func:`work_folder`.
+        manifest: Of the dataset.
+        documents: Its questions.
+        schema: Of an Arrow table with their columns.
+        demonstrations: Few-shot examples.
+
+    Returns:
+        The final folder.
     """
     import datasets
-    import pyarrow
 
-    features, tables = datasets.Features.from_arrow_schema(schema), {}
-    splits = {
-        SPLIT: documents,
-        **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {}),
-    }
-    for split, rows in splits.items():
-        columns = [features.arrow_schema.field(name) for name in next(iter(rows), features)]
-        table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
-        digest = hashlib.sha256()
-        for batch in table.to_batches(BATCH):
-            digest.update(batch.serialize())
-        # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
-        info = datasets.DatasetInfo(
-            features=datasets.Features({name: features[name] for name in table.column_names})
-        )
-        tables[split] = datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
+    features = datasets.Features.from_arrow_schema(schema)
+    splits = {SPLIT: documents}
+    if demonstrations:
+        splits[DEMONSTRATIONS_SPLIT] = demonstrations
+    tables = {split: _dataset_of(rows, features) for split, rows in splits.items()}
     for split in splits:  # of an attempt that was interrupted here
         shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
@@ -125,6 +131,22 @@ def publish(
     return final
 
 
+def _dataset_of(rows: DocumentCollection, features: Any) -> Any:
+    import datasets
+    import pyarrow
+
+    names = next(iter(rows), features)  # in the documents' order, without rows in the schema's
+    columns = [features.arrow_schema.field(name) for name in names]
+    table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
+    digest = hashlib.sha256()
+    for batch in table.to_batches(BATCH):
+        digest.update(batch.serialize())
+    # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
+    in_order = datasets.Features({name: features[name] for name in table.column_names})
+    info = datasets.DatasetInfo(features=in_order)
+    return datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
+
+
 @contextlib.contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Keep the ``datasets`` library from showing bars within this block."""
@@ -140,26 +162,44 @@ def without_progress_bars() -> Iterator[None]:
 
 
 def open_documents(name: str) -> Any:
-    """Return the splits of a dataset as memory-mapped tables; DatasetNotPrepared, or SourceError for damaged files."""
+    """Return the splits of a dataset as memory-mapped tables of the ``datasets`` library.
+
+    Args:
+        name: Of a prepared dataset.
+
+    Raises:
+        DatasetNotPrepared: It is not prepared.
+        SourceError: Its files are damaged.
+    """
     import datasets
 
     folder = prepared_folder(name)
-    with _damage_named(name, folder):
+    with _report_damage(name, folder):
         tables = datasets.load_from_disk(str(folder))
         _ = tables[SPLIT]
         return tables
 
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
-    """Return the documents of a prepared dataset, none of a missing split; errors as :func:`open_documents`."""
+    """Return the documents of a prepared dataset, in order.
+
+    Args:
+        name: Of the dataset.
+        split: ``test`` or ``demonstrations``. One that is missing has no documents.
+
+    Raises:
+        DatasetNotPrepared: It is not prepared.
+        SourceError: Its files are damaged.
+    """
     import pyarrow  # as the ``datasets`` library takes a second to import, and six times as long per row
 
     folder = prepared_folder(name)
     if split != SPLIT and not (folder / split).exists():
         return []
-    rows: list[dict[str, Any]] = []
-    with _damage_named(name, folder):
-        for file in json.loads((folder / split / "state.json").read_text())["_data_files"]:
+    rows = []
+    with _report_damage(name, folder):
+        state = json.loads((folder / split / "state.json").read_text())
+        for file in state["_data_files"]:
             with pyarrow.memory_map(str(folder / split / file["filename"])) as content:
                 for batch in pyarrow.ipc.open_stream(content):
                     rows += batch.to_pylist()
@@ -167,15 +207,10 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def _damage_named(name: str, folder: Path) -> Iterator[None]:
+def _report_damage(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-    ) as error:  # Arrow's own errors are among these
+    except (OSError, ValueError, KeyError, TypeError) as error:  # also Arrow's own errors
         raise SourceError(
             f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
             f"{preparing_again(name)}"
@@ -188,25 +223,47 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
 
 
 def embedded_path(file: str) -> Path | None:
-    """Return the path of an image that a document names as embedded; None for any other file."""
-    return home() / _EMBEDDED / file.removeprefix(_MARK) if file.startswith(_MARK) else None
+    """Return the path of an image that a document names as embedded, or None for any other file.
+
+    Example:
+        >>> embedded_path("embedded:0123456789abcdef.png").name, embedded_path("scan.png")
+        ('0123456789abcdef.png', None)
+    """
+    if not file.startswith(_MARK):
+        return None
+    return home() / _EMBEDDED / file.removeprefix(_MARK)
+
+
+def embedded_name(data: bytes) -> str:
+    """Return the name that documents have for an encoded image in a table, by its content."""
+    return f"{_MARK}{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
 
 
 def encoded_image(text: str) -> bytes | None:
-    """Return the image that a text holds as base64, bare or in a data URI; None for any other text."""
+    """Return the image that a text holds as base64, bare or in a data URI, or None for any other text.
+
+    Example:
+        >>> encoded_image("data:image/png;base64,aW1hZ2U="), encoded_image("scan.png")
+        (b'image', None)
+    """
     head = _DATA_URI.match(text)
-    if head is None and len(text) <= LONGEST_NUMBER:
+    if head:
+        text = text[head.end() :]
+    elif len(text) <= LONGEST_NUMBER:
         return None
     try:
-        return binascii.a2b_base64(
-            "".join(text[head.end() if head else 0 :].split()), strict_mode=True
-        )
+        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
     except ValueError:
         return None
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a text in a column of images can be the path of a file."""
+    """Return whether a text in a column of images can be the path of a file.
+
+    Example:
+        >>> is_file_name("scans/1.png"), is_file_name("https://example.org/1.png")
+        (True, False)
+    """
     if _DATA_URI.match(text) or _ADDRESS.match(text) or encoded_image(text) is not None:
         return False
     return max(map(len, re.split(r"[/\\]", text))) <= _LONGEST_NAME
@@ -218,42 +275,52 @@ def with_image_files(
 ) -> Any:
     """Return a table of the ``datasets`` library with a column of image files in place of columns that hold images.
 
-    ``name`` is ``image_file``, of one image, or ``image_files``, of all images of ``sources`` in their order. A source
-    holds encoded images (bytes, base64 or data URIs), paths below ``root``, or lists of these; one of several may be
-    empty. Raises SourceError, with one of the ``places`` of the rows, where an image is missing, or only its address is
-    there.
+    Args:
+        table: A user's own.
+        name: ``image_file``, of one image, or ``image_files``, of all images of ``sources`` in their order.
+        sources: Columns of encoded images (bytes, base64 or data URIs), paths, or lists of these. Of several columns,
+            some may be empty.
+        places: Locations of the rows, for messages.
+        root: Folder in which the paths begin.
+
+    Raises:
+        SourceError: An image is missing, or only its address is there.
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
-    write = functools.partial(
-        _written, name=name, folder=str(home() / _EMBEDDED), places=places, root=root
-    )
-    how = {
-        "batched": True,
-        "batch_size": _ROWS,
-        "with_indices": True,
-        "remove_columns": list(sources),
-    }
-    with without_progress_bars():
-        column = stored.map(write, **how).with_format(None).to_dict()[name]
-        files = (
-            file for files in column for file in ([files] if isinstance(files, str) else files)
+    folder = str(home() / _EMBEDDED)
+    write = functools.partial(_write_images, name=name, folder=folder, places=places, root=root)
+
+    def names_in_documents(**settings: Any) -> list[Any]:
+        names = stored.map(
+            write,
+            batched=True,
+            batch_size=_ROWS,
+            with_indices=True,
+            remove_columns=list(sources),
+            **settings,
         )
-        if not all(
-            path is None or path.is_file() for path in map(embedded_path, files)
-        ):  # the folder was emptied
-            column = (
-                stored.map(write, **how, load_from_cache_file=False)
-                .with_format(None)
-                .to_dict()[name]
-            )
-    others = table.remove_columns(
-        [source for source in {*sources, name} if source in table.column_names]
-    )
-    return others.add_column(name, column)
+        return list(names.with_format(None).to_dict()[name])
+
+    with without_progress_bars():
+        column = names_in_documents()
+        if not _all_written(column):
+            column = names_in_documents(load_from_cache_file=False)
+    replaced = [source for source in {*sources, name} if source in table.column_names]
+    return table.remove_columns(replaced).add_column(name, column)
 
 
-def _written(
+def _all_written(column: Sequence[str | Sequence[str]]) -> bool:
+    """Return whether all embedded images of documents are there, as long as their folder was not emptied."""
+    for names in column:
+        for file in [names] if isinstance(names, str) else names:
+            path = embedded_path(file)
+            if path is not None and not path.is_file():
+                return False
+    return True
+
+
+def _write_images(
     batch: Any,
     rows: Sequence[int],
     *,
@@ -265,12 +332,11 @@ def _written(
     """Write the images of a batch unless they exist, and return the column of their names in documents."""
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
-        # Of several columns, those after a row's last image are empty.
-        columns = {
-            source: value for source, value in cells.items() if value is not None or len(cells) == 1
-        }
         images = []
-        for source, value in columns.items():
+        for source, value in cells.items():
+            # Of several columns, those after a row's last image are empty.
+            if value is None and len(cells) > 1:
+                continue
             for image in value if isinstance(value, list) else [value]:
                 try:
                     images.append(_image_name(image, folder, root))
@@ -291,11 +357,12 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
     if isinstance(data, str):
         data = encoded_image(data)
     if isinstance(data, bytes) and data:
-        file = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
+        name = embedded_name(data)
+        file = Path(folder) / name.removeprefix(_MARK)
         if not file.is_file():
             with written_whole(file) as partial_file:
                 partial_file.write_bytes(data)
-        return f"{_MARK}{file.name}"
+        return name
     if not isinstance(path, str) or not path:
         raise ValueError("lacks an image; fix the row, or leave it out")
     _check_path(path, root, is_embedded=path is not image)

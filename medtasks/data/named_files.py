@@ -22,14 +22,22 @@ MOST_WHOLE = 1 << 29
 MOST_TEXT = 1 << 26
 """Bytes of a line, or of a file of JSON or YAML: Python's objects may need 24 times as many."""
 _PIECE = 1 << 20  # bytes
-_MOST_RATIO = (
-    100  # of the size of a large archive's members to that of the archive; texts have 3 to 40
-)
+# Of the size of a large archive's members to that of the archive. Texts have 3 to 40.
+_MOST_RATIO = 100
 _WORK = "."  # first letter of the folders in which datasets are prepared
 
 
 def check_size(size: int, most: int = MOST_WHOLE, name: str = "it") -> None:
-    """Raise UnusableFile for more than ``most`` bytes."""
+    """Refuse a file that is too large.
+
+    Args:
+        size: In bytes.
+        most: Allowed bytes.
+        name: Of the file, for messages.
+
+    Raises:
+        UnusableFile: It is larger.
+    """
     if size > most:
         raise UnusableFile(
             f"{name} takes more than {most / 1e6:,.0f} MB, as none of its kind does; make it smaller"
@@ -37,7 +45,15 @@ def check_size(size: int, most: int = MOST_WHOLE, name: str = "it") -> None:
 
 
 def check_archive(archive: zipfile.ZipFile, packed: int) -> None:
-    """Raise UnusableFile for an archive of ``packed`` bytes that is large only when unpacked."""
+    """Refuse an archive that is large only when unpacked.
+
+    Args:
+        archive: Open for reading.
+        packed: Its size in bytes.
+
+    Raises:
+        UnusableFile: It takes too much.
+    """
     size = sum(member.file_size for member in archive.infolist())
     if size > max(MOST_TEXT, _MOST_RATIO * packed):
         raise UnusableFile(
@@ -46,7 +62,12 @@ def check_archive(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def check_kind(path: Path) -> os.stat_result:
-    """Return the state of a file; UnusableFile for a device or a pipe, another OSError for a missing file."""
+    """Return the state of a file or a folder.
+
+    Raises:
+        UnusableFile: It is a device or a pipe.
+        OSError: It does not exist.
+    """
     state = path.stat()
     if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
         raise UnusableFile("it is a device or a pipe, and no file")
@@ -54,7 +75,11 @@ def check_kind(path: Path) -> os.stat_result:
 
 
 def named_file(path: Path, folder: Path | None = None) -> Path:
-    """Return the path of a file that another file names, which is to be below a folder, by default its own.
+    """Return the path of a file that another file names.
+
+    Args:
+        path: Of the file.
+        folder: Where it has to be, by default its own.
 
     Raises:
         UnusableFile: It is outside of the folder, in a prepared dataset, or no regular file.
@@ -63,14 +88,14 @@ def named_file(path: Path, folder: Path | None = None) -> Path:
     check_kind(path)
     folder = folder or path.parent
     root = Path(os.path.realpath(folder))
-    # Files in the Hub's cache are links from a folder of snapshots to one next to it.
-    hub = [
-        parent.with_name("blobs") for parent in (root, *root.parents) if parent.name == "snapshots"
-    ]
+    allowed = [root]
+    for parent in (root, *root.parents):
+        # Files in the Hub's cache are links from a folder of snapshots to one next to it.
+        if parent.name == "snapshots":
+            allowed.append(parent.with_name("blobs"))
+    is_below = any(map(Path(os.path.realpath(path)).is_relative_to, allowed))
     dataset = dataset_holding(path) or _WORK
-    if not any(
-        map(Path(os.path.realpath(path)).is_relative_to, (root, *hub))
-    ) or not dataset.startswith(_WORK):
+    if not is_below or not dataset.startswith(_WORK):
         raise UnusableFile(
             f"it is outside of {folder} or in a prepared dataset; put a copy into the folder"
         )
@@ -78,18 +103,45 @@ def named_file(path: Path, folder: Path | None = None) -> Path:
 
 
 def read_file(path: Path, most: int = MOST_WHOLE) -> bytes:
-    """Return the content of a regular file; errors as :func:`check_kind`, and UnusableFile for too much."""
+    """Return the content of a regular file.
+
+    Args:
+        path: Of the file.
+        most: Allowed bytes.
+
+    Raises:
+        UnusableFile: It is a device or a pipe, or larger.
+        OSError: It does not exist.
+    """
     check_size(check_kind(path).st_size, most)
     return path.read_bytes()
 
 
 def read_named(path: Path, folder: Path | None = None, most: int = MOST_WHOLE) -> bytes:
-    """Return the content of a file that another file names; errors as :func:`named_file` and :func:`read_file`."""
+    """Return the content of a file that another file names.
+
+    Args:
+        path: Of the file.
+        folder: Where it has to be, by default its own.
+        most: Allowed bytes.
+
+    Raises:
+        UnusableFile: As of :func:`named_file` and :func:`read_file`.
+        OSError: It does not exist.
+    """
     return read_file(named_file(path, folder), most)
 
 
 def read_stream(stream: IO[bytes], most: int = MOST_WHOLE) -> bytes:
-    """Return the rest of a stream whose length is unknown, such as what is packed; UnusableFile for too much."""
+    """Return the rest of a stream whose length is unknown, such as what is packed.
+
+    Args:
+        stream: Open for reading.
+        most: Allowed bytes.
+
+    Raises:
+        UnusableFile: It has more.
+    """
     data = bytearray()
     while piece := stream.read(_PIECE):
         data += piece
@@ -98,7 +150,15 @@ def read_stream(stream: IO[bytes], most: int = MOST_WHOLE) -> bytes:
 
 
 def limited_lines(stream: IO[AnyStr], name: str) -> Iterator[AnyStr]:
-    """Yield the lines of a file that messages call ``name``; UnusableFile for one longer than ``MOST_TEXT``."""
+    """Yield the lines of a file.
+
+    Args:
+        stream: Open for reading.
+        name: Of the file, for messages.
+
+    Raises:
+        UnusableFile: A line is longer than ``MOST_TEXT``.
+    """
     while line := stream.readline(MOST_TEXT + 1):
         check_size(len(line), MOST_TEXT, f"a line of {name}")
         yield line

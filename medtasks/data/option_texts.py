@@ -11,9 +11,8 @@ _MARK = re.compile(
     r"(?!(?<=\d[.:])\d)\s*",  # no number such as "1.5 mm" or "1:10"
     re.IGNORECASE,
 )
-_WORD = re.compile(
-    r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]"
-)  # of Chinese: a character
+# Of Chinese, a character is a word.
+_WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]")
 # An option of these words alone refers to other options: to those it names by letter ("neither A nor C"), or to all of
 # them, by a word for them and one of quantity ("all options are correct").
 _KNOWN_WORD = re.compile(
@@ -52,11 +51,10 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
     marks = [mark for mark in map(_MARK.match, options) if mark]
     names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
     texts = [mark.string[mark.end() :].strip() for mark in marks]
-    is_numbered = names == [str(number) for number in range(1, len(options) + 1)] and len(
-        {*texts}
-    ) == len(texts)
     is_lettered = names == [letter(index) for index in range(len(options))]
-    return texts if all(texts) and (is_numbered or is_lettered) else None
+    is_numbered = names == [str(number) for number in range(1, len(options) + 1)]
+    tells_apart = is_lettered or (is_numbered and len({*texts}) == len(texts))
+    return texts if tells_apart and all(texts) else None
 
 
 def refers_to_others(option: str, count: int) -> bool:
@@ -70,15 +68,16 @@ def refers_to_others(option: str, count: int) -> bool:
     if _REFERRING.search(text):
         return True
     letters = {letter(index).casefold() for index in range(count)}
-    named: list[str] = []
-    kinds: set[str | None] = set()
+    named = []
+    kinds = set()
     for word in _WORD.findall(text):
         if word in letters:
             named.append(word)
-        elif known := _KNOWN_WORD.fullmatch(word):
-            kinds.add(known.lastgroup)
-        else:
+            continue
+        match = _KNOWN_WORD.fullmatch(word)
+        if match is None:
             return False
+        kinds.add(match.lastgroup)
     if not named:
         return {"options", "quantity"} <= kinds
     is_in_order = named[:2] == sorted({*named[:2]})  # "D&C" is a procedure, "A b" a protein
@@ -86,22 +85,38 @@ def refers_to_others(option: str, count: int) -> bool:
 
 
 def depends_on_order(document: Document) -> bool:
-    """Return whether the options of a question would mean something else in another order."""
+    """Return whether the options of a question would mean something else in another order.
+
+    Example:
+        >>> depends_on_order({"question": "Which?", "options": ["CT", "MRI", "Both of the above"]})
+        True
+    """
     options = document["options"]
     refers = any(refers_to_others(option, len(options)) for option in options)
     return refers or is_listed_otherwise(document) or bool(without_marks(options))
 
 
 def is_listed_otherwise(document: Document) -> bool:
-    """Return whether a question lists its options with letters, in another form than :func:`listed_options`."""
-    options, question = document["options"], str(document.get("question"))
-    if listed_options(options) in question or not re.search(
-        r"\bA[.:)].*\bB[.:)]", question, re.DOTALL
-    ):
+    """Return whether a question lists its options with letters, in another form than :func:`listed_options`.
+
+    Example:
+        >>> is_listed_otherwise({"question": "Which? A. CT B. MRI", "options": ["CT", "MRI"]})
+        True
+    """
+    options = document["options"]
+    question = str(document.get("question"))
+    if listed_options(options) in question:
+        return False
+    if not re.search(r"\bA[.:)].*\bB[.:)]", question, re.DOTALL):
         return False
     return all(option.strip().casefold() in question.casefold() for option in options)
 
 
 def listed_options(options: Sequence[str]) -> str:
-    """Return options in the form in which MedXpertQA's questions repeat them."""
+    """Return options in the form in which MedXpertQA's questions repeat them.
+
+    Example:
+        >>> listed_options(["CT", "MRI"])
+        '(A) CT (B) MRI'
+    """
     return " ".join(f"({letter(index)}) {text}" for index, text in enumerate(options))

@@ -17,7 +17,13 @@ PHYSIONET_VARIABLES = ("MEDTASKS_PHYSIONET_USER", "MEDTASKS_PHYSIONET_PASSWORD")
 def access_of(name: str | None) -> Access:
     """Return the access level of a dataset, in the catalogue or a user's own.
 
-    Documents that name none are a user's own file, which counts as public.
+    Args:
+        name: That documents name. None is a user's own file, which counts as public; of a dataset that cannot be read
+            nothing is known, so it counts as credentialed.
+
+    Example:
+        >>> access_of(None), access_of("multimedeval_medqa")
+        (<Access.PUBLIC: 'public'>, <Access.PUBLIC: 'public'>)
     """
     if name is None:
         return Access.PUBLIC
@@ -33,8 +39,13 @@ def is_private(dataset: str) -> bool:
     """Return whether nothing from a dataset's records may enter a log: it is credentialed, or of unknown access.
 
     The user can exempt datasets: ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
+
+    Example:
+        >>> is_private("multimedeval_medqa"), is_private("multimedeval_mednli")
+        (False, True)
     """
-    exempt = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
+    names = os.environ.get(LOG_TEXT_VARIABLE, "").split(",")
+    exempt = {name.strip() for name in names} - {""}
     return dataset not in exempt and access_of(dataset) is Access.CREDENTIALED
 
 
@@ -65,10 +76,24 @@ class PrivateText:
 
 
 def hidden_id(kind: str, value: object) -> str:
-    """Return the digest that replaces an id of a ``kind`` of thing, such as ``image-59ad1b2fc74287de``."""
+    """Return the digest that replaces an id.
+
+    Args:
+        kind: What the id is of, such as ``image``.
+        value: The id.
+
+    Example:
+        >>> hidden_id("image", "CXR7_IM-7")
+        'image-2a69cb3f1a168c0c'
+    """
     return f"{kind}-{digest(str(value))}"
 
 
 def digest(text: str) -> str:
-    """Return the first 16 hexadecimal digits of a text's SHA-256."""
+    """Return the first 16 hexadecimal digits of a text's SHA-256.
+
+    Example:
+        >>> digest("")
+        'e3b0c44298fc1c14'
+    """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

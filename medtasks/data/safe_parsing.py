@@ -11,7 +11,15 @@ _MOST_VALUES = 100_000  # in a YAML text; the longest files of tasks and recipes
 
 
 def parse_json(text: str | bytes, **options: Any) -> Any:
-    """Return the value of a JSON text, see :func:`json.loads`."""
+    """Return the value of a JSON text.
+
+    Args:
+        text: In UTF-8, where it is bytes.
+        **options: Of :func:`json.loads`.
+
+    Raises:
+        ValueError: It is no JSON, or nested too deeply.
+    """
     try:
         return json.loads(text, **options)
     except RecursionError:
@@ -38,7 +46,15 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_literal(text: str) -> Any:
-    """Return the value of a Python literal, such as a list that was printed; nothing is run."""
+    """Return the value of a Python literal, such as a list that was printed. Nothing is run.
+
+    Raises:
+        ValueError: It is no literal.
+
+    Example:
+        >>> parse_literal("['CT', 'MRI']")
+        ['CT', 'MRI']
+    """
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
@@ -46,7 +62,16 @@ def parse_literal(text: str) -> Any:
 
 
 def parse_yaml(text: str, loader: Any) -> Any:
-    """Return the value of a YAML text; ValueError, too, where its aliases expand to an enormous value."""
+    """Return the value of a YAML text.
+
+    Args:
+        text: As it is written.
+        loader: Class of the ``yaml`` package.
+
+    Raises:
+        ValueError: Its aliases expand to an enormous value.
+        YAMLError: It is no YAML.
+    """
     content = yaml.load(text, Loader=loader)
     with contextlib.suppress(RecursionError):  # an alias in its own value
         if _count(content, {}) <= _MOST_VALUES:
@@ -55,7 +80,7 @@ def parse_yaml(text: str, loader: Any) -> Any:
 
 
 def _count(value: Any, counted: dict[int, int]) -> int:
-    """Return the number of values in a value if nothing in it were shared; each shared one is visited once."""
+    """Return the number of values in a value if nothing in it were shared. Each shared one is visited once."""
     if isinstance(value, dict | list) and id(value) not in counted:
         inside = value.values() if isinstance(value, dict) else value
         counted[id(value)] = 1 + sum(_count(item, counted) for item in inside)

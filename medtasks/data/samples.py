@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_LETTERS = 26  # options of a question that is answered by a letter
+DRAWN = "drawn"  # column for the cluster and stratum in a draw, and field of its scores
 REPLY_LANGUAGE = "reply_language"  # column for the language that a task names
 
 Document = Mapping[str, Any]
@@ -13,13 +14,26 @@ Documents = Sequence[Document]
 
 
 def letter(index: int) -> str:
-    """Return the letter of option ``index``, counted from 0; classes after Z have two, from AA on."""
+    """Return the letter of an option. Classes after Z have two, from AA on.
+
+    Args:
+        index: From 0.
+
+    Example:
+        >>> letter(0), letter(25), letter(26)
+        ('A', 'Z', 'AA')
+    """
     before, last = divmod(index, MOST_LETTERS)
     return (letter(before - 1) if before else "") + chr(ord("A") + last)
 
 
 def option_index(name: str) -> int:
-    """Return the index, from 0, of the option with a letter."""
+    """Return the index, from 0, of the option with a letter.
+
+    Example:
+        >>> option_index("A"), option_index("AA")
+        (0, 26)
+    """
     number = 0
     for part in name:
         number = number * MOST_LETTERS + ord(part) - ord("A") + 1
@@ -37,18 +51,17 @@ class Sample:
     """
 
     document: Document  # columns that it lacks are empty or None here
-    written_options: Sequence[str] | None = (
-        None  # as an extractor compares them; None for their bare texts
-    )
+    # As an extractor compares them. None for their bare texts.
+    written_options: Sequence[str] | None = None
 
     @property
     def doc_id(self) -> Any:
-        """Unique in the dataset; None where the document has none."""
+        """Unique in the dataset, or None where the document has none."""
         return self.document.get("doc_id")
 
     @property
     def dataset(self) -> str | None:
-        """Name of the prepared dataset; None for documents that were not prepared here."""
+        """Name of the prepared dataset, or None for documents that were not prepared here."""
         name = self.document.get("dataset")
         return None if name is None else str(name)
 
@@ -59,22 +72,30 @@ class Sample:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages in which replies are expected, besides English; empty for any."""
+        """Languages in which replies are expected, besides English. Empty for any."""
         language = self.document.get(REPLY_LANGUAGE)
         return () if language is None else (str(language),)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Option texts in order A, B, ..., in the form in which they are compared."""
-        return tuple(
-            self.document.get("options") or ()
-            if self.written_options is None
-            else self.written_options
-        )
+        """Option texts in order A, B, ..., in the form in which they are compared.
+
+        Example:
+            >>> Sample({"options": ["CT", "MRI"]}, written_options=["A. CT", "B. MRI"]).options
+            ('A. CT', 'B. MRI')
+        """
+        if self.written_options is not None:
+            return tuple(self.written_options)
+        return tuple(self.document.get("options") or ())
 
     @property
     def target(self) -> int | None:
-        """Index of the one right option; None if it is unknown or no single option is right."""
+        """Index of the one right option, or None if it is unknown or no single option is right.
+
+        Example:
+            >>> Sample({"answer": "B"}).target, Sample({"label": 3}).target, Sample({"answers": ["A", "B"]}).target
+            (1, 3, None)
+        """
         if "label" in self.document:
             return int(self.document["label"])
         answer = self.document.get("answer")
@@ -82,10 +103,17 @@ class Sample:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Files of the images, in the order they are shown; none for a document without images."""
+        """Files of the images, in the order they are shown. Empty for a document without images.
+
+        Example:
+            >>> Sample({"image_files": ["a.png", "b.png"]}).images
+            ('a.png', 'b.png')
+        """
         if "image_files" in self.document:
             return tuple(self.document["image_files"])
-        return (self.document["image_file"],) if "image_file" in self.document else ()
+        if "image_file" in self.document:
+            return (self.document["image_file"],)
+        return ()
 
     @property
     def cluster_id(self) -> str:
@@ -94,19 +122,26 @@ class Sample:
         A document that repeats a question names its cluster in ``unit_id``. Scores end up in the harness's samples
         file, so ids of patients are hashed. Where patients share images,
         :func:`medtasks.stats.standard_error.joined_clusters` joins them.
+
+        Example:
+            >>> Sample({"doc_id": "1", "patient_id": "7", "image_id": "a"}).cluster_id
+            'patient-7902699be42c8a8e'
         """
         keys = map(self._hashed_id, ("unit", "patient", "image", "doc"))
         return next((key for key in keys if key is not None), "unknown")
 
     @property
     def patient_image(self) -> str | None:
-        """The image of a known patient, which other patients may share; None where the cluster is none of a patient."""
+        """The image of a known patient, which other patients may share. None where the cluster is none of a patient."""
         return self._hashed_id("image") if self.cluster_id.startswith("patient-") else None
+
+    @property
+    def drawn(self) -> Mapping[str, int] | None:
+        """Cluster and stratum in a draw from a whole dataset (:mod:`medtasks.data.drawing`); None of other samples."""
+        return self.document.get(DRAWN)
 
     def _hashed_id(self, kind: str) -> str | None:
         value = self.document.get(f"{kind}_id")
-        return (
-            None
-            if value is None
-            else f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"
-        )
+        if value is None:
+            return None
+        return f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"

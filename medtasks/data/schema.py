@@ -10,8 +10,8 @@ column              meaning
 ``image_id``        the same wherever the same image is shown (or study, where a question shows several; or case, in
                     GMAI-MMBench, whether it is drawn as a mask or as a contour); null without images
 ``patient_id``      where the source says whose image it is, else null; results never show it
-``image_files``     paths below the dataset's folder, in the order shown; may be empty. A volume (``.nii.gz``) is a link
-                    to the file of the source. Pairs have one ``image_file``
+``image_files``     paths below the dataset's folder, in the order shown; may be empty. A volume is a link to the
+                    file or folder of the source. Pairs have one ``image_file``
 ``image_sha256``    of the files' bytes, in the same order
 ``question``        as published, without options; of ``KIT_CHOICE`` also where it repeats its options
 ``options``         option texts in order A, B, ..., without letters before them; at least two. Names of classes or
@@ -46,6 +46,7 @@ column              meaning
 ``keyword``         fine label of the case, which is the right answer; may be null
 ``answer_type``     as published: ``OPEN`` or ``CLOSED``; of Rad-ReStruct ``single_choice`` and two others
 ``language``        ``en`` or ``zh``
+``drawn``           cluster and stratum of a row in a random draw, see :mod:`medtasks.data.drawing`
 ``part``            name of the file that the row is from (OmniMedVQA only), else null
 ==================  ====================================================================================================
 
@@ -58,7 +59,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import DRAWN, Document, letter
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
@@ -78,11 +79,12 @@ _ADDED = ("dataset", "image_files", "image_sha256")
 
 
 def _columns(declared: str) -> Columns:
-    """Return the Arrow types of columns written ``name:type``; a name alone is a text."""
-    return {
-        name: _TYPES[kind or "str"]
-        for name, _, kind in (column.partition(":") for column in declared.split())
-    }
+    """Return the Arrow types of columns written ``name:type``, where a name alone is a text."""
+    types = {}
+    for column in declared.split():
+        name, _, kind = column.partition(":")
+        types[name] = _TYPES[kind or "str"]
+    return types
 
 
 # MediConfusion: one row per image of a pair.
@@ -138,42 +140,87 @@ KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality locat
 
 
 def arrow_schema(columns: Columns) -> Any:
-    """Return the schema of a ``pyarrow`` table with these columns."""
+    """Return the schema of a ``pyarrow`` table with these columns.
+
+    Example:
+        >>> arrow_schema(OPEN_QUESTION).field("image_files").type
+        ListType(list<item: string>)
+    """
     from pyarrow import list_, schema, type_for_alias
 
-    return schema(
-        {
-            name: list_(type_for_alias(kind[0])) if isinstance(kind, list) else type_for_alias(kind)
-            for name, kind in columns.items()
-        }
-    )
+    fields = {}
+    for name, kind in columns.items():
+        if isinstance(kind, list):
+            fields[name] = list_(type_for_alias(kind[0]))
+        else:
+            fields[name] = type_for_alias(kind)
+    return schema(fields)
+
+
+def drawn_schema(schema: Any) -> Any:
+    """Return the schema of a table with the column of a draw."""
+    from pyarrow import field, int64, struct
+
+    numbers = ("cluster", "stratum", "existing")
+    return schema.append(field(DRAWN, struct([field(name, int64()) for name in numbers])))
 
 
 def image_digests(document: Document) -> dict[str, str]:
-    """Return the SHA-256 of each image file of a document, by path below the dataset's folder."""
+    """Return the SHA-256 of each image file of a document, by path below the dataset's folder.
+
+    Example:
+        >>> image_digests({"image_files": ["images/ab.png"], "image_sha256": ["ab12"]})
+        {'images/ab.png': 'ab12'}
+    """
     if "image_file" in document:
         return {document["image_file"]: document["image_sha256"]}
     return dict(zip(document["image_files"], document["image_sha256"], strict=True))
 
 
 def image_key(file: str) -> str:
-    """Return the name an image file has in fingerprints: its own, without folder and ending."""
+    """Return the name an image file has in fingerprints: its own, without folder and ending.
+
+    Example:
+        >>> image_key("images/ab12.png")
+        'ab12'
+    """
     return PurePosixPath(file).stem
 
 
 def new_document(columns: Columns, doc_id: str, **columns_of_row: Any) -> NewDocument:
-    """Return a document of a schema without its dataset and image files; other columns are null by default."""
+    """Return a document of a schema without its dataset and image files.
+
+    Args:
+        columns: The schema.
+        doc_id: Unique in the dataset.
+        **columns_of_row: Values of columns. Others are null.
+
+    Example:
+        >>> document = new_document(REPORT, "study 1", report="No acute finding.")
+        >>> document["report"], document["indication"]
+        ('No acute finding.', None)
+    """
     assert columns_of_row.keys() <= columns.keys()
-    return {name: None for name in columns if name not in _ADDED} | {
-        "doc_id": doc_id,
-        **columns_of_row,
-    }
+    document: NewDocument = {name: None for name in columns if name not in _ADDED}
+    return document | {"doc_id": doc_id, **columns_of_row}
 
 
 def choice_document(
     doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None
 ) -> NewDocument:
-    """Return a document of the ``CHOICE`` schema; ``answer`` is the index of the right option."""
+    """Return a document of the ``CHOICE`` schema.
+
+    Args:
+        doc_id: Unique in the dataset.
+        question: Without options.
+        options: Texts.
+        answer: Index of the right option, from 0.
+        **more: Further columns.
+
+    Example:
+        >>> choice_document("1", "Which side?", ["left", "right"], 1)["answer"]
+        'B'
+    """
     return new_document(
         CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **more
     )

@@ -54,18 +54,15 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
-_FOREIGN_WORD = re.compile(
-    r"[^\x00-\x7f]{4}"
-)  # no word of a western European language in Windows-1252
+# No word of a western European language in Windows-1252.
+_FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")
 _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
 """Memory of a row, and of a value, in bytes, by what is in front of it."""
 _LETTER_COST = 6
-_ESCAPED = re.compile(
-    r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_"
-)  # a letter of a workbook's text, such as _x000D_
-_SIMPLE_FORMAT = re.compile(
-    r"(0+)(\.0+)?(%?)"
-)  # of a number in a workbook, such as 000, 0.00 or 0%
+# A letter of a workbook's text, such as _x000D_.
+_ESCAPED = re.compile(r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
+# Of a number in a workbook, such as 000, 0.00 or 0%.
+_SIMPLE_FORMAT = re.compile(r"(0+)(\.0+)?(%?)")
 
 TextCells = Sequence[str | None]
 
@@ -116,13 +113,13 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
         if data.startswith(mark):
             data = read_stream(unpack(io.BytesIO(data)))
     if data.startswith(_ZIP):
-        return _zipped(location, data, kind, options)
+        return _table_in_archive(location, data, kind, options)
     for mark, description in _OTHER_FILES.items():
         if data.startswith(mark):
             raise SourceError(f"{location} is {description}")
     if not data.strip(_BLANK):
         raise SourceError(f"{location} is empty")
-    text, notes = _decoded(location, data, options.get("encoding", ""))
+    text, notes = _decode(location, data, options.get("encoding", ""))
     cost = sum(text.count(mark) * cost for mark, cost in _COSTS.items())
     check_size(_LETTER_COST * len(text) + cost, MOST_MEMORY)
     for ending in Path(location).suffixes:
@@ -133,21 +130,19 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
     separator = options.get("sep") or options.get("delimiter") or _separator(text)
     if separator not in (",", *options.values()):
         notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
-    return TableFile(
-        _rows(location, _csv_cells(location, text, separator), options.get("header", ())), notes
-    )
+    cells = _csv_cells(location, text, separator)
+    return TableFile(_rows(location, cells, options.get("header", ())), notes)
 
 
-def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
+def _table_in_archive(
+    location: str, data: bytes, kind: str, options: Mapping[str, Any]
+) -> TableFile:
     """Read a workbook, or the tables in an archive one after the other."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_size(sum(member.file_size for member in archive.infolist()))
         check_archive(archive, len(data))
-        names = [
-            name
-            for name in archive.namelist()
-            if not name.endswith("/") and not name.startswith("__MACOSX/")
-        ]
+        members = [name for name in archive.namelist() if not name.endswith("/")]
+        names = [name for name in members if not name.startswith("__MACOSX/")]
         if "xl/workbook.xml" in names:
             return _workbook(location, data, options)
         if "mimetype" in names or "xl/workbook.bin" in names:
@@ -155,8 +150,8 @@ def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -
         tables = [
             _table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names
         ]
-    rows: list[TableRow] = []
-    notes: list[str] = []
+    rows = []
+    notes = []
     for table in tables:
         rows += table.rows
         notes += table.notes
@@ -164,7 +159,12 @@ def _zipped(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -
 
 
 def utf_16_of(data: bytes) -> str:
-    """Return the name of the UTF-16 in which a text seems to be written; empty for any other encoding."""
+    """Return the name of the UTF-16 in which a text seems to be written, empty for any other encoding.
+
+    Example:
+        >>> utf_16_of("a,b".encode("utf-16-le")), utf_16_of(b"a,b")
+        ('utf-16-le', '')
+    """
     if data.startswith(_UTF_16):
         return "utf-16"
     if b"\0" not in data[:2]:
@@ -172,7 +172,7 @@ def utf_16_of(data: bytes) -> str:
     return "utf-16-be" if data.startswith(b"\0") else "utf-16-le"
 
 
-def _decoded(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
+def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
     """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
     recognised = encoding or utf_16_of(data)
     try:
@@ -218,36 +218,32 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
     from openpyxl import load_workbook  # takes a third of a second
 
     has_formulas = options.get("has_formulas", True)
-    with _damages_named(location):
+    with _report_damage(location):
         written = load_workbook(io.BytesIO(data), read_only=not has_formulas)
         computed = load_workbook(io.BytesIO(data), data_only=True) if has_formulas else written
     titles = [sheet.title for sheet in computed.worksheets if sheet.sheet_state == "visible"]
-    title = options.get("sheet_name") or (titles or computed.sheetnames)[0]
+    chosen = options.get("sheet_name")
+    title = chosen or (titles or computed.sheetnames)[0]
     if title not in computed.sheetnames:
         raise SourceError(
             f"{location} has no sheet '{title}'; it has {', '.join(computed.sheetnames)}"
         )
-    notes = (
-        []
-        if len(titles) == 1 or options.get("sheet_name")
-        else [f"of its {len(titles)} sheets, '{title}' is read"]
-    )
-    with _damages_named(location):  # a sheet without formulas is read here
+    notes = []
+    if len(titles) != 1 and not chosen:
+        notes.append(f"of its {len(titles)} sheets, '{title}' is read")
+    with _report_damage(location):  # a sheet without formulas is read here
         if not has_formulas:
             computed[title].reset_dimensions()  # some programs write wrong ones
         cells = list(computed[title])
-    faults = (
-        list(_cell_faults(location, zip(written[title], cells, strict=True)))
-        if has_formulas
-        else []
-    )
-    if faults:
-        raise SourceError(several(faults))
+    if has_formulas:
+        faults = list(_cell_faults(location, zip(written[title], cells, strict=True)))
+        if faults:
+            raise SourceError(several(faults))
     return _sheet(location, cells, notes, options.get("header", ()))
 
 
 @contextmanager
-def _damages_named(location: str) -> Iterator[None]:
+def _report_damage(location: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -264,17 +260,14 @@ def _sheet(
         first = formatted[0]
         text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
         notes.append(f"{text} (so {len(formatted)} cells)")
-    return TableFile(
-        _rows(location, [[_shown_text(cell) for cell in row] for row in cells], header), notes
-    )
+    texts = [[_shown_text(cell) for cell in row] for row in cells]
+    return TableFile(_rows(location, texts, header), notes)
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
-    if isinstance(cell.value, str | bool | None):
+    if isinstance(cell.value, str | bool | None) or cell.number_format in ("General", "@"):
         return False
-    return cell.number_format not in ("General", "@") and not _SIMPLE_FORMAT.fullmatch(
-        cell.number_format
-    )
+    return not _SIMPLE_FORMAT.fullmatch(cell.number_format)
 
 
 def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str]:
@@ -287,21 +280,28 @@ def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str
 
 
 def _shown_text(cell: Any) -> str | None:
-    """Return the text that a cell shows, where its format is a simple one; None for an empty cell."""
+    """Return the text that a cell shows, where its format is a simple one, or None for an empty cell."""
     value = getattr(cell.value, "text", cell.value)  # of a formula for several cells
     if isinstance(value, bool):
         return str(value).upper()
-    if isinstance(value, int | float) and (match := _SIMPLE_FORMAT.fullmatch(cell.number_format)):
-        decimals = len(match[2] or ".") - 1
-        scaled = value * 100 if match[3] else value
-        return f"{scaled:0{len(match[1] + (match[2] or ''))}.{decimals}f}{match[3]}"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, int | float):
+        return _shown_number(value, cell.number_format)
     if isinstance(value, str):
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
     else:
         text = "" if value is None else str(value).removesuffix(" 00:00:00")  # of a day
     return text if text.strip() else None
+
+
+def _shown_number(value: float, number_format: str) -> str:
+    simple = _SIMPLE_FORMAT.fullmatch(number_format)
+    if simple:
+        zeros, decimals, percent = simple.groups(default="")
+        scaled = value * 100 if percent else value
+        return f"{scaled:0{len(zeros + decimals)}.{len(decimals or '.') - 1}f}{percent}"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def _rows(
@@ -311,31 +311,29 @@ def _rows(
 
     Rows without any text are left out.
     """
-    filled = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
-    filled = filled[_header_row(filled, header) :]
-    if len(filled) < 2:
-        raise SourceError(
-            f"{location} is empty" + (": it has names of columns and no row" if filled else "")
-        )
-    names = [
-        (cell or f"column {number}").strip() for number, cell in enumerate(filled[0][1], start=1)
-    ]
+    with_text = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
+    with_text = with_text[_header_row(with_text, header) :]
+    if not with_text:
+        raise SourceError(f"{location} is empty")
+    if len(with_text) == 1:
+        raise SourceError(f"{location} is empty: it has names of columns and no row")
+    (_, first), *others = with_text
+    names = [(cell or f"column {number}").strip() for number, cell in enumerate(first, start=1)]
     if len({*names}) < len(names):
         repeated = max(names, key=names.count)
         raise SourceError(
             f"{location} has several columns called '{repeated}'; give each its own name"
         )
-    rows: list[TableRow] = []
-    faults: list[str] = []
-    for number, cells in filled[1:]:
+    rows = []
+    faults = []
+    for number, cells in others:
         row_place = f"{location}, row {number}"
         if any(cells[len(names) :]):
             faults.append(
                 f"{row_place} has {len(cells)} cells, the first row {len(names)}: quote cells with separators"
             )
-        rows.append(
-            TableRow(row_place, dict.fromkeys(names) | dict(zip(names, cells, strict=False)))
-        )
+        values = dict.fromkeys(names) | dict(zip(names, cells, strict=False))
+        rows.append(TableRow(row_place, values))
     if faults:
         raise SourceError(several(faults))
     return rows
@@ -351,19 +349,16 @@ def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
-    entries = [
-        (f"{location}, line {number}", line)
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.strip()
-    ]
+    entries = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            entries.append((f"{location}, line {number}", line))
     first = entries[0][1].strip()
     if field or not (first.startswith("{") and first.endswith("}")):
-        entries = [
-            (f"{location}, entry {number}", entry)
-            for number, entry in enumerate(_listed(location, text, field), 1)
-        ]
-    rows: list[TableRow] = []
-    faults: list[str] = []
+        numbered = enumerate(_json_list(location, text, field), 1)
+        entries = [(f"{location}, entry {number}", entry) for number, entry in numbered]
+    rows = []
+    faults = []
     for entry_place, entry in entries:
         try:
             content = parse_json(entry) if isinstance(entry, str) else entry
@@ -377,7 +372,7 @@ def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     return rows
 
 
-def _listed(location: str, text: str, field: str) -> list[Any]:
+def _json_list(location: str, text: str, field: str) -> list[Any]:
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -388,8 +383,8 @@ def _listed(location: str, text: str, field: str) -> list[Any]:
             f"dataset_kwargs: {{field: ...}}"
         )
     rows = content[field] if isinstance(content, dict) else content
-    if not isinstance(rows, list) or not rows:
-        raise SourceError(
-            f"{location} is empty" if rows == [] else f"{location} holds no list of questions"
-        )
+    if rows == []:
+        raise SourceError(f"{location} is empty")
+    if not isinstance(rows, list):
+        raise SourceError(f"{location} holds no list of questions")
     return rows

@@ -37,6 +37,7 @@ import itertools
 import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
@@ -48,8 +49,15 @@ from medtasks.stats.standard_error import connected_components
 
 Changed = list[dict[str, Any]]
 
-BLIND, BLANK, SWAPPED, ROTATED = "blind", "blank", "swapped", "rotated"
-TOLD, DEGRADED, ABSTAIN, NOTA, NOTA_CONTROL = "told", "degraded", "abstain", "nota", "nota_control"
+BLIND = "blind"
+BLANK = "blank"
+SWAPPED = "swapped"
+ROTATED = "rotated"
+TOLD = "told"
+DEGRADED = "degraded"
+ABSTAIN = "abstain"
+NOTA = "nota"
+NOTA_CONTROL = "nota_control"
 OF_IMAGES = (BLIND, BLANK, SWAPPED)
 NOT_SHOWN = (BLIND, TOLD)
 WITHOUT_IMAGE = (BLIND, BLANK, TOLD)
@@ -60,7 +68,8 @@ NOT_OF_ALL = (SWAPPED, ROTATED, ABSTAIN, NOTA, NOTA_CONTROL)
 """Variants that some data have not, which is checked before a run."""
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
-DEGRADATION, SEVERITY = "degradation", "severity"
+DEGRADATION = "degradation"
+SEVERITY = "severity"
 NEW_COLUMNS = {COLUMN: "string", "rotation_of": "string", "rotation": "int32", "unit_id": "string"}
 NEW_COLUMNS |= {DEGRADATION: "string", SEVERITY: "int32"}
 NONE_OF_THEM = "None of the other options"  # arXiv 2606.16583
@@ -72,11 +81,11 @@ _SUCH_OPTIONS = {
         r"|know|decide)|(insufficient|not enough|no) (information|data)\b|(don't|do not) know|not sure)"
     ),
 }
-_LETTER = re.compile(
-    r"(\s*\(?)([A-Z])(\)|\s*:|\.)\s*"
-)  # `` A: Green ``, ``A. Green``, ``A.Green``, ``(A) Green``
+# `` A: Green ``, ``A. Green``, ``A.Green``, ``(A) Green``
+_LETTER = re.compile(r"(\s*\(?)([A-Z])(\)|\s*:|\.)\s*")
 _SEED = "medtasks swapped images"
-_REPLACED_SEED, _DEGRADED_SEED = "medtasks replaced option", "medtasks degraded images"
+_REPLACED_SEED = "medtasks replaced option"
+_DEGRADED_SEED = "medtasks degraded images"
 
 
 class ShownImage(NamedTuple):
@@ -90,32 +99,54 @@ Shown = tuple[ShownImage, ...]
 
 
 def blind(documents: Documents) -> Changed:
-    """Return documents without images."""
-    none: dict[str, Any] = {"image_files": []} | (
-        {"image_sha256": []} if "image_sha256" in documents[0] else {}
-    )
-    texts = [
-        {name: value for name, value in document.items() if name != "image_file"}
-        for document in documents
-    ]
-    return [{**document, **none, COLUMN: BLIND} for document in texts]
+    """Return documents without images.
+
+    Example:
+        >>> blind([{"doc_id": "1", "image_files": ["a.png"]}])
+        [{'doc_id': '1', 'image_files': [], 'variant': 'blind'}]
+    """
+    none: dict[str, Any] = {"image_files": []}
+    if "image_sha256" in documents[0]:
+        none["image_sha256"] = []
+    changed: Changed = []
+    for document in documents:
+        texts = {name: value for name, value in document.items() if name != "image_file"}
+        changed.append({**texts, **none, COLUMN: BLIND})
+    return changed
 
 
 def told(documents: Documents) -> Changed:
-    """Return documents without images whose prompts say so."""
+    """Return documents without images whose prompts say so.
+
+    Example:
+        >>> told([{"doc_id": "1", "image_files": ["a.png"]}])[0]["variant"]
+        'told'
+    """
     return [{**document, COLUMN: TOLD} for document in blind(documents)]
 
 
 def blank(documents: Documents) -> Changed:
-    """Return documents of which every image is shown as a grey one."""
+    """Return documents of which every image is shown as a grey one.
+
+    Example:
+        >>> blank([{"doc_id": "1", "image_files": ["a.png"]}])
+        [{'doc_id': '1', 'image_files': ['a.png'], 'variant': 'blank'}]
+    """
     return [{**document, COLUMN: BLANK} for document in documents]
 
 
 def swapped(documents: Documents) -> Changed:
-    """Return documents that show other images, see :func:`swapped_images`."""
+    """Return documents that show other images, see :func:`swapped_images`.
+
+    Example:
+        >>> first, second = ({"patient_id": n, "image_files": [f"{n}.png"]} for n in "ab")
+        >>> [document["image_files"] for document in swapped([first, second])]
+        [['b.png'], ['a.png']]
+    """
     changed = []
     for document, images in zip(documents, swapped_images(documents), strict=True):
-        files, digests = [image.file for image in images], [image.sha256 for image in images]
+        files = [image.file for image in images]
+        digests = [image.sha256 for image in images]
         columns: dict[str, Any] = {"image_files": files, "image_sha256": digests}
         if "image_file" in document:
             columns = {"image_file": files[0], "image_sha256": digests[0]}
@@ -126,14 +157,22 @@ def swapped(documents: Documents) -> Changed:
 
 
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
-    """Return each document once per rotation of its options, with the given clusters or its patient, image or itself.
+    """Return each document once per rotation of its options.
+
+    Args:
+        documents: Of one dataset.
+        clusters: Their clusters, by default the patient, the image or the document itself.
 
     Raises:
         MedTasksError: No document can be asked in another order, see :func:`can_be_rotated`.
+
+    Example:
+        >>> question = {"doc_id": "1", "options": ["CT", "MRI"], "answer": "A"}
+        >>> [(document["options"], document["answer"]) for document in rotated([question])]
+        [(['CT', 'MRI'], 'A'), (['MRI', 'CT'], 'B')]
     """
-    clusters = (
-        [Sample(document).cluster_id for document in documents] if clusters is None else clusters
-    )
+    if clusters is None:
+        clusters = [Sample(document).cluster_id for document in documents]
     rows = [row for row in zip(documents, clusters, strict=True) if can_be_rotated(row[0])]
     if not rows:
         raise MedTasksError(
@@ -143,16 +182,21 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
     _log_left_out(documents, len(rows), "in another order of their options")
     changed: Changed = []
     for document, cluster in rows:
-        new = {
-            name: value for name, value in document.items() if name not in ("pair_id", "position")
-        }
+        new = dict(document)
+        new.pop("pair_id", None)
+        new.pop("position", None)
         new |= {COLUMN: ROTATED, "rotation_of": document["doc_id"], "unit_id": cluster}
         changed += [new | _rotation(document, number) for number in range(len(document["options"]))]
     return changed
 
 
 def can_be_rotated(document: Document) -> bool:
-    """Return whether a question has a right option, and options that mean the same in another order."""
+    """Return whether a question has a right option, and options that mean the same in another order.
+
+    Example:
+        >>> can_be_rotated({"options": ["CT", "MRI", "Both of the above"], "answer": "A"})
+        False
+    """
     has_target = any(document.get(column) is not None for column in ("label", "answers", "answer"))
     return has_target and bool(document["options"]) and not depends_on_order(document)
 
@@ -160,13 +204,12 @@ def can_be_rotated(document: Document) -> bool:
 def _rotation(document: Document, number: int) -> dict[str, Any]:
     """Return the columns of a rotation that moves the options forward by a number of positions."""
     options = list(document["options"])
+    count = len(options)
     turned = options[number:] + options[:number]
-    moved = {
-        letter(index): letter((index - number) % len(options)) for index in range(len(options))
-    }
+    moved = {letter(index): letter((index - number) % count) for index in range(count)}
     columns = {"doc_id": f"{document['doc_id']}~r{number}", "options": turned, "rotation": number}
     if "label" in document:
-        columns["label"] = (document["label"] - number) % len(options)
+        columns["label"] = (document["label"] - number) % count
     elif "answers" in document:
         columns["answers"] = sorted(moved[answer] for answer in document["answers"])
     else:
@@ -176,19 +219,27 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
             listed_options(options), listed_options(turned)
         )
     if number and "option_lines" in document:
-        lines = document["option_lines"]
-        moved_lines = zip(lines[number : len(options)] + lines[:number], turned, strict=True)
-        # Those after the last option are of options that are null.
-        columns["option_lines"] = [
-            "".join(_relettered(line, option, index))
-            for index, (line, option) in enumerate(moved_lines)
-        ] + lines[len(options) :]
+        columns["option_lines"] = _rotated_lines(document["option_lines"], turned, number)
         columns["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return columns
 
 
-def _relettered(line: str, option: str, index: int) -> tuple[str, str]:
-    """Split an option's line into its letter, changed to that of an index, and its text; some lines have no letter."""
+def _rotated_lines(lines: Sequence[str], options: Sequence[str], number: int) -> list[str]:
+    """Return the lines of rotated ``options``, with the letters of their new positions."""
+    count = len(options)
+    turned = [*lines[number:count], *lines[:number]]
+    relettered = []
+    for index, (line, option) in enumerate(zip(turned, options, strict=True)):
+        relettered.append("".join(_split_line(line, option, index)))
+    # Those after the last option are of options that are null.
+    return [*relettered, *lines[count:]]
+
+
+def _split_line(line: str, option: str, index: int) -> tuple[str, str]:
+    """Split an option's line into its letter, changed to that of an index, and its text.
+
+    The first part is empty for a line without a letter.
+    """
     mark = _LETTER.match(line)
     if mark is None or line[mark.end() :].strip() != option.strip():
         return "", line
@@ -196,38 +247,60 @@ def _relettered(line: str, option: str, index: int) -> tuple[str, str]:
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
-    """Return the published position, from 0, of the option at ``position`` in a rotation."""
+    """Return the published position of an option that a rotation shows.
+
+    Args:
+        position: In the rotation, from 0.
+        rotation: Number of positions that the options moved forward.
+        options: Their number.
+
+    Example:
+        >>> published_position(0, 1, 4), published_position(3, 1, 4)
+        (1, 0)
+    """
     return (position + rotation) % options
 
 
 def nota(documents: Documents, *, control: bool = False) -> Changed:
-    """Return documents of which the right option, or for the control a drawn wrong one, is :data:`NONE_OF_THEM`."""
+    """Return documents of which the right option is :data:`NONE_OF_THEM`.
+
+    Args:
+        documents: Of one dataset.
+        control: Whether a wrong option, which is drawn, is replaced instead.
+
+    Example:
+        >>> nota([{"doc_id": "1", "options": ["CT", "MRI"], "answer": "B"}])[0]["options"]
+        ['CT', 'None of the other options']
+    """
     changed: Changed = []
     for document in _with_room_for(NONE_OF_THEM, documents):
-        options, right = document["options"], Sample(document).target
+        options = document["options"]
+        right = Sample(document).target
         wrong = [index for index in range(len(options)) if index != right]
         drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
-        changed.append(
-            {
-                **_with_option(document, index, NONE_OF_THEM),
-                COLUMN: NOTA_CONTROL if control else NOTA,
-            }
-        )
+        new = _with_option(document, index, NONE_OF_THEM)
+        new[COLUMN] = NOTA_CONTROL if control else NOTA
         gold = str(document.get("gold")).strip()
-        if (
-            index == right and gold == options[index].strip() and gold != document.get("answer")
-        ):  # a text, no letter
-            changed[-1]["gold"] = NONE_OF_THEM
+        is_text = gold == options[index].strip() and gold != document.get("answer")
+        if index == right and is_text:
+            new["gold"] = NONE_OF_THEM
+        changed.append(new)
     return changed
 
 
 def abstain(documents: Documents) -> Changed:
-    """Return documents with :data:`CANNOT_TELL` as their last option."""
-    return [
-        {**_with_option(document, len(document["options"]), CANNOT_TELL), COLUMN: ABSTAIN}
-        for document in _with_room_for(CANNOT_TELL, documents)
-    ]
+    """Return documents with :data:`CANNOT_TELL` as their last option.
+
+    Example:
+        >>> abstain([{"doc_id": "1", "options": ["CT", "MRI"], "answer": "B"}])[0]["options"]
+        ['CT', 'MRI', 'I cannot tell from this image']
+    """
+    changed: Changed = []
+    for document in _with_room_for(CANNOT_TELL, documents):
+        new = _with_option(document, len(document["options"]), CANNOT_TELL)
+        changed.append({**new, COLUMN: ABSTAIN})
+    return changed
 
 
 def _with_room_for(option: str, documents: Documents) -> list[Document]:
@@ -236,16 +309,15 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     The number of others is logged. They include questions with the right text twice, and those that list their options
     in a form of their own. MedTasksError if no document remains.
     """
-    usable: list[Document] = []
+    usable = []
     for document in documents:
         options = document.get("options") or ()
         target = Sample(document).target
         if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
             continue
         texts = [text.strip().casefold() for text in options]
-        is_fixed = (
-            depends_on_order(document) if option == NONE_OF_THEM else is_listed_otherwise(document)
-        )
+        rule = depends_on_order if option == NONE_OF_THEM else is_listed_otherwise
+        is_fixed = rule(document)
         if texts.count(texts[target]) == 1 and not is_fixed:
             usable.append(document)
     if not usable:
@@ -263,7 +335,7 @@ def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
 
 
 def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
-    """Return a document whose option at ``index``, or a new last one, is a text; its line and question follow."""
+    """Return a document whose option at ``index``, or a new last one, is a text. Its line and question follow."""
     options = list(document["options"])
     changed = {**document, "options": [*options[:index], text, *options[index + 1 :]]}
     if document.get("question"):  # may list the options
@@ -273,7 +345,7 @@ def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
     if "option_lines" in document:
         lines = document["option_lines"]
         model = min(index, len(options) - 1)  # whose form the line takes
-        mark, _ = _relettered(lines[model], options[model], index)
+        mark, _ = _split_line(lines[model], options[model], index)
         after = lines[index + 1 :] if index < len(options) else []
         # Lines after the last option are of options that are null: a new option takes the letter of the first of them.
         changed["option_lines"] = [*lines[:index], f"{mark}{text}", *after]
@@ -285,86 +357,96 @@ def degraded(documents: Documents) -> Changed:
 
     All questions that are connected by an image or a pair have the same, so that a file always looks the same. The
     combinations are drawn in blocks of all of them, so that each is as frequent among clusters as any other.
+
+    Example:
+        >>> degraded([{"doc_id": "1", "image_files": []}])[0]["severity"] is None
+        True
     """
-    keys: list[list[Hashable]] = [
-        [image.sha256 for image in images_of(document)] for document in documents
-    ]
-    for document, of_document in zip(documents, keys, strict=True):
-        of_document += [("pair", document["pair_id"])] if "pair_id" in document else []
-    clusters, names = connected_components(keys), dict[int, str]()
-    for document, cluster, key in zip(documents, clusters, keys, strict=True):
-        if key:
-            names[cluster] = min(
-                str(document["doc_id"]), names.get(cluster, str(document["doc_id"]))
-            )
-    order = sorted(
-        names,
-        key=lambda cluster: hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest(),
-    )
+    keys = []
+    for document in documents:
+        of_document: list[Hashable] = [image.sha256 for image in images_of(document)]
+        if "pair_id" in document:
+            of_document.append(("pair", document["pair_id"]))
+        keys.append(of_document)
+    clusters = connected_components(keys)
+    names: dict[int, str] = {}  # the first id of each cluster that has images
+    for document, cluster, of_document in zip(documents, clusters, keys, strict=True):
+        if of_document:
+            name = str(document["doc_id"])
+            names[cluster] = min(name, names.get(cluster, name))
+    drawn = _draw_degradations(names)
+    changed: Changed = []
+    for document, cluster in zip(documents, clusters, strict=True):
+        kind, severity = drawn.get(cluster, (None, None))
+        changed.append({**document, DEGRADATION: kind, SEVERITY: severity, COLUMN: DEGRADED})
+    return changed
+
+
+def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
+    """Draw kind and severity for clusters, by their names alone."""
+
+    def digest(cluster: int) -> bytes:
+        return hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest()
+
+    order = sorted(names, key=digest)
     combinations = list(itertools.product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
         block = random.Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
         drawn |= zip(order[start : start + len(block)], block, strict=False)
-    none = (None, None)  # for a question without images
-    shown = [
-        dict(zip((DEGRADATION, SEVERITY), drawn.get(cluster, none), strict=True))
-        for cluster in clusters
-    ]
-    return [
-        {**document, **columns, COLUMN: DEGRADED}
-        for document, columns in zip(documents, shown, strict=True)
-    ]
+    return drawn
 
 
 def images_of(document: Document) -> Shown:
-    """Return the images of a question."""
+    """Return the images of a question.
+
+    Example:
+        >>> images_of({"image_file": "a.png", "image_sha256": "ab12"})
+        (ShownImage(file='a.png', sha256='ab12'),)
+    """
     if "image_files" in document:
-        return tuple(
-            map(
-                ShownImage,
-                document["image_files"],
-                document.get("image_sha256", document["image_files"]),
-            )
-        )
-    return (
-        ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),
-    )
+        files = document["image_files"]
+        return tuple(map(ShownImage, files, document.get("image_sha256", files)))
+    file = document["image_file"]
+    return (ShownImage(file, document.get("image_sha256", file)),)
 
 
 def swapped_images(documents: Documents) -> list[Shown]:
-    """Return the images that each question is shown instead of its own; MedTasksError if no patient has others.
+    """Return the images that each question is shown instead of its own.
 
     Of a pair, each question gets the other one's image. Elsewhere images are exchanged between clusters: all documents
     that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
     other images; as many, and volumes for volumes.
+
+    Args:
+        documents: Of one dataset.
+
+    Raises:
+        MedTasksError: No patient has others.
     """
     from_pairs = _partner_images(documents)
     if None not in from_pairs:
         return [images for images in from_pairs if images is not None]
     originals = [images_of(document) for document in documents]
-    keys: list[list[Hashable]] = []
+    keys = []
     for document, images in zip(documents, originals, strict=True):
-        names = [
-            (name, document[name])
-            for name in ("patient_id", "image_id")
-            if document.get(name) is not None
-        ]
-        keys.append([*names, *(image.sha256 for image in images)])
-    clusters = connected_components(keys)
-    others = _between_clusters(
-        dict(zip(originals, clusters, strict=True)), str(documents[0].get("dataset"))
-    )
-    return [
-        others[originals[row]] if images is None else images
-        for row, images in enumerate(from_pairs)
-    ]
+        keys_of_document = []
+        for name in ("patient_id", "image_id"):
+            if document.get(name) is not None:
+                keys_of_document.append((name, document[name]))
+        keys.append(keys_of_document + [image.sha256 for image in images])
+    clusters = dict(zip(originals, connected_components(keys), strict=True))
+    others = _between_clusters(clusters, str(documents[0].get("dataset")))
+    swaps = []
+    for original, of_partner in zip(originals, from_pairs, strict=True):
+        swaps.append(others[original] if of_partner is None else of_partner)
+    return swaps
 
 
 def _partner_images(documents: Documents) -> list[Shown | None]:
-    """Return the images of the other question of each pair; None if there is none, or if it has the same images."""
+    """Return the images of the other question of each pair, None without one or if its images are the same."""
     at = {(row.get("pair_id"), row.get("position")): row for row in documents}
-    partner_images: list[Shown | None] = []
+    partner_images = []
     for row in documents:
         partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
         images = images_of(partner) if partner else ()
@@ -378,47 +460,49 @@ def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown
 
     Each list is used once if no cluster has more than half of those of its number and kinds.
     """
-    alike: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
+    by_kinds: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
     for images, cluster in clusters.items():
-        kinds = tuple(is_volume(image.file) for image in images)
-        alike.setdefault(kinds, {}).setdefault(cluster, []).append(images)
+        kinds = tuple(_is_volume(image) for image in images)
+        by_kinds.setdefault(kinds, {}).setdefault(cluster, []).append(images)
     others: dict[Shown, Shown] = {(): ()}
-    for kinds, by_cluster in alike.items():
+    for kinds, by_cluster in by_kinds.items():
         order = sorted(sorted(members) for members in by_cluster.values())
         random.Random(_SEED).shuffle(order)
         if len(order) > 1:
-            others |= _exchanged_lists(order)
+            others |= _exchange_lists(order)
         elif kinds:
-            others |= {images: _joined_images(images, clusters, dataset) for images in order[0]}
+            others |= {images: _join_images(images, clusters, dataset) for images in order[0]}
     return others
 
 
-def _exchanged_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
-    """Return for each list of images another one; ``members`` are the lists of each of several clusters."""
+def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
+    """Return for each list of images another one. ``members`` are the lists of each of several clusters."""
     lists = list(itertools.chain.from_iterable(members))
     largest = max(members, key=len)
-    if 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
-        return {
-            images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)
-        }
+    step = len(largest)
+    if 2 * step <= len(lists):  # then a step of that length always leaves the cluster
+        turned = lists[step:] + lists[:step]
+        return dict(zip(lists, turned, strict=True))
     # The largest cluster gets lists of the others, some of them more than once, and they get its.
-    smaller = list(
-        itertools.chain.from_iterable(
-            of_cluster for of_cluster in members if of_cluster is not largest
-        )
-    )
-    others = {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
+    smaller_clusters = [of_cluster for of_cluster in members if of_cluster is not largest]
+    smaller = list(itertools.chain.from_iterable(smaller_clusters))
+    others = {images: largest[row % step] for row, images in enumerate(smaller)}
     return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 
 
-def _joined_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
-    """Return as many single images of other clusters; no other cluster has a list like ``images``."""
+def _is_volume(image: ShownImage) -> bool:
+    """Return whether an image is a volume, by its name: a folder of slices mostly has no ending."""
+    return is_volume(image.file) or not PurePath(image.file).suffix
+
+
+def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
+    """Return as many single images of other clusters, of which none has a list like ``images``."""
     elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
     foreign = sorted(set(itertools.chain.from_iterable(elsewhere)))
     random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []
     for position, image in enumerate(images):
-        candidates = [other for other in foreign if is_volume(other.file) == is_volume(image.file)]
+        candidates = [other for other in foreign if _is_volume(other) == _is_volume(image)]
         if not candidates:
             raise MedTasksError(
                 f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the "

@@ -1,3 +1,4 @@
-"""Prompts that show slices of a volume."""
+"""Prompts about volumes: those of images, which show volumes, too."""
 
-from medtasks.prompts.volumes import messages, prompt, volumes
+from medtasks.prompts.images import images as volumes
+from medtasks.prompts.template import messages, prompt

@@ -19,9 +19,18 @@ AnyFunction = Callable[..., Any]
 
 
 def wrap_once(owner: Any, name: str, around: AnyFunction) -> bool:
-    """Replace one of the harness's functions by ``around(function, ...)`` and return True; False if this is done.
+    """Replace one of the harness's functions by ``around(function, ...)``, if this is not done yet.
 
-    Raises AttributeError where this version of the harness has no such function.
+    Args:
+        owner: Module or class of the function.
+        name: Its name there.
+        around: Takes the original function and the arguments of a call.
+
+    Returns:
+        Whether it was replaced now.
+
+    Raises:
+        AttributeError: This version of the harness has no such function.
     """
     original = getattr(owner, name)
     if getattr(original, _MARK, False):
@@ -41,7 +50,12 @@ def or_warn(
     lost: str = "register itself with",
     instead: str = 'name its tasks with --include_path "$(medtasks path)"',
 ) -> Iterator[None]:
-    """Run a block; an error becomes a warning that medtasks could not do ``lost``, and what to do ``instead``."""
+    """Run a block, and turn an error into a warning.
+
+    Args:
+        lost: What medtasks could not do, before "this version of lmms-eval".
+        instead: What to do instead.
+    """
     try:
         yield
     except Exception as error:  # noqa: BLE001
@@ -52,8 +66,19 @@ def or_warn(
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace an attribute of an object within the block."""
+def replace_attribute(
+    owner: Any,
+    name: str,
+    value: Any,
+) -> Iterator[None]:
+    """Replace an attribute of an object within the block.
+
+    Example:
+        >>> owner = contextlib.nullcontext("before")
+        >>> with replace_attribute(owner, "enter_result", "within"):
+        ...     owner.enter_result
+        'within'
+    """
     original = vars(owner).get(name)
     setattr(owner, name, value)
     try:

@@ -34,9 +34,13 @@ class KeptReply:
 
 
 def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptReply]:
-    """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`; none if it is not set.
+    """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`, none if it is not set.
 
-    Keys are task, row of its data and number of the request.
+    Args:
+        tasks: Tasks of the harness, by name.
+
+    Returns:
+        Replies by task, row of its data and number of the request.
     """
     path = os.environ.get(KEPT_VARIABLE)
     if not path:
@@ -44,24 +48,28 @@ def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptRep
     manifest = RunManifest.read(Path(path))
     replies_by_request = {}
     for name, record in manifest.tasks.items():
-        rows = (
-            _rows(manifest, name, record, tasks[name]) if name in tasks and record.samples else ()
-        )
-        for row, replies, line in rows:
+        if name not in tasks or not record.samples:
+            continue
+        for row, replies, line in _rows(manifest, name, record, tasks[name]):
             origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
             for number, reply in enumerate(replies):
-                is_failed = (
-                    failure_cause(reply) is not None
-                    if isinstance(reply, str)
-                    else math.isnan(reply[0])
-                )
+                is_failed = _is_failed(reply)
                 if not is_failed:
                     replies_by_request[name, row, number] = KeptReply(reply, origin, line.prompt)
     return replies_by_request
 
 
+def _is_failed(reply: Any) -> bool:
+    if isinstance(reply, str):
+        return failure_cause(reply) is not None
+    return math.isnan(reply[0])
+
+
 def _rows(
-    manifest: RunManifest, name: str, record: TaskRecord, task: Any
+    manifest: RunManifest,
+    name: str,
+    record: TaskRecord,
+    task: Any,
 ) -> Iterator[tuple[int, list[Any], SampleLine]]:
     """Yield each unchanged row with its replies, from the samples file or, if withheld there, the saved ones."""
     assert manifest.path is not None
@@ -72,22 +80,20 @@ def _rows(
     documents = task.eval_docs_no_media
     settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}
     index = QuestionIndex(documents, {})
-    withheld: dict[int, SampleLine] = {}
-    changed: set[int] = set()
+    withheld = {}
+    changed = set()
     for line in _lines_of_one_run(samples):
         row = _unchanged_row(line, index, settings)
         if row is None:
             changed.add(line.row)
             continue
-        replies = _unwrapped(line)
-        if _are_withheld(replies):
+        replies = _single_replies(line)
+        if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
             withheld[row] = line
-        elif task.config.output_type == "multiple_choice":
-            yield row, list(map(parse_loglikelihood, replies)), line
-        elif len(replies) == 1 and isinstance(replies[0], str):
-            yield row, replies, line
+        else:
+            yield row, _replies_to_requests(replies, task.config.output_type), line
     for row, line, saved_line in _saved_replies(manifest, name, documents, withheld):
-        if changed_parts(saved_line.asked or {}, documents[row], settings):
+        if changed_parts(saved_line.fingerprint or {}, documents[row], settings):
             changed.add(row)
         else:
             yield row, [saved_line.record["reply"]], line
@@ -97,30 +103,39 @@ def _rows(
         )
 
 
+def _replies_to_requests(replies: Sequence[Any], output_type: str) -> list[Any]:
+    """Return the replies as the harness's models give them, none if they are of another form."""
+    if output_type == "multiple_choice":
+        return list(map(parse_loglikelihood, replies))
+    return [reply for reply in replies if len(replies) == 1 and isinstance(reply, str)]
+
+
 def _unchanged_row(
-    line: SampleLine, index: QuestionIndex, settings: Mapping[str, Any]
+    line: SampleLine,
+    index: QuestionIndex,
+    settings: Mapping[str, Any],
 ) -> int | None:
-    """Return the row that a line answers; None if its sample has changed since it was asked."""
-    if line.asked is None:
+    """Return the row that a line answers, or None if its sample has changed since it was asked."""
+    if line.fingerprint is None:
         return line.row
     doc_id, changes = line.match(index, settings)
     return None if changes else index.rows[doc_id]
 
 
-def _unwrapped(line: SampleLine) -> list[Any]:
+def _single_replies(line: SampleLine) -> list[Any]:
     """Return the replies of a line, each without the list around it."""
-    return [
-        reply[0] if isinstance(reply, list) and len(reply) == 1 else reply
-        for reply in _recorded(line)
-    ]
-
-
-def _are_withheld(replies: Sequence[Any]) -> bool:
-    return any(isinstance(reply, str) and is_withheld(reply) for reply in replies)
+    replies = []
+    for reply in _recorded_replies(line):
+        is_wrapped = isinstance(reply, list) and len(reply) == 1
+        replies.append(reply[0] if is_wrapped else reply)
+    return replies
 
 
 def _saved_replies(
-    manifest: RunManifest, name: str, documents: Sequence[Any], withheld: Mapping[int, SampleLine]
+    manifest: RunManifest,
+    name: str,
+    documents: Sequence[Any],
+    withheld: Mapping[int, SampleLine],
 ) -> Iterator[tuple[int, SampleLine, SampleLine]]:
     """Yield each row whose reply the samples file withholds, with its line there and the saved one."""
     saved = _saved_lines(manifest, name) if withheld else {}
@@ -130,16 +145,17 @@ def _saved_replies(
             yield row, line, saved_line
 
 
-def _recorded(line: SampleLine) -> Sequence[Any]:
+def _recorded_replies(line: SampleLine) -> Sequence[Any]:
     return line.record.get("resps") or ()
 
 
 def _lines_of_one_run(samples: Path) -> Iterator[SampleLine]:
-    """Yield the lines that do not contradict an earlier one of their row; warn of the others."""
+    """Yield the lines that do not contradict an earlier one of their row, and warn of the others."""
     contradicting = 0
     first: dict[int, Any] = {}
     for line in read_lines(samples):
-        if first.setdefault(line.row, _recorded(line)) == _recorded(line):
+        replies = _recorded_replies(line)
+        if first.setdefault(line.row, replies) == replies:
             yield line
         else:
             contradicting += 1
@@ -159,10 +175,21 @@ def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
-    """Return the newest run in a folder for results whose replies a new run may keep.
+    """Return the newest of :func:`earlier_runs`. Raises MedTasksError if there is none."""
+    for earlier in earlier_runs(output, current, arguments):
+        return earlier
+    raise MedTasksError(
+        f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
+        f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
+    )
 
-    It asked the same model the same, with the same versions and data; only the way of sending requests may differ.
-    Raises MedTasksError if no run fits.
+
+def earlier_runs(
+    output: Path, current: RunManifest, arguments: Sequence[str]
+) -> Iterator[RunManifest]:
+    """Yield the runs in a folder for results whose replies a new run may keep, newest first.
+
+    They asked the same model the same, with the same versions and data; only the way of sending requests may differ.
     """
     question = what_is_asked(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):
@@ -172,7 +199,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
             and any(record.samples for record in earlier.tasks.values())
             and earlier.path != current.path
             and what_is_asked(read_options(earlier.arguments)) == question
-            and earlier.shard == current.shard
+            and earlier.part == current.part
             and all(
                 earlier.versions.get(name) == current.versions.get(name)
                 for name in ("lmms_eval", "medtasks")
@@ -183,8 +210,4 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
                 for name in shared
             )
         ):
-            return earlier
-    raise MedTasksError(
-        f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
-        f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
-    )
+            yield earlier

@@ -13,11 +13,12 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
+from medtasks.data.looks import LOOK_VARIABLE, Look
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
-from medtasks.lmms import AnyFunction, replaced, wrap_once
-from medtasks.lmms.foreign_tasks import scored_as_intended
+from medtasks.lmms import AnyFunction, replace_attribute, wrap_once
+from medtasks.lmms.foreign_tasks import score_as_intended
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.lmms.prompt_family import check_family
 from medtasks.runs.logged_samples import (
@@ -34,27 +35,30 @@ from medtasks.tasks.question_files import datasets_of_files
 from medtasks.tasks.task_files import few_shot_problems
 
 HarnessTasks = Mapping[str, Any]  # by name
-_UNDER_AGENT = (
-    "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
-)
-_PADDING = (
-    "__padding_only__"  # marks a request whose reply is not used, for the harness and for adapters
-)
+# set by torchrun, and by accelerate where it starts several processes
+_UNDER_AGENT = "TORCHELASTIC_RUN_ID"
+# marks a request whose reply is not used, for the harness and for adapters
+_PADDING = "__padding_only__"
 _NO_ROW = -1
 
 
 def guard_evaluation(module: ModuleType) -> None:
     """Wrap ``evaluate`` of the harness's evaluator, or of lm-eval's, once.
 
-    Raises AttributeError or TypeError where this version of the harness has no such function.
+    Args:
+        module: ``lmms_eval.evaluator`` or ``lm_eval.evaluator``.
+
+    Raises:
+        AttributeError: This version of the harness has no such function.
+        TypeError: It takes other arguments.
     """
     missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
-    wrap_once(module, "evaluate", _evaluate_guarded)
+    wrap_once(module, "evaluate", _guarded_evaluate)
 
 
-def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     from medtasks.lmms.remote_models import private_calls, refuse_remote_model
 
     call = inspect.signature(evaluate).bind(*args, **kwargs)
@@ -62,23 +66,26 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     tasks = dict(_tasks(call.arguments["task_dict"]))
     _keep_text_out_of_logs(tasks)
     ours = {name: task for name, task in tasks.items() if _is_ours(task)}
-    others = {name: task for name, task in tasks.items() if name not in ours}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
-    shard = Shard.from_environment()
-    if shard is not None:
+    look = os.environ.get(LOOK_VARIABLE)
+    shard = Look.parse(look) if look else Shard.from_environment()
+    if isinstance(shard, Shard):
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
     _prepare_model(lm, tasks, datasets)
+    others = {}
+    if is_lmms:
+        others = {name: task for name, task in tasks.items() if name not in ours}
     origins: SampleOrigins = {}
     try:
         with (
             private_calls(lm, datasets),
             _asking_only(shard, tasks) as rows,
-            _watching(lm, ours, origins),
-            scored_as_intended(others if is_lmms else {}),
+            _watch(lm, ours, origins),
+            score_as_intended(others),
         ):
             results = evaluate(*args, **kwargs)
     except Exception as error:
@@ -88,13 +95,13 @@ def _evaluate_guarded(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
     if ours:  # shards share images, so their counts would not add up
         _record_images(results, ours if shard is None else {})
-    for part in _gathered(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
+    for part in _gather(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
         origins |= part
     _record_notices(results)
     if results is not None:  # only the first of several processes has them
         # A sample that the harness's response cache answers leaves the model no request.
-        watched = ours if call.arguments.get("response_cache") is not None else {}
-        _record_origins(results, origins, watched)
+        cached = ours if call.arguments.get("response_cache") is not None else {}
+        _record_origins(results, origins, cached)
         _annotate(results, lm, ours, shard, rows)
     return results
 
@@ -107,8 +114,12 @@ def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
             task.config.process_results = without_scoring
 
 
-def _prepare_model(lm: Any, tasks: HarnessTasks, datasets: Collection[str]) -> None:
-    """Tell a model of ours its tasks and whether its errors may quote text; forget what it copied."""
+def _prepare_model(
+    lm: Any,
+    tasks: HarnessTasks,
+    datasets: Collection[str],
+) -> None:
+    """Tell a model of ours its tasks and whether its errors may quote text, and forget what it copied."""
     if hasattr(lm, "quote_errors"):
         lm.quote_errors(allowed=not any(map(is_private, datasets)))
     if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
@@ -120,7 +131,12 @@ def _is_ours(task: Any) -> bool:
     return is_our_hook(getattr(task.config, "process_results", None))
 
 
-def _refuse_examples(ours: HarnessTasks, options: Mapping[str, Any], *, is_lmms: bool) -> None:
+def _refuse_examples(
+    ours: HarnessTasks,
+    options: Mapping[str, Any],
+    *,
+    is_lmms: bool,
+) -> None:
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
@@ -154,27 +170,33 @@ def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> 
 
 
 def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
-    """Return the names of prepared datasets that tasks ask, by which their text may be private."""
-    datasets: set[str] = set()
+    """Return the names of prepared datasets that tasks ask, by which their text may be private.
+
+    Args:
+        tasks: All tasks of the run, by name.
+        ours: Those of them that are ours.
+    """
+    datasets = set()
     for name, task in tasks.items():
         datasets |= datasets_of_files(vars(task.config))
         if name not in ours:
             continue
-        documents: Any = getattr(task, "eval_docs_no_media", ())
-        if not hasattr(documents, "unique"):
-            named = [document.get("dataset") for document in documents]
-        elif (
-            "dataset" in documents.column_names
-        ):  # of the datasets library, which need not read the rows
-            named = documents.unique("dataset")
-        else:
-            named = []
         in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
-        datasets |= {str(dataset) for dataset in (*named, in_file) if dataset}
+        names = (*_datasets_in(getattr(task, "eval_docs_no_media", ())), in_file)
+        datasets |= {str(dataset) for dataset in names if dataset}
     return datasets
 
 
-def _gathered(part: Any) -> list[Any]:
+def _datasets_in(documents: Any) -> list[Any]:
+    if not hasattr(documents, "unique"):
+        return [document.get("dataset") for document in documents]
+    # Documents of the datasets library, which need not read the rows.
+    if "dataset" not in documents.column_names:
+        return []
+    return list(documents.unique("dataset"))
+
+
+def _gather(part: Any) -> list[Any]:
     """Return the parts of all processes of the harness."""
     from torch import distributed
 
@@ -187,28 +209,34 @@ def _gathered(part: Any) -> list[Any]:
 
 def _record_notices(results: Any) -> None:
     """Record in the results what went wrong besides, in any process."""
-    notices = [*chain(*_gathered(faults_of_saving()))]
+    notices = list(chain.from_iterable(_gather(faults_of_saving())))
     if notices and results is not None:
         results[NOTICES] = notices
 
 
 def _record_origins(
-    results: Mapping[str, Any], origins: SampleOrigins, cached: Collection[str]
+    results: Mapping[str, Any],
+    origins: SampleOrigins,
+    cached: Collection[str],
 ) -> None:
-    """Record the replies that were not asked for in this run, in the samples that the harness will write; print counts.
+    """Record the replies that were not asked for in this run, in the samples that the harness will write.
 
-    Samples of ``cached`` tasks without a request are answered by the harness's response cache.
+    Their numbers are printed. Samples of ``cached`` tasks without a request are answered by the harness's response
+    cache.
     """
     for name, samples in (results.get("samples") or {}).items():
         by_row = {}
         for sample in samples:
             row = int(sample["doc_id"])
-            by_row[row] = origins.get((name, row), COPIED if name in cached else "")
-            if by_row[row]:
-                sample[ORIGIN] = by_row[row]
+            origin = origins.get((name, row), COPIED if name in cached else "")
+            by_row[row] = origin
+            if origin:
+                sample[ORIGIN] = origin
         counts = ReplyOrigins.of(by_row.values())
-        if counts.copied or counts.kept:
-            say(f"{name}: {counts}{f'; {ASK_ANEW}' if counts.copied else ''}")
+        if counts.copied:
+            say(f"{name}: {counts}; {ASK_ANEW}")
+        elif counts.kept:
+            say(f"{name}: {counts}")
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -221,15 +249,24 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @contextlib.contextmanager
-def _watching(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[None]:
+def _watch(
+    lm: Any,
+    ours: HarnessTasks,
+    origins: SampleOrigins,
+) -> Iterator[None]:
     """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
     if not ours:
         yield
         return
     from medtasks.lmms.earlier_replies import kept_replies
-    from medtasks.lmms.model_failures import watched
+    from medtasks.lmms.model_failures import watch_replies
 
-    def score_named(name: str, score: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    def score_task(
+        name: str,
+        score: AnyFunction,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         before = SCORED_TASK.set(name)
         settings = SCORED_SETTINGS.set(getattr(ours[name], "lmms_eval_specific_kwargs", None) or {})
         try:
@@ -241,24 +278,21 @@ def _watching(lm: Any, ours: HarnessTasks, origins: SampleOrigins) -> Iterator[N
     with contextlib.ExitStack() as stack:
         for name, task in ours.items():
             if hasattr(task, "process_results"):
-                stack.enter_context(
-                    replaced(
-                        task, "process_results", partial(score_named, name, task.process_results)
-                    )
-                )
-        stack.enter_context(watched(lm, ours, kept_replies(ours), origins))
+                score = partial(score_task, name, task.process_results)
+                stack.enter_context(replace_attribute(task, "process_results", score))
+        stack.enter_context(watch_replies(lm, ours, kept_replies(ours), origins))
         yield
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
-    from medtasks.data.dataset_manifest import counted_conversions
+    """Record how images and volumes were shown in the results of each task; warn of nearly flat ones."""
+    from medtasks.data.dataset_manifest import SHOWN_VOLUMES
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
 
     opened = dict(OPENED)
     OPENED.clear()
-    for part in _gathered(opened):
+    for part in _gather(opened):
         opened |= part
     if results is None or not opened:
         return
@@ -267,48 +301,71 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        if "data" not in metadata and (keys := (all_keys := image_keys(task)) & opened.keys()):
-            rules = sorted({decoding.rule for _, decoding in keys})
-            counts = counted_conversions(opened[key].conversions for key in keys)
-            if unopened := len(all_keys - keys):  # such as those of replies from an earlier run
-                counts["not opened in this run"] = unopened
-            config["metadata"] = {
-                **metadata,
-                "data": {"image_rule": " and ".join(rules), "image_conversions": counts},
-            }
+        all_keys = image_keys(task)
+        if not (keys := all_keys & opened.keys()):
+            continue
+        shown = _images_as_shown({key: opened[key] for key in keys}, len(all_keys - keys))
+        # Of a prepared dataset the manifest says all but how volumes are shown.
+        data = metadata.get("data", shown)
+        volumes = {SHOWN_VOLUMES: shown[SHOWN_VOLUMES]} if SHOWN_VOLUMES in shown else {}
+        config["metadata"] = {**metadata, "data": {**data, **volumes}}
+
+
+def _images_as_shown(opened: Mapping[Any, Any], unopened: int) -> dict[str, Any]:
+    """Return the rules by which images and volumes of a task were shown, and how many of them how.
+
+    ``unopened`` is the number of its other images, such as those of replies from an earlier run.
+    """
+    from medtasks.data.dataset_manifest import SHOWN_VOLUMES, counted_conversions
+    from medtasks.data.images.decoding import Decoding
+
+    rules = {rule for _, rule in opened}
+    decodings = sorted({rule.rule for rule in rules if isinstance(rule, Decoding)})
+    volumes = sorted(str(rule) for rule in rules if not isinstance(rule, Decoding))
+    counts = counted_conversions(image.conversions for image in opened.values())
+    if unopened:
+        counts["not opened in this run"] = unopened
+    shown = {"image_rule": " and ".join(decodings) or "volumes", "image_conversions": counts}
+    return shown | ({SHOWN_VOLUMES: " and ".join(volumes)} if volumes else {})
 
 
 def _annotate(
     results: MutableMapping[str, Any],
     lm: Any,
     ours: HarnessTasks,
-    shard: Shard | None,
+    shard: Shard | Look | None,
     rows: Mapping[str, int],
 ) -> None:
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
     if shard is not None:
-        remarks.append(f"[SHARD {shard}]")
+        kind = "PARTIAL, LOOK" if isinstance(shard, Look) else "SHARD"
+        remarks.append(f"[{kind} {shard.index}/{shard.count}]")
         _record_shard(results, shard, rows)
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
     if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
         remarks.append(f"[{remark}]")
     scores = results.get("results") or {}
-    for rows_of_table in (scores, results.get("groups") or {}):
-        for row in rows_of_table.values():
-            if "alias" in row:
-                row["alias"] = " ".join([row["alias"], *remarks])
-    counts = {name: counts_of(scores[name]) for name in ours if name in scores}
-    lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
+    groups = results.get("groups") or {}
+    for row in chain(scores.values(), groups.values()):
+        if "alias" in row:
+            row["alias"] = " ".join([row["alias"], *remarks])
+    lost = []
+    for name in ours:
+        counts = counts_of(scores[name]) if name in scores else None
+        if counts and counts.lost:
+            lost.append(f"{name}: {counts}")
     if lost:
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
-    """Record how many rows of each task a shard asked, and say how shards are joined."""
+def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping[str, int]) -> None:
+    """Record how many rows of each task a part asked, and say how shards are joined."""
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count
+    if isinstance(shard, Look):
+        return
     empty = [task for task, count in rows.items() if not count]
     none = f", and there is none of {listed(empty)}" if empty else ""
     say(
@@ -324,8 +381,8 @@ def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, i
 
 
 @contextlib.contextmanager
-def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
+def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
+    """Let the harness's tasks ask only the rows of a part within the block; yield the number of rows by task."""
     chosen: dict[str, frozenset[int]] = {}
     for name, task in tasks.items():
         if shard is None:
@@ -348,18 +405,23 @@ def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str,
 
 
 def _build_requests(
-    task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any
+    task: Any,
+    build_all: Callable[..., None],
+    rows: Collection[int],
+    **options: Any,
 ) -> None:
-    """Build the requests of a harness's task for some rows only; a rank without any pads, as in the harness."""
+    """Build the requests of a harness's task for some rows only.
+
+    A rank without any pads, as in the harness.
+    """
     task._instances = []
     if not rows:  # on all ranks: the harness's own function would raise
         return
     build_all(**options)
-    requests = [
-        each
-        for each in task._instances
-        if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)
-    ]
+    requests = []
+    for each in task._instances:
+        if each.doc_id in rows and not (each.metadata or {}).get(_PADDING):
+            requests.append(each)
     if not requests:
         first = task._instances[0].doc_id
         requests = [each for each in task._instances if each.doc_id == first]

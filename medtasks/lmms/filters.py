@@ -23,7 +23,10 @@ from medtasks.runs.reply_envelope import make_envelope, open_envelope, parse_log
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
-    """Read every reply by an extractor; the arguments are those of :class:`~medtasks.families.family.Rule`."""
+    """Filter that reads every reply by an extractor.
+
+    Its arguments are those of :class:`~medtasks.families.family.Rule`.
+    """
 
     documents: Documents | None = None
     """Documents of the replies, shape (samples,), where metrics or hooks of others take the answers; else None."""
@@ -36,16 +39,25 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         fenced: bool = False,
         reasoned: bool = False,
     ) -> None:
-        names = [
-            name for name, each in extractors().items() if each.kind is not AnswerKind.LIKELIHOODS
-        ]
+        names = []
+        for name, extractor in extractors().items():
+            if extractor.kind is not AnswerKind.LIKELIHOODS:
+                names.append(name)
         if rule is not None and rule not in names:
             raise unknown_name("rule", rule, names, "medtasks parse --help")
         self._row = Rule(rule, option, fenced, reasoned)
         written_options(option, [""])  # a malformed form stops the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
-        """Return one reply per sample in its envelope, or its answer: the first of repeated replies."""
+        """Read the replies of a rank.
+
+        Args:
+            resps: Replies to each sample. Of repeated ones the first counts.
+            docs: Documents of the harness, which are not used.
+
+        Returns:
+            One reply per sample in its envelope, or its answer.
+        """
         first = [replies[0] for replies in resps]
         if self.documents is not None:
             return self._answers(first, self.documents)
@@ -59,19 +71,23 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
 
     @property
     def rule(self) -> str:
-        """Name of the rule; empty where replies are handed on unread."""
+        """Name of the rule, empty where replies are handed on unread."""
         return self._row.extractor or ""
 
-    def _answers(self, replies: Sequence[Any], documents: Documents) -> list[str]:
-        """Read the answers as texts, such as the letter of an option; empty where a reply has none."""
-        read = [open_envelope(reply)[0] for reply in replies]
+    def _answers(
+        self,
+        replies: Sequence[Any],
+        documents: Documents,
+    ) -> list[str]:
+        """Read the answers as texts, such as the letter of an option, empty where a reply has none."""
+        texts = [open_envelope(reply)[0] for reply in replies]
         if self._row.reasoned:
-            read = [without_its_reasoning(reply) for reply in read]
+            texts = [without_its_reasoning(reply) for reply in texts]
         if not self.rule:
-            return [reply.text or "" for reply in read]
+            return [reply.text or "" for reply in texts]
         extract = extractor_of(self.rule).extract
         answers = []
-        for reply, document in zip(read, documents, strict=True):
+        for reply, document in zip(texts, documents, strict=True):
             options = written_options(self._row.option_form, Sample(document).options)
             value = extract(reply.text, Sample(document, options)).value
             if isinstance(value, tuple):
@@ -86,7 +102,11 @@ class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
     def __init__(self, rule: str) -> None:
         self._rule = extractor_of(rule, AnswerKind.LIKELIHOODS).name
 
-    def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[dict[str, Any]]:
+    def apply(
+        self,
+        resps: Sequence[Sequence[Any]],
+        docs: Any,
+    ) -> list[dict[str, Any]]:
         """Return rule, loss and greedy flag per option."""
         parsed = [parse_loglikelihood(replies[0]) for replies in resps]
         return [{"rule": self._rule, "loss": loss, "is_greedy": greedy} for loss, greedy in parsed]

@@ -13,7 +13,7 @@ from typing import Any
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import NO_OPTIONS, lacks_options
-from medtasks.lmms import AnyFunction, replaced
+from medtasks.lmms import AnyFunction, replace_attribute
 from medtasks.lmms.filters import ReadWith
 from medtasks.lmms.harness_process import say
 from medtasks.runs.reply_envelope import parse_loglikelihood
@@ -22,26 +22,29 @@ _LIKELIHOODS = ("loglikelihood", "multiple_choice")
 
 
 @contextlib.contextmanager
-def scored_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
+def score_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
     """Let the harness score the tasks of others within the block, and report their failed likelihoods after it.
 
-    Raises MedTasksError before the first request if a filter of ours reads answers among options that the documents
-    of a task lack.
+    Args:
+        tasks: Tasks of the harness, by name.
+
+    Raises:
+        MedTasksError: Before the first request, if a filter of ours reads answers among options that the documents of
+            a task lack.
     """
     failed: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
         for name, task in tasks.items():
             if getattr(task, "OUTPUT_TYPE", "") in _LIKELIHOODS:
                 score = partial(_score_numbers, task.process_results, task, failed)
-                stack.enter_context(replaced(task, "process_results", score))
-            readers = [
-                each for ensemble in getattr(task, "_filters", ()) for each in ensemble.filters
-            ]
-            readers = [each for each in readers if isinstance(each, ReadWith)]
+                stack.enter_context(replace_attribute(task, "process_results", score))
+            readers = []
+            for ensemble in getattr(task, "_filters", ()):
+                readers += [each for each in ensemble.filters if isinstance(each, ReadWith)]
             if readers:
                 _check_options(name, task, readers)
                 apply = partial(_apply_with_documents, task.apply_filters, task, readers)
-                stack.enter_context(replaced(task, "apply_filters", apply))
+                stack.enter_context(replace_attribute(task, "apply_filters", apply))
         yield
     for name, count in failed.items():
         say(
@@ -51,7 +54,11 @@ def scored_as_intended(tasks: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _score_numbers(
-    score: AnyFunction, task: Any, failed: Counter[str], doc: Any, results: Sequence[Any]
+    score: AnyFunction,
+    task: Any,
+    failed: Counter[str],
+    doc: Any,
+    results: Sequence[Any],
 ) -> Any:
     """Score likelihoods as pairs of numbers, mean negative log-likelihood and greedy flag."""
     pairs = []
@@ -61,25 +68,32 @@ def _score_numbers(
         loss, greedy = parse_loglikelihood(result)
         if math.isnan(loss):
             failed[str(task.config.task)] += 1
-            loss = (
-                math.inf
-            )  # the harness takes the smallest loss, and NaN for smaller than any other
+            # the harness takes the smallest loss, and NaN for smaller than any other
+            loss = math.inf
         pairs.append((loss, greedy))
     if task.OUTPUT_TYPE == "loglikelihood" and not callable(task.config.process_results):
         return score(doc, pairs[0])  # the harness unpacks the pair itself
     return score(doc, pairs)
 
 
-def _apply_with_documents(apply: AnyFunction, task: Any, readers: Sequence[ReadWith]) -> Any:
+def _apply_with_documents(
+    apply: AnyFunction,
+    task: Any,
+    readers: Sequence[ReadWith],
+) -> Any:
     documents = task.eval_docs_no_media
     answered = [documents[request.doc_id] for request in task.instances]
     with contextlib.ExitStack() as stack:
         for reader in readers:
-            stack.enter_context(replaced(reader, "documents", answered))
+            stack.enter_context(replace_attribute(reader, "documents", answered))
         return apply()
 
 
-def _check_options(name: str, task: Any, readers: Sequence[ReadWith]) -> None:
+def _check_options(
+    name: str,
+    task: Any,
+    readers: Sequence[ReadWith],
+) -> None:
     documents = task.eval_docs_no_media
     if not len(documents):
         return

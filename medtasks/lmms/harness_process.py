@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from medtasks.errors import MedTasksError
-from medtasks.lmms import replaced
+from medtasks.lmms import replace_attribute
 from medtasks.runs.redaction import redacted, redacted_streams, without_home
 from medtasks.tasks.task_files import included_folders
 
@@ -27,7 +27,9 @@ ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
 def end_after(error: Exception, *, debug: bool) -> NoReturn:
     """End the process with code 1, and leave the error to ``medtasks run`` in one sentence.
 
-    An error that the user can fix shows no traceback, unless ``debug`` is set.
+    Args:
+        error: The error. One that the user can fix shows no traceback.
+        debug: Whether to show the traceback of any error.
     """
     sentence = " ".join(redacted(str(error)).split())[:500]
     if debug or not isinstance(error, MedTasksError):
@@ -51,11 +53,18 @@ def say(sentence: str, *, in_all: bool = False) -> None:
 
 
 def unclaimed_stamp(
-    stamp_now: Callable[..., str], output: Path, claims: contextlib.ExitStack, **options: Any
+    stamp_now: Callable[..., str],
+    output: Path,
+    claims: contextlib.ExitStack,
+    **options: Any,
 ) -> str:
     """Return the time for the names of a run's files, when no other run into the folder has the same second.
 
-    It is claimed by an empty file, which is deleted when ``claims`` is closed, at the end of the run.
+    Args:
+        stamp_now: The harness's function of the current time.
+        output: Folder of the run's files.
+        claims: Owner of the claim, an empty file that is deleted when it is closed, at the end of the run.
+        options: Arguments of ``stamp_now``.
     """
     while True:
         stamp = stamp_now(**options)
@@ -78,15 +87,20 @@ def _unclaimed_stamps(harness: Any, output: Path) -> Iterator[None]:
     """Let no two evaluations into a folder that end within the block have the same names of files."""
     with contextlib.ExitStack() as claims:
         stamp = partial(unclaimed_stamp, harness.utils.get_datetime_str, output, claims)
-        with replaced(harness.utils, "get_datetime_str", stamp):
+        with replace_attribute(harness.utils, "get_datetime_str", stamp):
             yield
 
 
 def evaluate_here(arguments: Sequence[str], output: Path) -> None:
-    """Evaluate in this process with the harness's arguments, the included tasks and a folder for results."""
+    """Evaluate in this process, with the tasks of included folders.
+
+    Args:
+        arguments: Arguments of the harness's command line.
+        output: Folder for results.
+    """
     from lmms_eval import __main__ as harness  # takes seconds
 
-    with replaced(sys, "argv", ["lmms_eval", *arguments, "--output_path", str(output)]):
+    with replace_attribute(sys, "argv", ["lmms_eval", *arguments, "--output_path", str(output)]):
         _, args = harness.parse_eval_args()
     args.include_path = included_folders() or None
     with _unclaimed_stamps(harness, output):
@@ -94,17 +108,19 @@ def evaluate_here(arguments: Sequence[str], output: Path) -> None:
 
 
 def main() -> None:
-    """Evaluate as the command line says, without secrets in what is printed; Ctrl-C shows no traceback."""
+    """Evaluate as the command line says, without secrets in what is printed. Ctrl-C shows no traceback."""
     show = sys.excepthook
 
-    def show_redacted(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    def show_without_secrets(
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
     ) -> None:
         if not issubclass(kind, KeyboardInterrupt):
             with redacted_streams():
                 show(kind, error, trace)
 
-    sys.excepthook = show_redacted
+    sys.excepthook = show_without_secrets
     from lmms_eval import __main__ as harness  # takes seconds, in which Ctrl-C may come
 
     evaluate = harness.cli_evaluate_single

@@ -18,32 +18,34 @@ from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolved
 
 _SHARED = (
-    *(
-        "task",
-        "task_alias",
-        "output_type",
-        "test_split",
-        "generation_kwargs",
-        "doc_to_target",
-        "doc_to_choice",
-    ),
-    *("target_delimiter", "process_results", "metric_list", "filter_list", "metadata"),
+    "task",
+    "task_alias",
+    "output_type",
+    "test_split",
+    "generation_kwargs",
+    "doc_to_target",
+    "doc_to_choice",
+    "target_delimiter",
+    "process_results",
+    "metric_list",
+    "filter_list",
+    "metadata",
 )
 
 
 class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untyped
     """A task of ours, named by ``task`` in lm-eval's file.
 
-    Raises UnknownName for an unknown name, MedTasksError if its documents have images, which lm-eval's text models
-    cannot see, and the errors of :func:`open_documents`.
+    Raises:
+        UnknownName: No task has this name.
+        MedTasksError: Its documents have images, which lm-eval's text models cannot see. Other errors are those of
+            :func:`open_documents`.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        file = {
-            key: resolved(value)
-            for key, value in task_config(str(config["task"])).items()
-            if key != "dataset_path"
-        }
+        file = task_config(str(config["task"]))
+        file.pop("dataset_path", None)
+        file = {key: resolved(value) for key, value in file.items()}
         prompt = file["doc_to_text"]
         if len(inspect.signature(prompt).parameters) > 1:
             settings = file.get("lmms_eval_specific_kwargs", {}).get("default", {})
@@ -53,7 +55,11 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
         if evaluator := sys.modules.get("lm_eval.evaluator"):
             guard_evaluation(evaluator)
 
-    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def download(
+        self,
+        dataset_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Open the prepared documents."""
         self.dataset = open_documents(self.config.metadata["dataset"])
         if any(self.dataset[self.config.test_split]["image_files"]):

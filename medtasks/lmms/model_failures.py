@@ -27,7 +27,7 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.home import packaged_facts
-from medtasks.lmms import AnyFunction, replaced
+from medtasks.lmms import AnyFunction, replace_attribute
 from medtasks.lmms.earlier_replies import KeptReply
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
@@ -36,8 +36,12 @@ from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
 _FACTS = packaged_facts(__package__, "harness_models")
+_EMPTY = _FACTS["empty_after_errors"]
 EMPTY_AFTER_ERRORS = frozenset(
-    f"{kind}.{name}" for kind, names in _FACTS["empty_after_errors"].items() for name in names
+    (
+        *(f"chat.{name}" for name in _EMPTY["chat"]),
+        *(f"simple.{name}" for name in _EMPTY["simple"]),
+    )
 )
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply is ambiguous."""
 
@@ -52,23 +56,31 @@ class _Watch:
     """Replies of a model to the requests of a harness run."""
 
     module: str  # of the harness, that gives the replies
-    marks_replies: (
-        bool  # whether the model's own text is escaped already, see medtasks.extract.failure
-    )
+    marks_replies: bool  # whether the model's own text is escaped, see medtasks.extract.failure
     tasks: Collection[str]
     earlier: Mapping[tuple[str, int, int], KeptReply]
     origins: SampleOrigins
 
     def answers(
-        self, method: str, original: AnyFunction, requests: Sequence[Instance]
+        self,
+        method: str,
+        original: AnyFunction,
+        requests: Sequence[Instance],
     ) -> list[Any]:
-        """Return kept replies, and those of a method of the model to the remaining requests."""
-        kept = {
-            place: reply
-            for place, request in enumerate(requests)
-            if (reply := self.kept_reply(request))
-        }
-        remaining = [request for place, request in enumerate(requests) if place not in kept]
+        """Return kept replies, and those of a method of the model to the remaining requests.
+
+        Args:
+            method: Name of the method.
+            original: The method.
+            requests: Requests of the harness.
+
+        Returns:
+            One reply per request, in their order.
+        """
+        earlier = [self.kept_reply(request) for request in requests]
+        remaining = [
+            request for request, reply in zip(requests, earlier, strict=True) if reply is None
+        ]
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):
             # simple.claude adds one too many after an error, and every later reply belongs to another question.
@@ -76,14 +88,17 @@ class _Watch:
                 f"the model gave {len(replies)} replies to {len(remaining)} requests"
             )
             replies = [surplus] * len(remaining)
-        new = (
-            self.checked(reply, request, method)
-            for reply, request in zip(replies, remaining, strict=True)
-        )
-        return [kept[place].reply if place in kept else next(new) for place in range(len(requests))]
+        new_replies = iter(replies)
+        answers = []
+        for request, reply in zip(requests, earlier, strict=True):
+            if reply is None:
+                answers.append(self.mark(next(new_replies), request, method))
+            else:
+                answers.append(reply.reply)
+        return answers
 
     def kept_reply(self, request: Instance) -> KeptReply | None:
-        """Return the earlier reply to a request; None if it has to be asked."""
+        """Return the earlier reply to a request, or None if it has to be asked."""
         reply = self.earlier.get((request.task_name, int(request.doc_id), request.idx))
         if reply is None or (request.repeats or 1) > 1:  # a repeated one is always asked
             return None
@@ -100,46 +115,51 @@ class _Watch:
         sample = (request.task_name, int(request.doc_id))
         self.origins[sample] = combined_origin(self.origins.get(sample, ""), origin)
 
-    def checked(self, reply: Any, request: Instance, method: str) -> Any:
-        """Return a reply, marked as failed or cut where it is; for tasks of others without any mark of ours."""
+    def mark(
+        self,
+        reply: Any,
+        request: Instance,
+        method: str,
+    ) -> Any:
+        """Return a reply, marked as failed or cut where it is. Tasks of others get none of our marks."""
         self.note_origin(request, "")
         if not self.marks_replies:
-            reply = _with_text(reply, functools.partial(_escaped, may_be_failure=True))
+            reply = _with_text(reply, functools.partial(_escape, may_be_failure=True))
         if request.task_name not in self.tasks:
             return _with_text(reply, _without_marks)
-        if method == "loglikelihood":
-            with_counts = isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
-            return (
-                FAILED
-                if parse_loglikelihood(reply[0] if with_counts else reply) is FAILED
-                else reply
-            )
-        return _with_text(
-            reply, functools.partial(_marked, module=self.module, is_full=_is_full(reply, request))
-        )
+        if method != "loglikelihood":
+            is_full = _is_full(reply, request)
+            change = functools.partial(_mark_failure, module=self.module, is_full=is_full)
+            return _with_text(reply, change)
+        likelihood = reply[0] if _has_counts(reply) else reply
+        return FAILED if parse_loglikelihood(likelihood) is FAILED else reply
 
 
 @contextlib.contextmanager
-def watched(
+def watch_replies(
     lm: Any,
     tasks: Collection[str],
     earlier: Mapping[tuple[str, int, int], KeptReply],
     origins: SampleOrigins,
 ) -> Iterator[None]:
-    """Mark the failures of a model in its replies to tasks within the block; earlier replies are not asked again.
+    """Mark the failures of a model in its replies to tasks within the block.
 
-    The origins of replies are added to ``origins``.
+    Args:
+        lm: Model of the harness.
+        tasks: Names of our tasks.
+        earlier: Replies that are not asked again, by task, row of its data and number of the request.
+        origins: Gets the origins of the replies.
     """
     completions = chat_completions(lm)
     marks_replies = completions is not None or getattr(lm, "marks_replies", False)
     watch = _Watch(replies_module(lm), marks_replies, tasks, earlier, origins)
     with contextlib.ExitStack() as stack:
         for method in ("generate_until", "loglikelihood"):
-            stack.enter_context(
-                replaced(lm, method, functools.partial(watch.answers, method, getattr(lm, method)))
-            )
+            answer = functools.partial(watch.answers, method, getattr(lm, method))
+            stack.enter_context(replace_attribute(lm, method, answer))
         if completions is not None:
-            stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
+            create = _annotate_answers(completions.create)
+            stack.enter_context(replace_attribute(completions, "create", create))
         yield
 
 
@@ -149,7 +169,8 @@ def _is_full(reply: Any, request: Instance) -> bool:
         return False
     counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
     # The position of the settings differs for chat models.
-    settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
+    mappings = [argument for argument in request.args if isinstance(argument, Mapping)]
+    settings = mappings[0] if mappings else {}
     tokens = getattr(counts, "output_tokens", None)
     limit = settings.get("max_new_tokens")
     return bool(tokens and limit and tokens >= int(limit))
@@ -161,15 +182,16 @@ def replies_module(lm: Any) -> str:
 
 
 def chat_completions(lm: Any) -> Any:
-    """Return the object with the ``create`` that asks a server; None for a model without an openai client."""
-    completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
+    """Return the object with the ``create`` that asks a server, or None for a model without an openai client."""
+    chat = getattr(getattr(lm, "client", None), "chat", None)
+    completions = getattr(chat, "completions", None)
     return completions if callable(getattr(completions, "create", None)) else None
 
 
 # ---- replies ----
 
 
-def _escaped(text: Any, *, may_be_failure: bool = False) -> Any:
+def _escape(text: Any, *, may_be_failure: bool = False) -> Any:
     return escaped_reply(text, may_be_failure=may_be_failure) if isinstance(text, str) else text
 
 
@@ -180,72 +202,98 @@ def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
     return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
 
-def _marked(text: Any, module: str, *, is_full: bool) -> Any:
+def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
     """Return the text of a reply, or the mark of its failure or cut, by the module of the model that gave it."""
     if not isinstance(text, str):
         return NO_TEXT
     if is_full and failure_cause(text) is None and not without_cut_mark(text)[1]:
         text = cut_reply(text)
-    if (cause := failure_cause(text)) is not None:
+    cause = failure_cause(text)
+    if cause is not None:
         return failed_reply(redacted(cause))
     if module in EMPTY_AFTER_ERRORS and not text.strip():
         return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
-    return failed_reply(redacted(text)) if pattern and pattern.match(text.strip()) else text
+    if pattern and pattern.match(text.strip()):
+        return failed_reply(redacted(text))
+    return text
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(reply, GenerationResult):
         return dataclasses.replace(reply, text=change(reply.text))
-    if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str):
+    if _has_counts(reply):
         return change(reply[0]), reply[1]
     changed = change(reply)
-    return (
-        reply if changed == reply else changed
-    )  # a reply of our own adapters is a str that carries token counts
+    # a reply of our own adapters is a str that carries token counts
+    return reply if changed == reply else changed
+
+
+def _has_counts(reply: Any) -> bool:
+    """Return whether a reply is a pair of its text and token counts."""
+    return isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str)
 
 
 # ---- answers of a server ----
 
 
-def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
+def _annotate_answers(create: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``create`` that marks failed and cut replies, and adds the reasoning that the server split off.
 
-    Without a single choice the harness tries again. Replies of a model that may call tools are parts of a conversation
-    and stay as they are.
+    Without a single choice the harness tries again.
     """
 
-    def annotated(completion: Any, uses_tools: bool) -> Any:
-        cause = failure_of(completion)
-        choice = completion.choices[0]
-        message, content = choice.message, choice.message.content
-        is_cut = choice.finish_reason == "length"
-        if uses_tools:
-            message.content = "" if content is None else _escaped(content)
-        elif cause:
-            message.content = failed_reply(cause)
-        elif is_cut or (isinstance(content, str) and content):
-            texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
-            reasoning = next((text for text in texts if isinstance(text, str) and text), None)
-            reply = escaped_reply(content) if isinstance(content, str) else ""
-            reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
-            message.content = cut_reply(reply) if is_cut else reply
-        return completion
+    async def annotate_later(answer: Awaitable[Any], uses_tools: bool) -> Any:
+        return _annotate(await answer, uses_tools)
 
-    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
-        return annotated(await answer, uses_tools)
-
-    def annotating(*args: Any, **kwargs: Any) -> Any:
+    def create_annotated(*args: Any, **kwargs: Any) -> Any:
         answer = create(*args, **kwargs)
-        return (later if inspect.isawaitable(answer) else annotated)(answer, "tools" in kwargs)
+        annotate = annotate_later if inspect.isawaitable(answer) else _annotate
+        return annotate(answer, "tools" in kwargs)
 
-    return annotating
+    return create_annotated
+
+
+def _annotate(completion: Any, uses_tools: bool) -> Any:
+    """Put marks and reasoning into the text of a server's answer.
+
+    Replies of a model that may call tools are parts of a conversation and stay as they are.
+    """
+    cause = failure_of(completion)
+    choice = completion.choices[0]
+    message = choice.message
+    content = message.content
+    is_cut = choice.finish_reason == "length"
+    if uses_tools:
+        message.content = "" if content is None else _escape(content)
+    elif cause:
+        message.content = failed_reply(cause)
+    elif is_cut or (isinstance(content, str) and content):
+        reply = escaped_reply(content) if isinstance(content, str) else ""
+        reasoning = _reasoning_of(message)
+        if reasoning:
+            reply = reasoned_reply(reasoning, reply)
+        message.content = cut_reply(reply) if is_cut else reply
+    return completion
+
+
+def _reasoning_of(message: Any) -> str:
+    """Return the reasoning that the server split off, empty if there is none."""
+    for name in ("reasoning", "reasoning_content"):
+        text = getattr(message, name, None)
+        if isinstance(text, str) and text:
+            return text
+    return ""
 
 
 def failure_of(completion: Any) -> str:
-    """Return why a server's answer holds no reply; empty if it holds one, even one cut to nothing.
+    """Return why a server's answer holds no reply, empty if it holds one, even one cut to nothing.
 
-    Raises ValueError without a single choice.
+    Args:
+        completion: Answer of an openai client.
+
+    Raises:
+        ValueError: It has no choice, or several.
     """
     choices: Sequence[Any] = getattr(completion, "choices", None) or ()
     if len(choices) != 1:

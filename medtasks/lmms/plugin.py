@@ -19,16 +19,18 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replaced, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replace_attribute, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _DEFAULT_MODEL = "hf"  # of the harness's command line, which has no model of this name
-_WITH_SECRETS = {
-    "dataset_kwargs",
-    "generation_kwargs",
-    "lmms_eval_specific_kwargs",
-}  # parts of a task's configuration
-_ENTRY_POINTS = "medtasks.adapters"  # group of other packages: name for --model, and path of a class or function
+# parts of a task's configuration
+_WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}
+
+
+# Parts of it that may be hooks of ours.
+_HOOKS = ("process_results", "doc_to_text", "doc_to_visual")
+# Group of other packages' entry points: name for --model, and path of a class or function.
+_ENTRY_POINTS = "medtasks.adapters"
 _MODELS = {
     "adapter": "medtasks.model_adapters.any_model.Adapter",
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
@@ -47,7 +49,7 @@ def model_manifests() -> list[Any]:
     """
     if os.environ.get(AUTOLOAD_VARIABLE, "1") == "0":
         return []
-    manifests: list[Any] = []
+    manifests = []
     with or_warn():
         if (module := sys.modules.get(_TASKS_MODULE)) is not None:
             extend_task_search(module)
@@ -82,7 +84,7 @@ def installed_adapters() -> dict[str, str]:
 
     taken = {*_MODELS, *AVAILABLE_SIMPLE_MODELS, *AVAILABLE_CHAT_TEMPLATE_MODELS}
     taken.update(*MODEL_ALIASES.values())
-    adapters: dict[str, str] = {}
+    adapters = {}
     for point in points:
         if point.name in taken:
             warnings.warn(
@@ -100,7 +102,10 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     """Makes our tasks visible right after the first import of the harness's, so that we need not import them."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != _TASKS_MODULE:
             return None
@@ -123,6 +128,9 @@ def extend_task_search(module: ModuleType) -> None:
 
     Loading of documents is wrapped, too, so that a user's own are checked for the columns that our hooks need before
     the harness builds a prompt of the first one: a missing column would be a ``KeyError`` of some hook.
+
+    Args:
+        module: ``lmms_eval.tasks``.
     """
     with or_warn():
         manager = module.TaskManager
@@ -145,6 +153,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Index our tasks, few-shot twins and variants too, after those of the harness and of the user's folders."""
     from medtasks.home import own_tasks_folders
     from medtasks.runs.redaction import redact_log
+    from medtasks.tasks.task_files import installed_tasks
     from medtasks.tasks.task_index import tasks_folder
 
     _guard_evaluation()
@@ -160,6 +169,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
                 *folders,
                 str(tasks_folder()),
                 *map(str, own_tasks_folders()),
+                *map(str, installed_tasks()),
             ]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
@@ -183,7 +193,11 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
 
 
 def _match_without_variants(
-    match: AnyFunction, manager: Any, task_list: Any, *args: Any, **kwargs: Any
+    match: AnyFunction,
+    manager: Any,
+    task_list: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
     names = match(manager, task_list, *args, **kwargs)
@@ -191,24 +205,32 @@ def _match_without_variants(
     with contextlib.suppress(Exception):  # a pattern is not worth a failed run
         from medtasks.tasks.task_files import VARIANT_OF
 
-        meant = []
+        names_kept = []
         for name in names:
             base = manager.task_index[name].get(VARIANT_OF)
+            any_variant = f"{base}_\0"
             matching = [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)]
             if base is None or not all(
-                fnmatch.fnmatch(f"{base}_\0", pattern) for pattern in matching
+                fnmatch.fnmatch(any_variant, pattern) for pattern in matching
             ):
-                meant.append(name)
-        return meant
+                names_kept.append(name)
+        return names_kept
     return names
 
 
-def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: Any) -> Any:
+def download_and_check(
+    download: AnyFunction,
+    task: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """Check that a task's documents exist, let the harness load them, check them, and add the columns that follow.
 
     The harness would hide a dataset of ours that is not prepared, and a variant that its data do not allow.
-    Prepared documents, those that are read in streams and those of others' hooks are left as they are. Raises
-    MedTasksError for a column that is missing or holds something else.
+    Prepared documents, those that are read in streams and those of others' hooks are left as they are.
+
+    Raises:
+        MedTasksError: A column is missing or holds something else.
     """
     _guard_evaluation()  # again, for an index made before the evaluator is imported
     import datasets
@@ -232,26 +254,20 @@ def download_and_check(download: AnyFunction, task: Any, *args: Any, **kwargs: A
     variant = variant_of(name)
     if variant and variant[1] in NOT_OF_ALL:
         check_possible(task_file(name))
-    if not any(
-        is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")
-    ):
+    if not any(is_our_hook(config.get(key)) for key in _HOOKS):
         with private_copies(config):
             return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
     file = task_files().get(variant[0] if variant else name)
     tables = own_tables(task_config(file.name) if file else config)
-    with (
-        private_copies(config),
-        replaced(
-            datasets, "load_dataset", (lambda *_, **__: tables) if tables else datasets.load_dataset
-        ),
-    ):
-        made = download(task, *args, **kwargs)
+    load = (lambda *_, **__: tables) if tables else datasets.load_dataset
+    with private_copies(config), replace_attribute(datasets, "load_dataset", load):
+        result = download(task, *args, **kwargs)
     if file:
         _set_image_roots(task, file.path.parent)
     if not dataset:
         _complete(task)
-    return made
+    return result
 
 
 def _set_image_roots(task: Any, folder: Path) -> None:
@@ -280,7 +296,10 @@ def _complete(task: Any) -> None:
 
 
 def _guard_evaluation() -> None:
-    """Wrap the evaluation of our tasks; by now the evaluator, if there is one, has been imported completely."""
+    """Wrap the evaluation of our tasks.
+
+    By now the evaluator, if there is one, has been imported completely.
+    """
     module = sys.modules.get("lmms_eval.evaluator")
     if module is None:
         return
@@ -291,23 +310,26 @@ def _guard_evaluation() -> None:
         from medtasks.lmms.evaluation import guard_evaluation
 
         guard_evaluation(module)
-        wrap_once(module, "simple_evaluate", _checked_and_redacted)
+        wrap_once(module, "simple_evaluate", _check_and_redact)
 
 
-def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Look for the judges of our tasks before the harness loads the model, which may take minutes.
 
     The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
     or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
     call = inspect.signature(evaluate).bind(*args, **kwargs)
-    tasks: list[Any] = []
-    with contextlib.suppress(
-        Exception
-    ):  # names and files that cannot be read are reported by the harness
+    tasks = []
+    # Names and files that cannot be read are reported by the harness.
+    with contextlib.suppress(Exception):
         from medtasks.tasks.documents import check_judge
         from medtasks.tasks.task_files import members_of
 
+        named = getattr(call.arguments.get("cli_args"), "tasks", None)
+        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
+            # The harness took the name for that of a folder of task files, which is here, too.
+            call.arguments["tasks"] = [named]
         for name in call.arguments["tasks"]:
             tasks += members_of(name)
     for task in tasks:
@@ -316,7 +338,7 @@ def _checked_and_redacted(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> A
 
     try:
         with asked_as_family(call.arguments):
-            results = evaluate(*args, **kwargs)
+            results = evaluate(*call.args, **call.kwargs)
     except ValueError as error:
         if tasks and str(error).startswith(f"Model '{_DEFAULT_MODEL}' not found"):
             raise MedTasksError(

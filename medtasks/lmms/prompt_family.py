@@ -16,14 +16,17 @@ from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _ARGUMENT = "prompt_family"
 _DECODING = "model_specific_generation_kwargs"
-_FAMILY: ContextVar[tuple[str, str]] = ContextVar(
-    "_FAMILY", default=("", "")
-)  # and the model that is given prompts
+# Family, and the model that is given its prompts.
+_FAMILY: ContextVar[tuple[str, str]] = ContextVar("_FAMILY", default=("", ""))
 
 
 @contextlib.contextmanager
 def asked_as_family(arguments: Mapping[str, Any]) -> Iterator[None]:
-    """Build tasks with the prompts of the family that the arguments of ``simple_evaluate`` name, within the block."""
+    """Build tasks with the prompts of a family within the block.
+
+    Args:
+        arguments: Arguments of the harness's ``simple_evaluate``, whose model names the family.
+    """
     model = arguments.get("model")
     if isinstance(model, str):
         options = HarnessOptions({"model_args": arguments.get("model_args") or ""})
@@ -41,7 +44,8 @@ def asked_as_family(arguments: Mapping[str, Any]) -> Iterator[None]:
 def choose_blocks(task: Any) -> None:
     """Give a task of the harness the blocks of the family, if its file has any for it.
 
-    Raises MedTasksError for a prompt that the model that runs the family's checkpoint cannot read.
+    Raises:
+        MedTasksError: The model that runs the family's checkpoint cannot read the family's prompt.
     """
     family, model = _FAMILY.get()
     if not family:
@@ -71,7 +75,8 @@ def check_family(lm: Any, tasks: Collection[Any]) -> None:
     if not family or family in prompt_families():
         return
     families = set(prompt_families())
-    for config in (vars(task.config) for task in tasks):
+    for task in tasks:
+        config = vars(task.config)
         blocks = {**mapping_in(config, _DECODING), **mapping_in(config, SETTINGS)}
         families |= {name for name, block in blocks.items() if isinstance(block, Mapping)}
     if family not in families:

@@ -25,7 +25,7 @@ from tqdm.std import tqdm
 from medtasks.data.catalogue import Access
 from medtasks.data.privacy import access_of, is_private
 from medtasks.errors import MedTasksError, ModelRefused, warn_once
-from medtasks.lmms import replaced
+from medtasks.lmms import replace_attribute
 from medtasks.model_adapters.any_model import path_of
 from medtasks.net import servers
 from medtasks.runs.redaction import redact_log, redact_record
@@ -62,14 +62,16 @@ _ALLOWS_CODE = re.compile(r"(?<![`\w])trust_remote_code[\"']?(?:: [\w\[\]| ]+)? 
 _BUILDS_ON = re.compile(r"^from (lmms_eval\.models\.(?:chat|simple)\.\w+) import", re.MULTILINE)
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
 _CLASS = "class:"  # before the dotted name of a model class that the user trusts
-_FOLLOWING = (  # classes whose ``send`` follows redirects unless an argument forbids it; newer openai uses httpx2
-    *(
-        (name, client, "follow_redirects")
-        for name in ("httpx", "httpx2")
-        for client in ("Client", "AsyncClient")
-    ),
+# Classes whose ``send`` follows redirects unless an argument forbids it. Newer openai uses httpx2.
+_FOLLOWING = (
+    ("httpx", "Client", "follow_redirects"),
+    ("httpx", "AsyncClient", "follow_redirects"),
+    ("httpx2", "Client", "follow_redirects"),
+    ("httpx2", "AsyncClient", "follow_redirects"),
     ("requests", "Session", "allow_redirects"),
 )
+# Methods of the harness's models that ask them.
+_ASKING = ("generate_until", "loglikelihood", "generate_until_multi_round")
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,17 @@ class Destination:
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
     """Refuse to ask a built model about credentialed datasets if it may send the questions to another machine.
 
-    Its client knows its address better than the command line. Errors are those of :func:`check_model`.
+    Its client knows its address better than the command line.
+
+    Args:
+        lm: Model of the harness.
+        datasets: Names of all datasets that it is asked about.
+
+    Raises:
+        ModelRefused: See :func:`check_model`.
     """
-    if private := credentialed(datasets):
+    private = credentialed(datasets)
+    if private:
         check_model(_class_name(lm), live_destinations(lm), private)
 
 
@@ -97,7 +107,14 @@ def _class_name(lm: object) -> str:
 
 
 def credentialed(datasets: Iterable[str]) -> list[str]:
-    """Return the credentialed datasets, including unknown ones and those whose text logs may show."""
+    """Return the credentialed datasets, including unknown ones and those whose text logs may show.
+
+    Args:
+        datasets: Names, also repeated ones.
+
+    Returns:
+        Names in alphabetical order.
+    """
     return sorted({name for name in datasets if access_of(name) is Access.CREDENTIALED})
 
 
@@ -107,28 +124,39 @@ def check_model(
     datasets: Sequence[str],
     environment: Mapping[str, str] = os.environ,
 ) -> None:
-    """Refuse to send text of credentialed datasets with a model, given by its class, to these destinations.
+    """Refuse to send text of credentialed datasets with a model.
 
     ``MEDTASKS_TRUSTED_MODEL`` permits it for users whose data use agreement covers it: for the server with the same
-    scheme, host and port, or for one model class with any destination. Raises ModelRefused for a remote or unknown
-    destination that is not trusted, and for one that is reached through a proxy of the environment.
+    scheme, host and port, or for one model class with any destination.
+
+    Args:
+        name: Dotted name of the model's class.
+        goes_to: Destinations of its questions.
+        datasets: Names of credentialed datasets.
+        environment: Variables, by default those of this process.
+
+    Raises:
+        ModelRefused: A destination is remote or unknown and not trusted, or reached through a proxy of the environment.
     """
     if not datasets or environment.get(TRUSTED, "").strip() == _CLASS + name:
         return
     for destination in goes_to:
-        if cause := refusal(destination, environment):
-            if not destination.url and not destination.source:
-                if_allowed = "your data use agreement allows it wherever it sends"
-                if destination.runs_code:
-                    if_allowed = "you trust that code with these data"
-                cause += f"; or, if {if_allowed}, set {TRUSTED}={_CLASS}{name}"
-            raise ModelRefused(
-                f"text of credentialed data ({', '.join(datasets)}) is not sent with model '{name}' {cause}"
-            )
+        cause = refusal(destination, environment)
+        if not cause:
+            continue
+        if not destination.url and not destination.source:
+            if_allowed = "your data use agreement allows it wherever it sends"
+            if destination.runs_code:
+                if_allowed = "you trust that code with these data"
+            cause += f"; or, if {if_allowed}, set {TRUSTED}={_CLASS}{name}"
+        raise ModelRefused(
+            f"text of credentialed data ({', '.join(datasets)}) is not sent with model '{name}' {cause}"
+        )
 
 
 def check_question_files(
-    datasets: Iterable[str], environment: Mapping[str, str] = os.environ
+    datasets: Iterable[str],
+    environment: Mapping[str, str] = os.environ,
 ) -> bool:
     """Refuse to write credentialed questions into files for a model elsewhere, unless the user permits it.
 
@@ -154,9 +182,20 @@ def check_question_files(
 
 
 def trusted_model(environment: Mapping[str, str]) -> str | None:
-    """Return scheme, host and port of the trusted server, or ``class:`` and a model class; None if there is neither.
+    """Return what the user trusts with credentialed text.
 
-    Raises ModelRefused if the variable holds something else.
+    Args:
+        environment: Variables, of which ``MEDTASKS_TRUSTED_MODEL`` counts.
+
+    Returns:
+        Scheme, host and port of a server, or ``class:`` and a model class, or None if there is neither.
+
+    Raises:
+        ModelRefused: The variable holds something else.
+
+    Example:
+        >>> trusted_model({TRUSTED: "https://models.hospital.org/v1"})
+        'https://models.hospital.org:443'
     """
     text = environment.get(TRUSTED, "").strip()
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
@@ -170,7 +209,15 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
 
 
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
-    """Return reason and fix for a refused destination, to follow "is not sent"; empty for a permitted one."""
+    """Return reason and fix for a refused destination.
+
+    Args:
+        destination: Destination of a model's questions.
+        environment: Variables.
+
+    Returns:
+        A text to follow "is not sent", empty for a permitted destination.
+    """
     if not destination.url and not destination.source:
         reason = "it is unknown where it sends questions"
         if destination.runs_code:
@@ -192,66 +239,83 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     except ModelRefused as error:
         return f"{to}, which is not this machine; {error}"
     scheme = destination.url.partition(":")[0]
-    if not destination.obeys_proxies or not (is_local or scheme == "http"):
+    proxy = ""
+    if destination.obeys_proxies and (is_local or scheme == "http"):
+        proxy = _proxy_variable(scheme, host, environment)
+    if not proxy:
         return ""
-    proxy = _proxy_variable(scheme, host, environment)
-    return (
-        f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
-        if proxy
-        else ""
-    )
+    return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
 
 
-def _proxy_variable(scheme: str, host: str, environment: Mapping[str, str]) -> str:
-    """Return the variable that names a proxy for a host; empty if there is none."""
+def _proxy_variable(
+    scheme: str,
+    host: str,
+    environment: Mapping[str, str],
+) -> str:
+    """Return the variable that names a proxy for a host, empty if there is none."""
     # Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
-    exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
-    if {host, "*"} & {entry.strip() for entry in exempt}:
+    exempt = environment.get("no_proxy", environment.get("NO_PROXY", ""))
+    entries = {entry.strip() for entry in exempt.lower().split(",")}
+    if entries & {host, "*"}:
         return ""
     names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
     return next((name for name in names if environment.get(name, "").strip()), "")
 
 
 def planned_destinations(
-    class_path: str, arguments: Mapping[str, object], environment: Mapping[str, str]
+    class_path: str,
+    arguments: Mapping[str, object],
+    environment: Mapping[str, str],
 ) -> list[Destination]:
     """Return a model's destinations as far as ``--model_args`` and variables name them, before it is built.
 
     Others, such as Azure's own addresses, are left to :func:`live_destinations`.
+
+    Args:
+        class_path: Dotted name of the model's class, see :func:`class_path_of`.
+        arguments: Its arguments.
+        environment: Variables.
+
+    Returns:
+        Destinations, none for a model that answers in its own process.
     """
     module = class_path.rpartition(".")[0]
     if module.startswith(_OURS):
-        return _named(arguments.get("base_url"), obeys_proxies=False)
-    if file_of(module) in CLIENT_MODELS:
-        sources = {name: environment.get(name) for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL")}
-        addresses = {"base_url": arguments.get("base_url"), **sources}
+        return _destinations(arguments.get("base_url"), obeys_proxies=False)
+    file = file_of(module)
+    if file in CLIENT_MODELS:
+        addresses = {
+            "base_url": arguments.get("base_url"),
+            "OPENAI_API_BASE": environment.get("OPENAI_API_BASE"),
+            "OPENAI_BASE_URL": environment.get("OPENAI_BASE_URL"),
+        }
         source = next((name for name, address in addresses.items() if address), "")
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
-        address = (
-            addresses[source] if source else "https://api.openai.com/v1"
-        )  # the client's default
-        return _named(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
-    return _of_local(module) if file_of(module) in LOCAL_MODELS else [Destination("")]
+        # the client's default
+        address = addresses[source] if source else "https://api.openai.com/v1"
+        return _destinations(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
+    return _of_local(module) if file in LOCAL_MODELS else [Destination("")]
 
 
 def live_destinations(lm: Any) -> list[Destination]:
-    """Return the destinations of a built model; none for one that answers in its own process."""
+    """Return the destinations of a built model, none for one that answers in its own process."""
     module = _class_name(lm).rpartition(".")[0]
-    if module.startswith(
-        _OURS
-    ):  # our client of servers takes no proxy for addresses on this machine
-        return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
-    if file_of(module) in LOCAL_MODELS or module in LM_EVAL_LOCAL:
+    if module.startswith(_OURS):
+        # Our client of servers takes no proxy for addresses on this machine.
+        address = getattr(getattr(lm, "arguments", None), "base_url", "")
+        return _destinations(address, obeys_proxies=False)
+    file = file_of(module)
+    if file in LOCAL_MODELS or module in LM_EVAL_LOCAL:
         return _of_local(module)
-    address = (
-        client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
-    )
-    if (
-        not address or getattr(lm, "mcp_client", None) is not None
-    ):  # whose tools may send replies anywhere
+    address = ""
+    if file in CLIENT_MODELS:
+        address = client_address(getattr(lm, "client", None))
+    # Its tools may send replies anywhere.
+    has_tools = getattr(lm, "mcp_client", None) is not None
+    if not address or has_tools:
         return [Destination("")]
     http = getattr(lm.client, "_client", None)  # an httpx client
-    return _named(address, obeys_proxies=bool(getattr(http, "trust_env", True)))
+    return _destinations(address, obeys_proxies=bool(getattr(http, "trust_env", True)))
 
 
 def _of_local(module: str) -> list[Destination]:
@@ -260,35 +324,53 @@ def _of_local(module: str) -> list[Destination]:
 
 @functools.cache
 def allows_checkpoint_code(module: str) -> bool:
-    """Return whether a model's source lets transformers run a checkpoint's code by default or always."""
+    """Return whether a model's source lets transformers run a checkpoint's code by default or always.
+
+    Args:
+        module: Dotted name of the model's module.
+    """
     spec = importlib.util.find_spec(module)
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return bool(_ALLOWS_CODE.search(source)) or any(
-        map(allows_checkpoint_code, _BUILDS_ON.findall(source))
-    )
+    if spec is None or not spec.origin:
+        return False
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    if _ALLOWS_CODE.search(source):
+        return True
+    return any(map(allows_checkpoint_code, _BUILDS_ON.findall(source)))
 
 
 def client_address(client: object) -> str:
-    """Return the address of an openai client, which may hold secrets; empty for any other."""
+    """Return the address of an openai client, which may hold secrets, and an empty text for any other client."""
     import openai
 
     return str(client.base_url) if isinstance(client, openai.OpenAI | openai.AsyncOpenAI) else ""
 
 
-def _named(
-    addresses: object, source: str = "base_url", *, obeys_proxies: bool
+def _destinations(
+    addresses: object,
+    source: str = "base_url",
+    *,
+    obeys_proxies: bool,
 ) -> list[Destination]:
-    texts = [text.strip() for text in str(addresses or "").split(";") if text.strip()]
-    return [Destination(servers.readable(text), source, obeys_proxies) for text in texts]
+    """Return the destinations in an argument, which may hold several addresses between semicolons."""
+    texts = [text.strip() for text in str(addresses or "").split(";")]
+    return [Destination(servers.readable(text), source, obeys_proxies) for text in texts if text]
 
 
 def class_path_of(
-    model: str, arguments: Mapping[str, object] | None = None, *, force_simple: bool = False
+    model: str,
+    arguments: Mapping[str, object] | None = None,
+    *,
+    force_simple: bool = False,
 ) -> str:
-    """Return the dotted name of a model's class by its name or alias and ``--model_args``; empty if unknown."""
-    with contextlib.suppress(
-        Exception
-    ):  # a plug-in that cannot be imported is reported by the harness
+    """Return the dotted name of a model's class, empty if it is unknown.
+
+    Args:
+        model: Name or alias in the harness.
+        arguments: ``--model_args``, by which ``adapter`` finds its class.
+        force_simple: Whether the harness is told to take the simple model of two.
+    """
+    # A plug-in that cannot be imported is reported by the harness.
+    with contextlib.suppress(Exception):
         from lmms_eval.models import MODEL_REGISTRY_V2
 
         name = str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
@@ -304,7 +386,12 @@ def model_names() -> list[str]:
 
 
 def file_of(module: str) -> str:
-    """Return the file name of one of lmms-eval's models; empty for other modules."""
+    """Return the file name of one of lmms-eval's models, empty for other modules.
+
+    Example:
+        >>> file_of("lmms_eval.models.simple.llava_hf")
+        'llava_hf'
+    """
     match = re.fullmatch(r"lmms_eval\.models\.(?:chat|simple)\.(\w+)", module)
     return match[1] if match else ""
 
@@ -314,7 +401,14 @@ def file_of(module: str) -> str:
 
 @contextlib.contextmanager
 def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
-    """Guard an evaluation if a dataset is credentialed; ``MEDTASKS_LOG_TEXT`` lets text be shown, not redirected."""
+    """Guard an evaluation if a dataset is credentialed: no redirects, and no text in logs and errors.
+
+    ``MEDTASKS_LOG_TEXT`` lets text be shown, not redirected.
+
+    Args:
+        lm: Model of the harness.
+        datasets: Names of all datasets that it is asked about.
+    """
     guarded = credentialed(datasets)
     silent = any(map(is_private, guarded))
 
@@ -323,40 +417,45 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
             return call(requests)
 
     with contextlib.ExitStack() as stack:
-        for name in (
-            ("generate_until", "loglikelihood", "generate_until_multi_round") if guarded else ()
-        ):
-            if callable(call := getattr(lm, name, None)):
-                stack.enter_context(replaced(lm, name, functools.partial(guarded_call, call)))
+        for name in _ASKING if guarded else ():
+            call = getattr(lm, name, None)
+            if callable(call):
+                call = functools.partial(guarded_call, call)
+                stack.enter_context(replace_attribute(lm, name, call))
         try:
             yield
         except BaseException as error:
             if not silent:
                 raise
-            # An error of the same kind without text; a chained traceback would show the text that led to the error.
-            if isinstance(error, MedTasksError):
-                raise error from None
-            if isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            if isinstance(error, SystemExit):
-                raise SystemExit(1 if isinstance(error.code, str) else error.code) from None
-            location = traceback.extract_tb(error.__traceback__)[-1]
-            cause = (
-                f" ({os.strerror(error.errno)})"
-                if isinstance(error, OSError) and error.errno
-                else ""
-            )
-            raise RuntimeError(
-                f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in "
-                f"{location.name}; its message is withheld, as it may repeat credentialed text"
-            ).with_traceback(error.__traceback__) from None
+            raise _without_text(error) from None
+
+
+def _without_text(error: BaseException) -> BaseException:
+    """Return an error of the same kind without text. A chained traceback would show the text that led to the error."""
+    if isinstance(error, MedTasksError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if isinstance(error, SystemExit):
+        return SystemExit(1 if isinstance(error.code, str) else error.code)
+    location = traceback.extract_tb(error.__traceback__)[-1]
+    cause = ""
+    if isinstance(error, OSError) and error.errno:
+        cause = f" ({os.strerror(error.errno)})"
+    return RuntimeError(
+        f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in "
+        f"{location.name}; its message is withheld, as it may repeat credentialed text"
+    ).with_traceback(error.__traceback__)
 
 
 @contextlib.contextmanager
 def _without_redirects() -> Iterator[None]:
     """Make a redirect an error of the client: it would carry the request to an unchecked address."""
 
-    def not_following(send: Callable[..., Any], argument: str) -> Callable[..., Any]:
+    def not_following(
+        send: Callable[..., Any],
+        argument: str,
+    ) -> Callable[..., Any]:
         def send_directly(self: Any, request: Any, **options: Any) -> Any:
             return send(self, request, **{**options, argument: False})
 
@@ -366,7 +465,9 @@ def _without_redirects() -> Iterator[None]:
         for package, client, argument in _FOLLOWING:
             with contextlib.suppress(ImportError):
                 owner = getattr(importlib.import_module(package), client)
-                stack.enter_context(replaced(owner, "send", not_following(owner.send, argument)))
+                stack.enter_context(
+                    replace_attribute(owner, "send", not_following(owner.send, argument))
+                )
         yield
 
 
@@ -377,7 +478,9 @@ def _silence() -> Iterator[None]:
     def redact(record: "Record") -> None:
         redact_record(record)
         if not (record["name"] or "").startswith(_OURS):
-            record["message"], record["exception"], record["extra"] = "message withheld", None, {}
+            record["message"] = "message withheld"
+            record["exception"] = None
+            record["extra"] = {}
 
     warn_once("what the model prints and logs is withheld: it may repeat credentialed text", "INFO")
     disabled = logging.root.manager.disable
@@ -386,7 +489,7 @@ def _silence() -> Iterator[None]:
         logger.configure(patcher=redact)
         logging.disable(sys.maxsize)
         with (
-            replaced(tqdm, "__init__", bars),
+            replace_attribute(tqdm, "__init__", bars),
             open(os.devnull, "w") as sink,
             contextlib.redirect_stdout(sink),
             contextlib.redirect_stderr(sink),

@@ -9,7 +9,7 @@ from loguru import logger
 from PIL import Image
 
 from medtasks.errors import MedTasksError
-from medtasks.lmms import replaced
+from medtasks.lmms import replace_attribute
 from medtasks.lmms.plugin import extend_task_search
 from medtasks.prompts.judged import without_judge
 from medtasks.prompts.messages import split_images
@@ -54,12 +54,10 @@ def _similar_task(task: TaskFile) -> str | None:
     """Return a task with the same questions whose replies are texts: the one that it was made of, or the first."""
     if task.origin is not None and task_file(task.origin).output_type == _GENERATES:
         return task.origin
+    if task.dataset is None:
+        return None
     for name, other in task_files().items():
-        if (
-            task.dataset is not None
-            and other.dataset == task.dataset
-            and other.output_type == _GENERATES
-        ):
+        if other.dataset == task.dataset and other.output_type == _GENERATES:
             return name
     return None
 
@@ -67,7 +65,8 @@ def _similar_task(task: TaskFile) -> str | None:
 def harness_task(task: TaskFile) -> Any:
     """Build the harness's own object of a task for chat models, which loads its documents.
 
-    Errors are those of loading, such as DatasetNotPrepared.
+    Raises:
+        DatasetNotPrepared: Its documents are not on this machine. Others are errors of loading.
     """
     from lmms_eval import tasks
     from lmms_eval.api.task import ConfigurableMessagesTask
@@ -82,9 +81,14 @@ def harness_task(task: TaskFile) -> Any:
 
 
 def questions_of(built: Any, limit: int | None) -> Iterator[TaskQuestion]:
-    """Yield the first questions of a task of the harness, or all, as :func:`harness_task` builds it.
+    """Yield the first questions of a task of the harness, or all.
 
-    Raises MedTasksError where a prompt cannot be made, or shows something else than images.
+    Args:
+        built: Result of :func:`harness_task`.
+        limit: Number of questions, None for all.
+
+    Raises:
+        MedTasksError: A prompt cannot be made, or shows something else than images.
     """
     with _quiet(), without_judge():
         built.build_all_requests(limit=limit)
@@ -104,7 +108,7 @@ def _quiet() -> Iterator[None]:
 
     logger.disable("lmms_eval")
     try:
-        with replaced(harness, "tqdm", lambda rows, **_: rows):
+        with replace_attribute(harness, "tqdm", lambda rows, **_: rows):
             yield
     finally:
         logger.enable("lmms_eval")

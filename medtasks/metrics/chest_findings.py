@@ -26,32 +26,23 @@ from medtasks.stats.exchange import SummedCounts
 
 # In the order of CheXbert's outputs.
 CONDITIONS = (
-    *(
-        "Enlarged Cardiomediastinum",
-        "Cardiomegaly",
-        "Lung Opacity",
-        "Lung Lesion",
-        "Edema",
-        "Consolidation",
-    ),
-    *(
-        "Pneumonia",
-        "Atelectasis",
-        "Pneumothorax",
-        "Pleural Effusion",
-        "Pleural Other",
-        "Fracture",
-        "Support Devices",
-    ),
-    "No Finding",
-)
-FIVE_CONDITIONS = (
+    "Enlarged Cardiomediastinum",
     "Cardiomegaly",
+    "Lung Opacity",
+    "Lung Lesion",
     "Edema",
     "Consolidation",
+    "Pneumonia",
     "Atelectasis",
+    "Pneumothorax",
     "Pleural Effusion",
-)  # of many papers
+    "Pleural Other",
+    "Fracture",
+    "Support Devices",
+    "No Finding",
+)
+# of many papers
+FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
 _FIVE = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
 LABEL_CELLS = (
@@ -80,34 +71,38 @@ def label_scores(
     uncertain: Uncertain,
     prefix: str,
 ) -> ReportScores:
-    """Score the labels of pairs of reports, a :class:`Finding` per condition, with all 14 conditions and with five.
+    """Score the labels of pairs of reports, with all 14 conditions and with five.
 
-    ``uncertain`` findings count as positive or negative; blank and negative ones are always absent. Keys are
-    ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all agree.
-    The averages over samples and the accuracy have a value per pair.
+    F1 = 2 * both / (reference + hypothesis), counted in labels that are present. The averages over samples and the
+    accuracy have a value per pair.
+
+    Args:
+        references: A :class:`Finding` per condition of each reference, shape (pairs, 14).
+        hypotheses: The same of each hypothesis.
+        uncertain: Whether an uncertain finding counts as positive or negative. Blank and negative ones are absent.
+        prefix: Start of the keys ``<prefix>_<14 or 5>_<average>_f1``, and of ``<prefix>_5_accuracy``: the share of
+            pairs whose five labels all agree.
     """
-    present = (
-        [Finding.POSITIVE, Finding.UNCERTAIN] if uncertain == "positive" else [Finding.POSITIVE]
-    )
-    samples: dict[str, Sequence[float]] = {}
-    totals: dict[str, float] = {}
-    cells: list[Integers] = []
+    present = [Finding.POSITIVE]
+    if uncertain == "positive":
+        present.append(Finding.UNCERTAIN)
+    samples = {}
+    totals = {}
+    cells = []
     for size, columns in (("14", list(range(len(CONDITIONS)))), ("5", _FIVE)):
-        gold, predicted = (
-            np.isin(np.reshape(side, (-1, len(CONDITIONS)))[:, columns], present).astype(np.int64)
-            for side in (references, hypotheses)
-        )
-        both, either = gold & predicted, gold + predicted
+        gold = _present_labels(references, columns, present)
+        predicted = _present_labels(hypotheses, columns, present)
+        both = gold & predicted
+        either = gold + predicted
         cells.append(np.concatenate([both, either, gold], axis=1))
-        of_all = _averaged_f1(f"{prefix}_{size}", cells[-1].sum(axis=0))
-        totals |= {key: float(value) if len(gold) else math.nan for key, value in of_all.items()}
+        for key, value in _averaged_f1(f"{prefix}_{size}", cells[-1].sum(axis=0)).items():
+            totals[key] = float(value) if len(gold) else math.nan
         of_reports = ratio(2 * both.sum(axis=1), either.sum(axis=1)).tolist()
-        samples[f"{prefix}_{size}_samples_f1"], totals[f"{prefix}_{size}_samples_f1"] = (
-            of_reports,
-            mean(of_reports),
-        )
+        samples[f"{prefix}_{size}_samples_f1"] = of_reports
+        totals[f"{prefix}_{size}_samples_f1"] = mean(of_reports)
     exact = (gold == predicted).all(axis=1).astype(float).tolist()  # of the five
-    samples[f"{prefix}_5_accuracy"], totals[f"{prefix}_5_accuracy"] = exact, mean(exact)
+    samples[f"{prefix}_5_accuracy"] = exact
+    totals[f"{prefix}_5_accuracy"] = mean(exact)
 
     def scores(sums: Integers) -> dict[str, Floats]:
         of_14, of_five = np.split(sums, [3 * len(CONDITIONS)], axis=-1)
@@ -115,6 +110,16 @@ def label_scores(
 
     counts = SummedCounts(np.concatenate(cells, axis=1), scores)
     return ReportScores(samples, totals, {"uncertain": uncertain}, counts)
+
+
+def _present_labels(
+    reports: Sequence[Sequence[int]],
+    columns: Sequence[int],
+    present: Sequence[Finding],
+) -> Integers:
+    """Return 1 for each condition that is present, shape (reports, columns)."""
+    findings = np.reshape(reports, (-1, len(CONDITIONS)))[:, columns]
+    return np.isin(findings, present).astype(np.int64)
 
 
 def _averaged_f1(prefix: str, cells: Integers) -> dict[str, Floats]:
@@ -131,15 +136,26 @@ def _averaged_f1(prefix: str, cells: Integers) -> dict[str, Floats]:
     }
 
 
-def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:
-    """Count agreements of a report's labels with those of its reference: :data:`LABEL_CELLS`.
+def label_cells(
+    reference: Sequence[Finding],
+    report: Sequence[Finding],
+) -> tuple[int, ...]:
+    """Count agreements of a report's labels with those of its reference.
 
-    They are: both present; report present, reference absent; report absent, reference present; both absent; report
-    present or absent; reference present. Conditions with an uncertain reference are left out. For a condition that is
-    blank in the reference, the report's statement is a mention, and neither right nor wrong.
+    Conditions with an uncertain reference are left out. For a condition that is blank in the reference, the report's
+    statement is a mention, and neither right nor wrong.
+
+    Returns:
+        :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference present; both
+        absent; report present or absent; reference present.
+
+    Example:
+        >>> label_cells([Finding.POSITIVE, Finding.BLANK], [Finding.POSITIVE, Finding.NEGATIVE])
+        (1, 0, 0, 0, 2, 1)
     """
     pairs = [pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN]
-    present, absent = Finding.POSITIVE, Finding.NEGATIVE
+    present = Finding.POSITIVE
+    absent = Finding.NEGATIVE
     return (
         pairs.count((present, present)),
         pairs.count((absent, present)),
@@ -151,9 +167,16 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
 
 
 def label_ratios(cells: Integers) -> dict[str, Floats]:
-    """Return the repository's metrics, shape (...), from sums of :func:`label_cells`, shape (..., 6).
+    """Return the repository's metrics by name.
 
-    NaN for a denominator of 0. In the recall, blank and uncertain labels of the report are misses.
+    ``chair_label`` is (FP + FN) / mentions, ``label_recall`` is TP / positives, in which blank and uncertain labels of
+    the report are misses, ``label_specificity`` is TN / (TN + FP), and ``label_accuracy`` (TP + TN) / (all four).
+
+    Args:
+        cells: Sums of :func:`label_cells`, shape (..., 6).
+
+    Returns:
+        Values of shape (...), NaN for a denominator of 0.
     """
     tp, fp, fn, tn, mentions, positives = np.moveaxis(cells, -1, 0)
     return {
@@ -165,9 +188,17 @@ def label_ratios(cells: Integers) -> dict[str, Floats]:
 
 
 def component_ratio(cells: Integers) -> Floats:
-    """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones, shape (...).
+    """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones.
 
-    ``cells`` are the numbers of correctly and wrongly mentioned ones, shape (..., 2); NaN without mentions.
+    Args:
+        cells: Numbers of correctly and wrongly mentioned components, shape (..., 2).
+
+    Returns:
+        Values of shape (...), NaN without mentions.
+
+    Example:
+        >>> float(component_ratio(np.array([3, 1])))
+        0.25
     """
     recalled, wrong = np.moveaxis(cells, -1, 0)
     return ratio(wrong, recalled + wrong, np.nan)

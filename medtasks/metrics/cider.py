@@ -19,7 +19,7 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.home import file_state
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.stats.bootstrap import Floats, Integers
 
 COCO = "coco-val"  # among the weights
 _ORDERS = 4
@@ -40,7 +41,7 @@ _JAR = "stanford-corenlp-3.4.1.jar"
 _TOKENIZE = ("edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase")
 # ``PUNCTUATIONS`` of pycocoevalcap; brackets in lower case, as the tokenizer gives them, are kept.
 _PUNCTUATION = frozenset(
-    (
+    [
         "''",
         "'",
         "``",
@@ -58,7 +59,7 @@ _PUNCTUATION = frozenset(
         "--",
         "...",
         ";",
-    )
+    ]
 )
 _LINE_END = re.compile(r"[\r\x0b\x0c\u2028\u2029]")  # a line feed becomes a blank before
 _BETWEEN = "_"  # a line that keeps the tokenizer from looking at the next caption
@@ -81,65 +82,121 @@ def cider_values(
     *,
     clipped: bool = False,
 ) -> list[float]:
-    """Return CIDEr of every hypothesis, shape (hypotheses,), all texts as words.
+    """Return CIDEr of every hypothesis.
 
-    ``owners`` are the positions of the hypotheses that the references belong to; every hypothesis has at least one.
-    Without ``frequencies`` those of the references count, the references of a hypothesis as one document. ``clipped``
-    is CIDEr-D.
+    CIDEr = 10 * mean over n = 1 ... 4 of cos(g(hypothesis), g(reference)), averaged over the references of the
+    hypothesis, where g counts n-grams times ``log(documents / document frequency)``.
+
+    Args:
+        hypotheses: Words of each hypothesis.
+        references: Words of each reference.
+        owners: Position of the hypothesis of each reference. Every hypothesis has at least one reference.
+        frequencies: Document frequencies. By default those of the references count, the references of a hypothesis
+            as one document.
+        clipped: Whether to compute CIDEr-D: matches clipped, and a penalty for another length.
+
+    Returns:
+        One value per hypothesis, shape (hypotheses,).
     """
-    texts, first, owner = (
-        [*hypotheses, *references],
-        len(hypotheses),
-        np.asarray(owners, dtype=np.int64),
-    )
+    texts = [*hypotheses, *references]
+    first = len(hypotheses)  # position of the first reference in texts
+    owner = np.asarray(owners, dtype=np.int64)
     vocabulary: dict[str, int] = {}
-    words = np.array(
-        [vocabulary.setdefault(word, len(vocabulary)) for text in texts for word in text],
-        dtype=np.int64,
-    )
-    names, lengths = list(vocabulary), np.array([len(text) for text in texts], dtype=np.int64)
-    text_of = np.repeat(np.arange(len(texts)), lengths)
+    numbers = []
+    for text in texts:
+        numbers += [vocabulary.setdefault(word, len(vocabulary)) for word in text]
+    words = np.array(numbers, dtype=np.int64)
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
     log_documents = frequencies.log_documents if frequencies else math.log(max(1, first))
-    prefixes, cosines = np.zeros_like(words), np.zeros(len(references))
-    for order in range(1, _ORDERS + 1):
-        ends = np.arange(order - 1, len(words))
-        starts = (ends - order + 1)[text_of[ends] == text_of[ends - order + 1]]
-        codes = prefixes[starts] * len(names) + words[starts + order - 1]
-        grams, examples, prefixes[starts] = np.unique(codes, return_index=True, return_inverse=True)
-        size = max(1, len(grams))
-        keys, counts = np.unique(text_of[starts] * size + prefixes[starts], return_counts=True)
-        texts_with, gram = np.divmod(keys, size)
-        in_reference = texts_with >= first
-        comparison = texts_with[in_reference] - first
+    cosines = np.zeros(len(references))
+    names = list(vocabulary)
+    for grams in _ngrams(words, lengths):
         if frequencies is None:
-            documents = np.unique(owner[comparison] * size + gram[in_reference]) % size
-            documents_with = np.bincount(documents, minlength=size).astype(float)
+            documents_with = _document_counts(grams, first, owner)
         else:
-            columns = (
-                (names[word] for word in words[starts[examples] + shift].tolist())
-                for shift in range(order)
-            )
-            counts_of = (
-                frequencies.counts.get(" ".join(ngram), 0.0) for ngram in zip(*columns, strict=True)
-            )
-            documents_with = (
-                np.fromiter(counts_of, dtype=float, count=len(grams)) if len(grams) else np.zeros(1)
-            )
-        weights = counts * (log_documents - np.log(np.maximum(1.0, documents_with)))[gram]
-        norms = np.sqrt(np.bincount(texts_with, weights**2, minlength=len(texts)))
-        same_gram = owner[comparison] * size + gram[in_reference]  # in the hypothesis
-        places = np.minimum(np.searchsorted(keys, same_gram), max(0, len(keys) - 1))
-        shared = keys[places] == same_gram
-        weighted, expected = weights[places][shared], weights[in_reference][shared]
-        products = (np.minimum(weighted, expected) if clipped else weighted) * expected
-        dots = np.bincount(comparison[shared], products, minlength=len(references)).astype(float)
-        scale = norms[owner] * norms[first:]
-        cosines += np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
+            counts = [frequencies.counts.get(gram, 0.0) for gram in grams.texts(words, names)]
+            documents_with = np.array(counts, dtype=float)
+        weights = log_documents - np.log(np.maximum(1.0, documents_with))
+        cosines += _cosines(grams, weights, owner, first, clipped)
     if clipped:
         bigrams = np.maximum(lengths - 1, 0)
         cosines *= np.exp(-((bigrams[owner] - bigrams[first:]) ** 2) / 72)
     sums = np.bincount(owner, cosines * (10 / _ORDERS), minlength=first)
     return [float(value) for value in sums / np.bincount(owner, minlength=first)]
+
+
+class _Ngrams(NamedTuple):
+    """The distinct n-grams of one order in all texts, hypotheses first, sorted by text and number of the n-gram."""
+
+    order: int
+    examples: Integers  # place of each distinct n-gram in the words of all texts, shape (distinct,)
+    text: Integers  # position of the text, shape (entries,)
+    gram: Integers  # number of the n-gram, shape (entries,)
+    counts: Integers  # how often the text has it, shape (entries,)
+
+    def texts(self, words: Integers, vocabulary: Sequence[str]) -> Iterator[str]:
+        """Return the words of each distinct n-gram, joined by blanks."""
+        columns = []
+        for shift in range(self.order):
+            numbers = words[self.examples + shift].tolist()
+            columns.append([vocabulary[number] for number in numbers])
+        return map(" ".join, zip(*columns, strict=True))
+
+
+def _ngrams(words: Integers, lengths: Integers) -> Iterator[_Ngrams]:
+    """Yield the n-grams of 1 to 4 words of texts whose words are laid end to end."""
+    text_of = np.repeat(np.arange(len(lengths)), lengths)
+    prefixes = np.zeros_like(words)  # number of the n-gram of the order before at each start
+    vocabulary_size = int(words.max(initial=-1)) + 1
+    for order in range(1, _ORDERS + 1):
+        ends = np.arange(order - 1, len(words))
+        starts = (ends - order + 1)[text_of[ends] == text_of[ends - order + 1]]
+        codes = prefixes[starts] * vocabulary_size + words[starts + order - 1]
+        grams, examples, prefixes[starts] = np.unique(codes, return_index=True, return_inverse=True)
+        size = max(1, len(grams))
+        keys, counts = np.unique(text_of[starts] * size + prefixes[starts], return_counts=True)
+        text, gram = np.divmod(keys, size)
+        yield _Ngrams(order, starts[examples], text, gram, counts)
+
+
+def _document_counts(
+    grams: _Ngrams,
+    first: int,
+    owner: Integers,
+) -> Floats:
+    """Count the hypotheses with each n-gram in any of their references, shape (distinct,)."""
+    size = max(1, len(grams.examples))
+    in_reference = grams.text >= first
+    owners = owner[grams.text[in_reference] - first]
+    documents = np.unique(owners * size + grams.gram[in_reference]) % size
+    return np.bincount(documents, minlength=size).astype(float)
+
+
+def _cosines(
+    grams: _Ngrams,
+    weights: Floats,
+    owner: Integers,
+    first: int,
+    clipped: bool,
+) -> Floats:
+    """Return the cosine of every reference with its hypothesis, shape (references,)."""
+    references = len(owner)
+    size = max(1, len(grams.examples))
+    values = grams.counts * weights[grams.gram]
+    norms = np.sqrt(np.bincount(grams.text, values**2, minlength=first + references))
+    in_reference = grams.text >= first
+    reference = grams.text[in_reference] - first
+    keys = grams.text * size + grams.gram
+    same_gram = owner[reference] * size + grams.gram[in_reference]  # in the hypothesis
+    positions = np.minimum(np.searchsorted(keys, same_gram), max(0, len(keys) - 1))
+    shared = keys[positions] == same_gram
+    weighted = values[positions][shared]
+    expected = values[in_reference][shared]
+    products = (np.minimum(weighted, expected) if clipped else weighted) * expected
+    dots = np.bincount(reference[shared], products, minlength=references).astype(float)
+    scale = norms[owner] * norms[first:]
+    cosines: Floats = np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
+    return cosines
 
 
 def tokenizer_command() -> list[str]:
@@ -150,10 +207,8 @@ def tokenizer_command() -> list[str]:
     """
     package = importlib.util.find_spec("pycocoevalcap")
     folders = package.submodule_search_locations if package else None
-    jar = next(
-        (path for folder in folders or () if (path := Path(folder, "tokenizer", _JAR)).is_file()),
-        None,
-    )
+    jars = [Path(folder, "tokenizer", _JAR) for folder in folders or ()]
+    jar = next((path for path in jars if path.is_file()), None)
     if jar is None:
         fix = "install it with: pip install 'medtasks[cider]'"
         raise WeightsMissing(
@@ -166,58 +221,75 @@ def tokenizer_command() -> list[str]:
     return [java, "-Dfile.encoding=UTF-8", "-cp", str(jar), *_TOKENIZE]
 
 
-def caption_words(texts: Sequence[str], *, as_published: bool = False) -> list[list[str]]:
-    """Return the words of captions, by one run of the published tokenizer; no text is written to a file.
+def caption_words(
+    texts: Sequence[str],
+    *,
+    as_published: bool = False,
+) -> list[list[str]]:
+    """Return the words of captions, by one run of the published tokenizer. No text is written to a file.
 
-    ``as_published`` the captions are lines of one text, so that a line end inside a caption shifts the later ones, and
-    a full stop at the end of a caption may depend on the next one.
+    Args:
+        texts: Captions.
+        as_published: Whether the captions are lines of one text, so that a line end inside a caption shifts the later
+            ones, and a full stop at the end of a caption may depend on the next one.
+
+    Raises:
+        WeightsMissing: The tokenizer or Java is not installed.
+        MedTasksError: The tokenizer fails.
     """
     captions = [text.replace("\n", " ") for text in texts]
     if not captions:
         return []
     if as_published:
-        lines = _tokenized("\n".join(captions))[: len(captions)]
+        lines = _tokenize("\n".join(captions))[: len(captions)]
     else:
-        lines = _tokenized(
-            "".join(f"{_LINE_END.sub(' ', caption)}\n{_BETWEEN}\n" for caption in captions)
-        )[:-1:2]
+        apart = [f"{_LINE_END.sub(' ', caption)}\n{_BETWEEN}\n" for caption in captions]
+        lines = _tokenize("".join(apart))[:-1:2]
     if len(lines) != len(captions):
         raise MedTasksError(
             f"CIDEr's tokenizer made {len(lines)} lines of {len(captions)} captions; report this"
         )
-    # Blanks inside a token part words.
-    return [
-        " ".join(token for token in line.split(" ") if token not in _PUNCTUATION).split()
-        for line in lines
-    ]
+    words = []
+    for line in lines:
+        tokens = [token for token in line.split(" ") if token not in _PUNCTUATION]
+        words.append(" ".join(tokens).split())  # blanks inside a token part words
+    return words
 
 
-def _tokenized(text: str) -> list[str]:
+def _tokenize(text: str) -> list[str]:
     # Half a surrogate pair becomes bytes that no text has, which the tokenizer drops.
     content = text.encode("utf-8", "surrogatepass")
-    done = subprocess.run(tokenizer_command(), input=content, capture_output=True, check=False)
-    if done.returncode:  # its words may repeat a caption
+    process = subprocess.run(tokenizer_command(), input=content, capture_output=True, check=False)
+    if process.returncode:  # its words may repeat a caption
         raise MedTasksError(
-            f"CIDEr's tokenizer ended with code {done.returncode}; check Java with: java -version"
+            f"CIDEr's tokenizer ended with code {process.returncode}; check Java with: java -version"
         )
-    return done.stdout.decode().split("\n")
+    return process.stdout.decode().split("\n")
 
 
 def read_frequencies(path: Path) -> DocumentFrequencies:
-    """Read the table that ``medtasks weights fetch coco-val`` makes, or raise WeightsMissing for another file."""
+    """Read the table that ``medtasks weights fetch coco-val`` makes.
+
+    Raises:
+        WeightsMissing: The file is another one, damaged or too large.
+    """
     state = file_state(path)
     if state[0] > _LONGEST_FILE:
         raise WeightsMissing(
             f"{path} has {state[0]:,} bytes, too many for document frequencies; check the file"
         )
-    return _read(path, state)
+    return _parse_frequencies(path, state)
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
+def _parse_frequencies(
+    path: Path,
+    _state: tuple[int, ...],
+) -> DocumentFrequencies:
     try:
         table = parse_json(path.read_bytes())
-        log_documents, counts = float(table["ref_len"]), dict(table["df"])
+        log_documents = float(table["ref_len"])
+        counts = dict(table["df"])
         numbers = np.array(list(counts.values()), dtype=float)
         if not 0 < log_documents < math.inf:
             raise ValueError("'ref_len' is no logarithm of a number of documents")
@@ -225,9 +297,8 @@ def _read(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
             raise ValueError("its counts are none, negative or infinite")
         if log_documents < math.log(max(1, numbers.max())) - 1e-9:
             raise ValueError("some of its counts are larger than the number of documents")
-        return DocumentFrequencies(
-            log_documents, counts, git_blob(path), str(table.get("made_from"))
-        )
+        made_from = str(table.get("made_from"))
+        return DocumentFrequencies(log_documents, counts, git_blob(path), made_from)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise WeightsMissing(
             f"{path} is no table of document frequencies ({error}); 'medtasks weights fetch {COCO}' makes one of the "
@@ -236,28 +307,31 @@ def _read(path: Path, _state: tuple[int, ...]) -> DocumentFrequencies:
 
 
 def _score(
-    name: str, settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    name: str,
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
     is_coco = name == "cider_coco"
     frequencies = None
-    if is_coco and references:
-        frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
-    sides = [
-        [text.lower() for text in side] if is_coco else side for side in (hypotheses, references)
-    ]
-    published = [caption_words(side, as_published=True) for side in sides]
-    words = caption_words([*sides[0], *sides[1]])
+    if is_coco:
+        if references:
+            frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
+        references = [text.lower() for text in references]
+        hypotheses = [text.lower() for text in hypotheses]
+    published = [caption_words(side, as_published=True) for side in (hypotheses, references)]
+    words = caption_words([*hypotheses, *references])
     careful = [words[: len(hypotheses)], words[len(hypotheses) :]]
     compute = partial(
-        cider_values, owners=range(len(references)), frequencies=frequencies, clipped=not is_coco
+        cider_values,
+        owners=range(len(references)),
+        frequencies=frequencies,
+        clipped=not is_coco,
     )
     samples = {name: compute(*careful)}
     samples[f"{name}_reference"] = samples[name] if published == careful else compute(*published)
-    if frequencies is None:
-        source = (
-            f"the {len(references)} references scored; every value changes when pairs are added"
-        )
-    else:
+    source = f"the {len(references)} references scored; every value changes when pairs are added"
+    if frequencies is not None:
         expected = WEIGHTS[COCO].git_blob
         as_said = "made from" if frequencies.made_from == expected else "not made from"
         source = f"table with git blob {frequencies.blob}, {as_said} the published file, {expected}"
@@ -269,4 +343,5 @@ def _score(
     return mean_scores(samples, facts)
 
 
-cider_coco, cider_d = partial(_score, "cider_coco"), partial(_score, "cider_d")
+cider_coco = partial(_score, "cider_coco")
+cider_d = partial(_score, "cider_d")

@@ -54,36 +54,74 @@ MULTILABEL_METRICS = (
 )
 
 
-def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> Integers:
-    """Count predictions of one class per sample, from 0, ``None`` for an invalid reply; one row of cells per sample.
+def count_classes(
+    gold: Sequence[int],
+    predicted: Sequence[int | None],
+    classes: int,
+) -> Integers:
+    """Count predictions of one class per sample.
 
-    An invalid reply misses the class of the target and predicts no other. Raises a ValueError where lengths differ, or
-    a class is not in 0 ... ``classes`` - 1.
+    An invalid reply misses the class of the target and predicts no other.
+
+    Args:
+        gold: Class of each sample, from 0.
+        predicted: Predicted class of each sample, from 0, or ``None`` for an invalid reply.
+        classes: Number of classes.
+
+    Returns:
+        One row of cells per sample, shape (samples, 4 * classes + 1).
+
+    Raises:
+        ValueError: Lengths differ, or a class is not in 0 ... ``classes`` - 1.
+
+    Example:
+        >>> count_classes([1], [0], classes=2).tolist()  # TP, FP, FN and TN of both classes, samples
+        [[0, 0, 1, 0, 0, 1, 0, 0, 1]]
     """
     valid = [value for value in predicted if value is not None]
-    if outside := [value for value in (*gold, *valid) if not 0 <= value < classes]:
-        raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
-    right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == np.arange(classes)
-    guess = np.asarray([classes if value is None else value for value in predicted], dtype=np.int64)
-    return _cells(
-        right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool)
-    )
+    for value in (*gold, *valid):
+        if not 0 <= value < classes:
+            raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {value}")
+    numbers = np.arange(classes)
+    # An invalid reply gets a number that no class has.
+    guesses = [classes if value is None else value for value in predicted]
+    right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == numbers
+    guess = np.asarray(guesses, dtype=np.int64)[:, np.newaxis] == numbers
+    return _cells(right, guess, np.ones((len(gold), 1), dtype=bool))
 
 
 def count_labels(
-    gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int
+    gold: Sequence[Sequence[int]],
+    predicted: Sequence[Sequence[int] | None],
+    labels: int,
 ) -> Integers:
-    """Count predictions of several labels per sample, 0 or 1, ``None`` for an invalid reply; one row of cells each.
+    """Count predictions of several labels per sample.
 
     An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
-    nothing. Raises a ValueError where shapes differ, or a value is not 0 or 1.
+    nothing.
+
+    Args:
+        gold: 0 or 1 for each label of each sample.
+        predicted: The same of the replies, or ``None`` for an invalid one.
+        labels: Number of labels.
+
+    Returns:
+        One row of cells per sample, shape (samples, 4 * labels + 1).
+
+    Raises:
+        ValueError: Shapes differ, or a value is not 0 or 1.
+
+    Example:
+        >>> count_labels([[1, 0]], [[1, 1]], labels=2).tolist()  # TP, FP, FN and TN of both labels, samples
+        [[1, 0, 0, 1, 0, 0, 0, 0, 1]]
     """
     rows = [[0] * labels if row is None else row for row in predicted]
-    if any(len(row) != labels for table in (gold, rows) for row in table):
+    if any(len(row) != labels for row in (*gold, *rows)):
         raise ValueError(
             f"expected {labels} labels in every row of the targets and of the predictions"
         )
-    right, guess = (np.asarray(table, dtype=np.int64).reshape(-1, labels) for table in (gold, rows))
+    right = np.asarray(gold, dtype=np.int64).reshape(-1, labels)
+    guess = np.asarray(rows, dtype=np.int64).reshape(-1, labels)
     if np.any(right & ~1) or np.any(guess & ~1):
         raise ValueError("labels are 0 or 1")
     answered = np.asarray([row is not None for row in predicted], dtype=bool)
@@ -91,17 +129,27 @@ def count_labels(
 
 
 def unseen_classes(
-    gold: Sequence[int], predicted: Sequence[int | None], classes: int
+    gold: Sequence[int],
+    predicted: Sequence[int | None],
+    classes: int,
 ) -> tuple[Floats, list[float]]:
     """Return cells and weights of samples that were not seen, for the posterior of the metrics.
 
     As in Jeffreys' prior of the recall of each class in use, half a sample of it is right and half a sample wrong,
     spread over the other classes.
+
+    Args:
+        gold: Class of each sample, from 0.
+        predicted: Predicted class of each sample, or ``None`` for an invalid reply.
+        classes: Number of classes.
+
+    Returns:
+        Cells, shape (unseen samples, 4 * classes + 1), and one weight per row.
     """
     in_use = sorted({*gold, *(value for value in predicted if value is not None)})
-    targets: list[int] = []
-    values: list[int | None] = []
-    weights: list[float] = []
+    targets = []
+    values = []
+    weights = []
     for target in in_use:
         others: list[int | None] = [value for value in in_use if value != target]
         others = others or [None]  # an invalid reply
@@ -115,7 +163,12 @@ def unseen_labels(cells: Integers) -> tuple[Floats, list[float]]:
     """Return cells and weights of samples that were not seen, for the posterior of the metrics.
 
     For each label in use, half a sample is a TP, FP, FN and TN of it, and has the mean cells of the other labels.
-    ``cells`` are those of the samples that were seen.
+
+    Args:
+        cells: Cells of the samples that were seen, shape (samples, 4 * labels + 1).
+
+    Returns:
+        Cells, shape (unseen samples, 4 * labels + 1), and one weight per row.
     """
     total = cells.sum(axis=0)
     labels = len(total) // 4
@@ -129,28 +182,62 @@ def unseen_labels(cells: Integers) -> tuple[Floats, list[float]]:
             row[of_label] = 0.0
             row[cell] = 1.0
             rows.append(row)
-    return np.asarray(rows, dtype=np.float64).reshape(-1, len(total)), [0.5] * len(rows)
+    unseen = np.asarray(rows, dtype=np.float64).reshape(-1, len(total))
+    return unseen, [0.5] * len(rows)
 
 
-def ratio(part: Integers | Floats, whole: Integers, undefined: float = 0.0) -> Floats:
-    """Return ``part / whole``, ``undefined`` where ``whole`` is 0; the shapes broadcast."""
+def ratio(
+    part: Integers | Floats,
+    whole: Integers,
+    undefined: float = 0.0,
+) -> Floats:
+    """Return ``part / whole``, or ``undefined`` where ``whole`` is 0.
+
+    Args:
+        part: Numerators, of a shape that broadcasts with that of ``whole``.
+        whole: Denominators, not negative.
+        undefined: Value for a denominator of 0.
+
+    Example:
+        >>> ratio(np.array([1, 0]), np.array([4, 0])).tolist()
+        [0.25, 0.0]
+    """
     return np.where(whole > 0, part / np.maximum(whole, 1), undefined)
 
 
 def _cells(
-    right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]
+    right: NDArray[np.bool_],
+    guess: NDArray[np.bool_],
+    answered: NDArray[np.bool_],
 ) -> Integers:
     if len(right) != len(guess):
         raise ValueError(
             f"expected one prediction per sample, but got {len(guess)} for {len(right)}"
         )
-    samples = np.ones((len(right), 1), dtype=np.int64)
-    four = (right & guess, ~right & guess, right & ~guess, ~right & ~guess & answered)
-    return np.concatenate([*(part.astype(np.int64) for part in four), samples], axis=-1)
+    true_positives = right & guess
+    false_positives = ~right & guess
+    false_negatives = right & ~guess
+    true_negatives = ~right & ~guess & answered
+    samples = np.ones((len(right), 1), dtype=bool)
+    return np.concatenate(
+        [true_positives, false_positives, false_negatives, true_negatives, samples], axis=-1
+    ).astype(np.int64)
 
 
 def multiclass_metrics(cells: Integers) -> dict[str, Floats]:
-    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class."""
+    """Return :data:`MULTICLASS_METRICS` by name.
+
+    Args:
+        cells: Sums of :func:`count_classes`, shape (..., 4 * classes + 1).
+
+    Returns:
+        Values of shape (...), NaN where no class counts.
+
+    Example:
+        >>> cells = count_classes([0, 1, 1], [0, 1, 0], classes=2).sum(axis=0)
+        >>> float(multiclass_metrics(cells)["balanced_accuracy"])
+        0.75
+    """
     counts = _counts(cells)
     in_use = counts.in_target | (counts.false_positives > 0)
     return {
@@ -163,9 +250,17 @@ def multiclass_metrics(cells: Integers) -> dict[str, Floats]:
 
 
 def multilabel_metrics(cells: Integers) -> dict[str, Floats]:
-    """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label."""
+    """Return :data:`MULTILABEL_METRICS` by name.
+
+    Args:
+        cells: Sums of :func:`count_labels`, shape (..., 4 * labels + 1).
+
+    Returns:
+        Values of shape (...), NaN where no label counts.
+    """
     counts = _counts(cells)
-    every, right = counts.samples > 0, counts.true_positives + counts.true_negatives
+    every = counts.samples > 0
+    right = counts.true_positives + counts.true_negatives
     return {
         "macro_f1": _mean(counts.f1, every),
         "macro_accuracy": _mean(ratio(right, counts.samples), every),
@@ -191,12 +286,11 @@ class _Counts(NamedTuple):
 
 def _counts(cells: Integers) -> _Counts:
     tp, fp, fn, tn = np.split(cells[..., :-1], 4, axis=-1)
-    samples, positives = cells[..., -1:], tp + fn
-    negatives, recall, f1 = (
-        samples - positives,
-        ratio(tp, positives),
-        ratio(2 * tp, 2 * tp + fp + fn),
-    )
+    samples = cells[..., -1:]
+    positives = tp + fn
+    negatives = samples - positives
+    recall = ratio(tp, positives)
+    f1 = ratio(2 * tp, 2 * tp + fp + fn)
     in_part = (positives > 0) & (negatives > 0)
     auroc = np.where(in_part, (recall + ratio(tn, negatives)) / 2, 0.0)
     return _Counts(tp, fp, tn, samples, positives > 0, in_part, recall, f1, auroc)
@@ -204,4 +298,5 @@ def _counts(cells: Integers) -> _Counts:
 
 def _mean(values: Floats, included: NDArray[np.bool_]) -> Floats:
     included = np.broadcast_to(included, values.shape)
-    return ratio(np.where(included, values, 0.0).sum(axis=-1), included.sum(axis=-1), np.nan)
+    total = np.where(included, values, 0.0).sum(axis=-1)
+    return ratio(total, included.sum(axis=-1), np.nan)

@@ -29,10 +29,8 @@ NO_TRUE_NEGATIVE = (
 )
 
 _NO_SPREAD = 1e-9
-_ADJUSTED = {
-    "ppv": "positive",
-    "npv": "negative",
-}  # predictive values, and the ratios from which they follow
+# predictive values, and the ratios from which they follow
+_ADJUSTED = {"ppv": "positive", "npv": "negative"}
 
 
 class Decision(NamedTuple):
@@ -56,38 +54,45 @@ class Calls:
 
 @dataclass(frozen=True)
 class ClassNumbers:
-    """Clinical numbers of one class; undefined ones are NaN."""
+    """Clinical numbers of one class, NaN where undefined."""
 
     name: str  # text or letter of an option, or Yes
     present: Calls  # of samples that have the class
     absent: Calls
-    numbers: Mapping[
-        str, EstimatedValue
-    ]  # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
+    # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
+    numbers: Mapping[str, EstimatedValue]
     undefined: Mapping[str, str]  # why a number is not defined, or infinite, by its name
-    prevalence: float | None = (
-        None  # for which ppv_adjusted and npv_adjusted hold, if they are there
-    )
+    # for which ppv_adjusted and npv_adjusted hold, if they are there
+    prevalence: float | None = None
 
 
 def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
-    """Return the numbers of one class from the decisions about all samples."""
+    """Return the numbers of one class.
+
+    With TP, FP, FN and TN counted over the answered samples::
+
+        sensitivity = TP / (TP + FN)        ppv = TP / (TP + FP)
+        specificity = TN / (TN + FP)        npv = TN / (TN + FN)
+        lr_positive = sensitivity / (1 - specificity)
+        lr_negative = (1 - sensitivity) / specificity
+
+    Args:
+        name: Text or letter of an option, or ``Yes``.
+        decisions: Decisions about all samples, in any order.
+    """
     present = _calls([decision for decision in decisions if decision.present])
     absent = _calls([decision for decision in decisions if not decision.present])
     answered = [decision for decision in decisions if not decision.failed]
     parts = _parts(answered)
-    shares: dict[str, EstimatedValue] = {}
-    degrees: dict[str, float] = {}
+    numbers = {}
+    degrees = {}
     for metric, part in parts.items():
-        shares[metric], degrees[metric] = _share(part)
+        numbers[metric], degrees[metric] = _share(part)
     of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
     fewest = math.nan if any(map(math.isnan, of_parts)) else min(of_parts)
+    numbers["lr_positive"] = _ratio(answered, True, fewest)
+    numbers["lr_negative"] = _ratio(answered, False, fewest)
     reasons = _reasons(bool(parts["sensitivity"]), bool(parts["specificity"]))
-    numbers = {
-        **shares,
-        "lr_positive": _ratio(answered, True, fewest),
-        "lr_negative": _ratio(answered, False, fewest),
-    }
     undefined = {
         metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)
     }
@@ -96,32 +101,45 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
 
 def _parts(answered: Sequence[Decision]) -> dict[str, list[tuple[bool, Decision]]]:
     """Return the decisions that each share is about, and whether they count in it."""
-    return {
-        "sensitivity": [
-            (decision.called is True, decision) for decision in answered if decision.present
-        ],
-        "specificity": [
-            (decision.called is False, decision) for decision in answered if not decision.present
-        ],
-        "ppv": [(decision.present, decision) for decision in answered if decision.called],
-        "npv": [
-            (not decision.present, decision) for decision in answered if decision.called is False
-        ],
+    parts: dict[str, list[tuple[bool, Decision]]] = {
+        "sensitivity": [],
+        "specificity": [],
+        "ppv": [],
+        "npv": [],
     }
+    for decision in answered:
+        called = decision.called
+        if decision.present:
+            parts["sensitivity"].append((called is True, decision))
+        else:
+            parts["specificity"].append((called is False, decision))
+        if called:
+            parts["ppv"].append((decision.present, decision))
+        elif called is False:
+            parts["npv"].append((not decision.present, decision))
+    return parts
 
 
 def _reasons(has_present: bool, has_absent: bool) -> dict[str, str]:
-    """Return why a number is not defined, if it is not."""
-    reasons = {"sensitivity": ABSENT, "specificity": PRESENT, "ppv": NEVER, "npv": ALWAYS}
-    if has_present and has_absent:
-        return {**reasons, "lr_positive": NO_FALSE_POSITIVE, "lr_negative": NO_TRUE_NEGATIVE}
-    one_sided = PRESENT if has_present else ABSENT
-    return {**reasons, "lr_positive": one_sided, "lr_negative": one_sided}
+    """Return why each number is not defined, if it is not."""
+    positive_ratio = NO_FALSE_POSITIVE
+    negative_ratio = NO_TRUE_NEGATIVE
+    if not (has_present and has_absent):
+        positive_ratio = negative_ratio = PRESENT if has_present else ABSENT
+    return {
+        "sensitivity": ABSENT,
+        "specificity": PRESENT,
+        "ppv": NEVER,
+        "npv": ALWAYS,
+        "lr_positive": positive_ratio,
+        "lr_negative": negative_ratio,
+    }
 
 
 def _calls(decisions: Sequence[Decision]) -> Calls:
     counts = Counter(decision.called for decision in decisions if not decision.failed)
-    return Calls(counts[True], counts[False], counts[None], len(decisions) - counts.total())
+    failed = len(decisions) - counts.total()
+    return Calls(counts[True], counts[False], counts[None], failed)
 
 
 def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float]:
@@ -133,7 +151,11 @@ def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float
     return EstimatedValue(value, error.error, *ends), error.degrees
 
 
-def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> EstimatedValue:
+def _ratio(
+    decisions: Sequence[Decision],
+    called: bool,
+    degrees: float,
+) -> EstimatedValue:
     """Return a likelihood ratio: how much likelier a call is if the class is present.
 
     The error of its logarithm has the degrees of freedom of the smaller part, those with or without the class.
@@ -149,7 +171,9 @@ def _ratio(decisions: Sequence[Decision], called: bool, degrees: float) -> Estim
     if not error > _NO_SPREAD:
         return _ratio_without_error(decisions, called, degrees)
     half = t_quantile((1 + LEVEL) / 2, degrees) * error
-    return EstimatedValue(value, value * error, value * math.exp(-half), value * math.exp(half))
+    low = value * math.exp(-half)
+    high = value * math.exp(half)
+    return EstimatedValue(value, value * error, low, high)
 
 
 def _log_ratio_error(
@@ -174,10 +198,13 @@ def _log_ratio_error(
 
 
 def _ratio_without_error(
-    decisions: Sequence[Decision], called: bool, degrees: float
+    decisions: Sequence[Decision],
+    called: bool,
+    degrees: float,
 ) -> EstimatedValue:
     """Return a likelihood ratio whose logarithm has no error, as a share is 0, or both are 1."""
-    shares, sizes = [], []
+    shares = []
+    sizes = []
     for present in (True, False):
         part = [decision for decision in decisions if decision.present == present]
         values = [float(decision.called is called) for decision in part]
@@ -185,33 +212,49 @@ def _ratio_without_error(
         sizes.append(clustered_error(values, [decision.cluster for decision in part]).effective)
     are_independent = len({decision.cluster for decision in decisions}) == len(decisions)
     ends = ratio_of_shares(
-        (shares[0], shares[1]), (sizes[0], sizes[1]), None if are_independent else degrees
+        (shares[0], shares[1]),
+        (sizes[0], sizes[1]),
+        None if are_independent else degrees,
     )
-    return EstimatedValue(shares[0] / shares[1] if shares[1] else math.inf, math.nan, *ends)
+    value = shares[0] / shares[1] if shares[1] else math.inf
+    return EstimatedValue(value, math.nan, *ends)
 
 
 def at_prevalence(of_class: ClassNumbers, prevalence: float) -> ClassNumbers:
-    """Add the predictive values for another prevalence, between 0 and 1.
+    """Add the predictive values for another prevalence.
 
     They follow from the likelihood ratios: the logit of a predictive value is that of the prevalence plus the
     logarithm of a ratio, so that the interval of the ratio is theirs as well.
+
+    Args:
+        of_class: Numbers at the prevalence of the samples.
+        prevalence: Share of patients with the class, above 0 and below 1.
+
+    Returns:
+        The same numbers with ``ppv_adjusted`` and ``npv_adjusted``.
     """
     odds = prevalence / (1 - prevalence)
-
-    def predictive(ratio: float) -> float:
-        return 1.0 if ratio == math.inf else odds * ratio / (1 + odds * ratio)
-
-    def adjusted(ratio: EstimatedValue) -> EstimatedValue:
-        value, low, high = map(predictive, (ratio.value, ratio.low, ratio.high))
-        error = value * (1 - value) * ratio.error / ratio.value if ratio.value else math.nan
-        return EstimatedValue(value, error, low, high)
-
-    ppv, after = (adjusted(of_class.numbers[f"lr_{call}"]) for call in _ADJUSTED.values())
+    ppv = _probability_after_call(of_class.numbers["lr_positive"], odds)
     # After a negative call it is the probability that the class is there all the same.
-    npv = EstimatedValue(1 - after.value, after.error, 1 - after.high, 1 - after.low)
+    missed = _probability_after_call(of_class.numbers["lr_negative"], odds)
+    npv = EstimatedValue(1 - missed.value, missed.error, 1 - missed.high, 1 - missed.low)
     numbers = {**of_class.numbers, "ppv_adjusted": ppv, "npv_adjusted": npv}
     undefined = dict(of_class.undefined)
     for name, call in _ADJUSTED.items():
         if math.isnan(numbers[f"{name}_adjusted"].value):
             undefined[f"{name}_adjusted"] = of_class.undefined[f"lr_{call}"]
     return replace(of_class, numbers=numbers, undefined=undefined, prevalence=prevalence)
+
+
+def _probability_after_call(
+    ratio: EstimatedValue,
+    odds: float,
+) -> EstimatedValue:
+    """Return the probability of the class after a call, from its likelihood ratio and the odds before it."""
+
+    def probability(of_ratio: float) -> float:
+        return 1.0 if of_ratio == math.inf else odds * of_ratio / (1 + odds * of_ratio)
+
+    value = probability(ratio.value)
+    error = value * (1 - value) * ratio.error / ratio.value if ratio.value else math.nan
+    return EstimatedValue(value, error, probability(ratio.low), probability(ratio.high))

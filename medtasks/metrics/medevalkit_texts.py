@@ -11,15 +11,24 @@ The published code raises for some texts, and then scores nothing at all; here t
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 
-from medtasks.metrics.meteor import load_wordnet, meteor_score
+from medtasks.metrics.meteor import load_wordnet, meteor_score, wordnet_version
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.ngram_metrics import bleu_from_counts, overlap_f1, overlaps, token_overlap
+from medtasks.metrics.ngram_metrics import (
+    bleu_from_counts,
+    overlap_f1,
+    overlaps,
+    report_words,
+    token_overlap,
+)
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 MEASURES = (
-    *(f"bleu_{order}" for order in range(1, 5)),
+    "bleu_1",
+    "bleu_2",
+    "bleu_3",
+    "bleu_4",
     "rouge_1",
     "rouge_2",
     "rouge_l",
@@ -40,9 +49,8 @@ _WORDS = "between single blanks, full stops separate, lower case"
 class TextComparison:
     """Comparison of two texts."""
 
-    measures: Mapping[
-        str, float
-    ]  # 0 to 1 by the names of ``MEASURES``; all 0 if one of the texts has no words
+    # 0 to 1 by the names of ``MEASURES``; all 0 if one of the texts has no words
+    measures: Mapping[str, float]
     stops: str | None  # why the published code raises, without a word of the texts
 
 
@@ -54,42 +62,55 @@ def compare_answer(reply: str, gold: str) -> TextComparison:
     - ``rouge_1``, ``rouge_2``: F of the *sets* of n-grams, 0.999999995 for equal ones. ``rouge_l``: F of the set of
       words on a longest common subsequence of any sentence of the gold with any of the answer.
     - ``precision``, ``recall``, ``f1``: of the sets of words between white space.
+
+    Example:
+        >>> compare_answer("Left lung", "the left lung").measures["recall"]
+        0.6666666666666666
     """
-    reply, gold = reply.lower(), gold.lower()
-    words, gold_words = set(reply.split()), set(gold.split())
-    for metric, texts in (
-        ("ROUGE", (reply.strip("."), gold.strip("."))),
-        ("F1", (words, gold_words)),
+    reply = reply.lower()
+    gold = gold.lower()
+    words = set(reply.split())
+    gold_words = set(gold.split())
+    for metric, of_reply, of_gold in (
+        ("ROUGE", reply.strip("."), gold.strip(".")),
+        ("F1", words, gold_words),
     ):
-        if not all(texts):
-            return TextComparison(
-                dict.fromkeys(MEASURES, 0.0),
-                f"the {'gold' if texts[0] else 'reply'} has no words for {metric}",
-            )
+        if not of_reply or not of_gold:
+            side = "gold" if of_reply else "reply"
+            no_measures = dict.fromkeys(MEASURES, 0.0)
+            return TextComparison(no_measures, f"the {side} has no words for {metric}")
     rouge, steps = _rouge(reply, gold)
     shared = token_overlap(words, gold_words)
     # Empty words between blanks count, too, but not in reports.
-    bleu = _bleu(*(text.replace(".", " .").split(" ") for text in (reply, gold)))
+    reply_words = reply.replace(".", " .").split(" ")
+    bleu = _bleu(reply_words, gold.replace(".", " .").split(" "))
     values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
-    return TextComparison(
-        dict(zip(MEASURES, values, strict=True)), _TOO_LONG if steps > _MOST_STEPS else None
-    )
+    stops = _TOO_LONG if steps > _MOST_STEPS else None
+    return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
 def medevalkit_lexical(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score BLEU-1 to BLEU-4 and ROUGE of reports; an empty hypothesis scores 0, as the published means count it."""
-    names = [*(f"bleu_{order}" for order in range(1, 5)), *(f"rouge_{kind}" for kind in "12l")]
-    rows = [
-        (
-            *_bleu(report_words(hypothesis), report_words(reference)),
-            *_rouge(hypothesis.lower(), reference.lower())[0],
-        )
-        if hypothesis
-        else [0.0] * len(names)
-        for reference, hypothesis in zip(references, hypotheses, strict=True)
-    ]
+    """Score BLEU-1 to BLEU-4 and ROUGE of reports. An empty hypothesis scores 0, as the published means count it.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``medevalkit_bleu_<1 to 4>`` and ``medevalkit_rouge_<1, 2 or l>`` by pair, and their means.
+    """
+    names = MEASURES[:7]
+    rows = []
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        if not hypothesis:
+            rows.append([0.0] * len(names))
+            continue
+        rouge, _steps = _rouge(hypothesis.lower(), reference.lower())
+        rows.append(_bleu(report_words(hypothesis), report_words(reference)) + rouge)
     samples = {f"medevalkit_{name}": [row[at] for row in rows] for at, name in enumerate(names)}
     return mean_scores(
         samples, {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
@@ -97,35 +118,45 @@ def medevalkit_lexical(
 
 
 def medevalkit_meteor(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score METEOR of reports with WordNet, on the words of their BLEU; an empty hypothesis scores 0."""
+    """Score METEOR of reports with WordNet, on the words of their BLEU. An empty hypothesis scores 0.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``medevalkit_meteor`` by pair, and its mean, 0 to 1.
+    """
     wordnet = load_wordnet()
-    values = [
-        meteor_score(report_words(reference), report_words(hypothesis), wordnet)
-        if hypothesis
-        else 0.0
-        for reference, hypothesis in zip(references, hypotheses, strict=True)
-    ]
-    version = f"WordNet {wordnet.get_version() or 'of unknown version'}"
-    return mean_scores(
-        {"medevalkit_meteor": values}, {"words": _WORDS, "stemmer": "Porter", "synonyms": version}
-    )
+    values = []
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        value = 0.0
+        if hypothesis:
+            value = meteor_score(report_words(reference), report_words(hypothesis), wordnet)
+        values.append(value)
+    settings = {"words": _WORDS, "stemmer": "Porter", "synonyms": wordnet_version(wordnet)}
+    return mean_scores({"medevalkit_meteor": values}, settings)
 
 
 def rouge_stop(reply: str, gold: str) -> str | None:
-    """Return why the published ROUGE raises for a reply, without a word of it; None where it does not."""
+    """Return why the published ROUGE raises for a reply, or None where it does not.
+
+    No word of the texts is in the reason.
+
+    Example:
+        >>> rouge_stop("...", "no effusion")
+        'the reply has no words for ROUGE'
+    """
     if not reply.strip("."):
         return "the reply has no words for ROUGE"
     if len(reply.split()) + len(gold.split()) <= _MOST_STEPS:  # there are at most as many steps
         return None
     _, steps = _rouge(reply.lower(), gold.lower())
     return _TOO_LONG if steps > _MOST_STEPS else None
-
-
-def report_words(text: str) -> list[str]:
-    """Return the words of a report in lower case; a line break is part of a word."""
-    return [word for word in text.lower().replace(".", " .").split(" ") if word]
 
 
 def _bleu(words: Sequence[str], gold_words: Sequence[str]) -> list[float]:
@@ -139,39 +170,62 @@ def _rouge(reply: str, gold: str) -> tuple[list[float], int]:
     """Return ROUGE-1, ROUGE-2 and ROUGE-L of texts in lower case, and the most steps back of any two sentences."""
     if not reply.strip(".") or not gold.strip("."):
         return [0.0] * 3, 0
-    # A sentence between full stops that is blank has the empty word.
-    sentences, gold_sentences = (
-        [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
-        for text in (reply, gold)
-    )
-    spoken, expected = (
-        [word for sentence in side for word in sentence] for side in (sentences, gold_sentences)
-    )
-    common: set[str] = set()
+    sentences = _sentences(reply)
+    gold_sentences = _sentences(gold)
+    words = list(chain.from_iterable(sentences))
+    gold_words = list(chain.from_iterable(gold_sentences))
+    common = set()
     longest = 0
     for gold_sentence, sentence in product(gold_sentences, sentences):
         subsequence, steps = _common_subsequence(gold_sentence, sentence)
         common |= subsequence
         longest = max(longest, steps)
-    overlap = (
-        token_overlap(set(spoken), set(expected)),
-        token_overlap(set(pairwise(spoken)), set(pairwise(expected))),
-        token_overlap(set(spoken), set(expected), common),
+    overlaps_by_kind = (
+        token_overlap(set(words), set(gold_words)),
+        token_overlap(set(pairwise(words)), set(pairwise(gold_words))),
+        token_overlap(set(words), set(gold_words), common),
     )
-    return [shares.f1 for shares in overlap], longest
+    return [overlap.f1 for overlap in overlaps_by_kind], longest
 
 
-def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[set[str], int]:
+def _sentences(text: str) -> list[list[str]]:
+    """Return the words of each sentence between full stops. A blank sentence has the empty word."""
+    sentences = [" ".join(piece.split()) for piece in text.split(".") if piece]
+    return [sentence.split(" ") for sentence in sentences]
+
+
+def _common_subsequence(
+    target: Sequence[str],
+    reply: Sequence[str],
+) -> tuple[set[str], int]:
     """Return the words of the longest common subsequence that the package finds, and its steps back.
 
     Of several it is the one found by shortening ``reply`` first, which matters for the set of words.
     """
     if not set(target) & set(reply):
         return set(), len(reply)
+    turns = _turns(target, reply)
+    words = set()
+    steps = 0
+    line = len(target)
+    column = len(reply)
+    while line and column:
+        step = turns[line - 1][column - 1]
+        if step == _BOTH:
+            words.add(target[line - 1])
+        line -= step != _LEFT
+        column -= step != _UP
+        steps += 1
+    return words, steps
+
+
+def _turns(target: Sequence[str], reply: Sequence[str]) -> list[bytearray]:
+    """Return the step back from each cell of the table of longest common subsequences, shape (target, reply)."""
     above = [0] * (len(reply) + 1)
     turns = []
     for target_word in target:
-        row, turn = [0], bytearray(len(reply))
+        row = [0]
+        turn = bytearray(len(reply))
         for at, word in enumerate(reply):
             if word == target_word:
                 row.append(above[at] + 1)
@@ -182,13 +236,4 @@ def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[se
                 turn[at] = _UP if up else _LEFT
         above = row
         turns.append(turn)
-    words: set[str] = set()
-    steps, line, column = 0, len(turns), len(reply)
-    while line and column:
-        step = turns[line - 1][column - 1]
-        if step == _BOTH:
-            words.add(target[line - 1])
-        line -= step != _LEFT
-        column -= step != _UP
-        steps += 1
-    return words, steps
+    return turns

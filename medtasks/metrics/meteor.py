@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,33 +34,24 @@ from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
-_FORMULA = {
-    "alpha": 0.9,
-    "beta": 3.0,
-    "gamma": 0.5,
-}  # weight of recall, power of the fragmentation, largest penalty
+# weight of recall, power of the fragmentation, largest penalty
+_FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
 
 _FETCH = "medtasks weights fetch wordnet"
 _NLTK_DATA = (
     "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28"
 )
-_ZIP, _ZIP_BLOB = (
-    f"{_NLTK_DATA}/packages/corpora/wordnet.zip",
-    "3c68cd207844f071a5206f7fbed23e5c607ec02f",
-)
+_ZIP = f"{_NLTK_DATA}/packages/corpora/wordnet.zip"
+_ZIP_BLOB = "3c68cd207844f071a5206f7fbed23e5c607ec02f"
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-_REQUIRED = tuple(
-    name.format(part) for name in ("data.{}", "index.{}", "{}.exc") for part in PARTS_OF_SPEECH
+_REQUIRED = (
+    *(f"data.{part}" for part in PARTS_OF_SPEECH),
+    *(f"index.{part}" for part in PARTS_OF_SPEECH),
+    *(f"{part}.exc" for part in PARTS_OF_SPEECH),
 )
-_OPTIONAL = (
-    "LICENSE",
-    "README",
-    "citation.bib",
-    "cntlist.rev",
-    "index.sense",
-    "lexnames",
-)  # the others of NLTK's
+# the others of NLTK's
+_OPTIONAL = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")
 _MARK = _REQUIRED[0]
 _FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_REQUIRED, *_OPTIONAL)))})")
 # For a database without names of the lexicographers' files, which synonyms do not use.
@@ -68,11 +59,24 @@ _NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).enco
 
 
 def meteor_score(
-    reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], wordnet: Any = None
+    reference_tokens: Sequence[str],
+    hypothesis_tokens: Sequence[str],
+    wordnet: Any = None,
 ) -> float:
-    """Return METEOR of one pair of texts as words, 0 to 1; identical texts of n words score ``1 - 0.5 / n**3``.
+    """Return METEOR of one pair of texts.
 
-    ``wordnet`` has the ``synsets`` of NLTK's reader; without it words are matched as they are and by stem only.
+    With precision P and recall R of the matched words, in ``chunks`` of matches in the same order::
+
+        F = P * R / (0.9 * P + 0.1 * R)
+        METEOR = F * (1 - 0.5 * (chunks / matches)**3)
+
+    Args:
+        reference_tokens: Words of the reference.
+        hypothesis_tokens: Words of the hypothesis.
+        wordnet: Object with the ``synsets`` of NLTK's reader. Without it words are matched as they are and by stem.
+
+    Returns:
+        The score, 0 to 1. Identical texts of n words score ``1 - 0.5 / n**3``.
     """
     score = from_report_extra("nltk.translate.meteor_score", "METEOR").single_meteor_score
     synonyms = wordnet or _NO_SYNONYMS
@@ -88,21 +92,40 @@ def meteor_score(
 
 
 def meteor(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, synonyms: bool = True
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    synonyms: bool = True,
 ) -> ReportScores:
-    """Score pairs by :func:`meteor_score`, by default with WordNet."""
+    """Score pairs by :func:`meteor_score`, by default with WordNet.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        synonyms: Whether words also match as synonyms in WordNet.
+
+    Returns:
+        ``meteor`` or ``meteor_without_synonyms`` by pair, and its mean, 0 to 1.
+    """
     wordnet = load_wordnet() if synonyms else None
-    pairs = zip(map(word_tokens, references), map(word_tokens, hypotheses), strict=True)
-    values = [meteor_score(*pair, wordnet) for pair in pairs]
+    values = []
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        words = word_tokens(reference)
+        values.append(meteor_score(words, word_tokens(hypothesis), wordnet))
+    constants = ", ".join(f"{name} {value:g}" for name, value in _FORMULA.items())
     settings = {
         "words": TOKENISER,
-        "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
+        "formula": f"NLTK, {constants}",
         "stemmer": "Porter",
-        "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}"
-        if wordnet
-        else "none",
+        "synonyms": wordnet_version(wordnet) if wordnet else "none",
     }
     return mean_scores({"meteor" if synonyms else "meteor_without_synonyms": values}, settings)
+
+
+def wordnet_version(wordnet: Any) -> str:
+    """Return the name and version of the database of :func:`load_wordnet`."""
+    return f"WordNet {wordnet.get_version() or 'of unknown version'}"
 
 
 meteor_without_synonyms = partial(meteor, synonyms=False)
@@ -110,7 +133,14 @@ meteor_without_synonyms = partial(meteor, synonyms=False)
 
 @lru_cache(maxsize=2)
 def read_wordnet(source: Path) -> Any:
-    """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, with cached look-ups."""
+    """Return NLTK's ``WordNetCorpusReader`` of a database, with cached look-ups.
+
+    Args:
+        source: Folder or archive, see :func:`database_files`.
+
+    Raises:
+        WeightsMissing: Files are missing or damaged.
+    """
     nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
     data = from_report_extra("nltk.data", "METEOR")
     files = {"lexnames": _NO_NAMES, **database_files(source)}
@@ -125,9 +155,8 @@ def read_wordnet(source: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about other languages
-            reader = Reader(
-                data.ZipFilePathPointer(None), None
-            )  # without a file: open has all of them
+            # without a file: open has all of them
+            reader = Reader(data.ZipFilePathPointer(None), None)
     except (ValueError, LookupError, StopIteration, nltk.WordNetError) as error:
         raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     reader.synsets = lru_cache(maxsize=None)(reader.synsets)
@@ -135,29 +164,26 @@ def read_wordnet(source: Path) -> Any:
 
 
 def database_files(source: Path) -> dict[str, bytes]:
-    """Read the files of WordNet's database, by name, from a folder, zip or tar file with the database somewhere in it.
+    """Read the files of WordNet's database.
 
-    That is NLTK's ``wordnet.zip``, a folder of NLTK data, Princeton's ``WNdb-3.0.tar.gz`` (packed or not), or
-    ``/usr/share/wordnet`` of Debian. Line ends become those of Princeton's files: the index has byte positions in the
-    data. Raises WeightsMissing if files are missing, incomplete, there more than once, or damaged.
+    Line ends become those of Princeton's files: the index has byte positions in the data.
+
+    Args:
+        source: Folder, zip or tar file with the database somewhere in it: NLTK's ``wordnet.zip``, a folder of NLTK
+            data, Princeton's ``WNdb-3.0.tar.gz`` (packed or not), or ``/usr/share/wordnet`` of Debian.
+
+    Returns:
+        Content by file name.
+
+    Raises:
+        WeightsMissing: Files are missing, incomplete, there more than once, or damaged.
     """
     members = _members_of(source)
-    folders = sorted(
-        name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}")
-    )
-    if not folders:
-        raise WeightsMissing(
-            f"there is no WordNet database in {source}; it has files like '{_MARK}'"
-        )
-    if len(folders) > 1 and folders[0]:
-        raise WeightsMissing(
-            f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}"
-        )
-    inside = {
-        name.removeprefix(folders[0]): content.replace(b"\r", b"")
-        for name, content in members.items()
+    folder = _database_folder(source, members)
+    inside = {name.removeprefix(folder): content for name, content in members.items()}
+    files = {
+        name: inside[name].replace(b"\r", b"") for name in _REQUIRED + _OPTIONAL if name in inside
     }
-    files = {name: inside[name] for name in _REQUIRED + _OPTIONAL if name in inside}
     if missing := [name for name in _REQUIRED if name not in files]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:
@@ -168,13 +194,30 @@ def database_files(source: Path) -> dict[str, bytes]:
     return files
 
 
+def _database_folder(source: Path, members: Iterable[str]) -> str:
+    """Return the folder of the database inside a source, empty or with ``/`` at its end."""
+    marks = [name for name in members if name == _MARK or name.endswith(f"/{_MARK}")]
+    folders = sorted(name.removesuffix(_MARK) for name in marks)
+    if not folders:
+        raise WeightsMissing(
+            f"there is no WordNet database in {source}; it has files like '{_MARK}'"
+        )
+    if len(folders) > 1 and folders[0]:
+        raise WeightsMissing(
+            f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}"
+        )
+    return folders[0]
+
+
 def _members_of(source: Path) -> dict[str, bytes]:
+    """Read the files that may be of a database, by path, or those of the ``wordnet.zip`` in a folder without any."""
     try:
         members = {name: read_stream(file) for name, file in packed_files(source, _FILE)}
         if members or not source.is_dir():
             return members
-        for archive in sorted(source.rglob("wordnet.zip"))[:1]:
-            members = {name: read_stream(file) for name, file in packed_files(archive, _FILE)}
+        archives = sorted(source.rglob("wordnet.zip"))
+        if archives:
+            members = {name: read_stream(file) for name, file in packed_files(archives[0], _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(
             f"WordNet cannot be read from {source} ({error}); give its folder or archive"
@@ -184,7 +227,7 @@ def _members_of(source: Path) -> dict[str, bytes]:
 
 def _check_index(index: bytes, data: bytes) -> None:
     """Raise ValueError or IndexError if the index of a part of speech is damaged or does not fit its data."""
-    positions: set[bytes] = set()
+    positions = set()
     for line in index.splitlines():
         if line.startswith(b" "):  # the licence
             continue
@@ -206,49 +249,47 @@ def wordnet_folder() -> Path:
 
 
 def load_wordnet() -> Any:
-    """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two."""
-    corpora = [
-        Path(str(folder), "corpora") for folder in from_report_extra("nltk.data", "METEOR").path
-    ]
-    for path in (
-        wordnet_folder(),
-        *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip")),
-    ):
-        if path.exists():
-            try:
-                return read_wordnet(path)
-            except WeightsMissing as error:
-                raise WeightsMissing(f"{error}; fetch it again with '{_FETCH}'") from error
-    raise WeightsMissing(
-        f"WordNet, for METEOR's synonyms, is neither in {wordnet_folder()} nor in NLTK's data folders "
-        f"(https://wordnet.princeton.edu, 11 MB); fetch it with '{_FETCH}', or take 'meteor_without_synonyms'"
-    )
+    """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two.
+
+    Raises:
+        WeightsMissing: There is none, or the first one found is damaged.
+    """
+    paths = [wordnet_folder()]
+    for folder in from_report_extra("nltk.data", "METEOR").path:
+        corpora = Path(str(folder), "corpora")
+        paths += [corpora / "wordnet", corpora / "wordnet.zip"]
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
+        raise WeightsMissing(
+            f"WordNet, for METEOR's synonyms, is neither in {wordnet_folder()} nor in NLTK's data folders "
+            f"(https://wordnet.princeton.edu, 11 MB); fetch it with '{_FETCH}', or take 'meteor_without_synonyms'"
+        )
+    try:
+        return read_wordnet(path)
+    except WeightsMissing as error:
+        raise WeightsMissing(f"{error}; fetch it again with '{_FETCH}'") from error
 
 
 def prepare_wordnet(source: Path | None = None) -> Path:
-    """Put WordNet into :func:`wordnet_folder`, replacing its content, and return that folder.
+    """Put WordNet into :func:`wordnet_folder`, replacing its content.
 
-    It comes from a folder or archive, see :func:`database_files`; by default from NLTK's data (WordNet 3.0). NLTK
-    accepts the folder, because only its owner may write to it.
+    NLTK accepts the folder, because only its owner may write to it.
+
+    Args:
+        source: Folder or archive, see :func:`database_files`. By default NLTK's data (WordNet 3.0) are downloaded.
+
+    Returns:
+        That folder.
+
+    Raises:
+        WeightsMissing: The database cannot be downloaded, read or written.
     """
     folder = wordnet_folder()
     try:
         make_folder(folder.parent)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
-            if source is None:
-                from medtasks.data.prepare.downloads import Published, download
-
-                try:
-                    source = download(
-                        Published(_ZIP, git_blob=_ZIP_BLOB), Path(scratch) / "wordnet.zip"
-                    )
-                except SourceError as error:
-                    raise WeightsMissing(
-                        f"WordNet could not be downloaded ({error.__cause__ or error}); on a machine without network "
-                        f"run '{_FETCH} --source FILE' with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
-                    ) from error
+            files = database_files(source or _download(Path(scratch)))
             fresh = Path(scratch) / "fresh"
-            files = database_files(source)
             fresh.mkdir()
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
@@ -265,3 +306,16 @@ def prepare_wordnet(source: Path | None = None) -> Path:
         ) from error
     read_wordnet.cache_clear()
     return folder
+
+
+def _download(folder: Path) -> Path:
+    """Download NLTK's archive of WordNet into a folder."""
+    from medtasks.data.prepare.downloads import Published, download
+
+    try:
+        return download(Published(_ZIP, git_blob=_ZIP_BLOB), folder / "wordnet.zip")
+    except SourceError as error:
+        raise WeightsMissing(
+            f"WordNet could not be downloaded ({error.__cause__ or error}); on a machine without network "
+            f"run '{_FETCH} --source FILE' with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
+        ) from error

@@ -14,7 +14,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
+from medtasks.data.samples import DRAWN
 from medtasks.stats.exchange import SummedCounts
+from medtasks.stats.sample_design import DrawnUnit, drawn_mean, drawn_units
 from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
@@ -45,9 +47,8 @@ class Role(Enum):
 
     MAIN = auto()  # overall quality of the answers
     PART = auto()  # one aspect of it
-    RATE = (
-        auto()
-    )  # of unusable replies: compared only on request, since each further test weakens all others
+    # of unusable replies: compared only on request, since each further test weakens all others
+    RATE = auto()
     ASIDE = auto()  # never compared
 
 
@@ -87,14 +88,12 @@ class Declaration:
     selection: ScoreFilter = list  # the scores that count; by default all
     has_error: bool = True
     role: Role = Role.PART
-    zero_if_blind: bool = (
-        False  # whether it is 0 by construction for a deterministic model that gets no image
-    )
+    # whether it is 0 by construction for a deterministic model that gets no image
+    zero_if_blind: bool = False
     of_questions: bool = False  # whether it describes the questions, whatever the replies
     warning: Callable[[ScoreList], str] | None = None  # one sentence for the user, or empty
-    remark: Callable[[ScoreList], str] | None = field(
-        default=None, kw_only=True
-    )  # sentence below a table of scores
+    # sentence below a table of scores
+    remark: Callable[[ScoreList], str] | None = field(default=None, kw_only=True)
     scale: Scale = field(default=Scale.SHARE, kw_only=True)
     description: str = field(default="", kw_only=True)  # one sentence
 
@@ -104,7 +103,7 @@ class Declaration:
         return self.has_error and self.role is not Role.ASIDE
 
     def is_share(self, *values: float) -> bool:
-        """Whether values of this metric are fractions; published code that counts an answer twice exceeds 1."""
+        """Whether values of this metric are fractions. Published code that counts an answer twice exceeds 1."""
         return self.scale is Scale.SHARE and not any(value < 0 or value > 1 for value in values)
 
 
@@ -123,12 +122,35 @@ def clustered(scores: ScoreList) -> ScoreList:
     ]
 
 
+def with_units(scores: ScoreList) -> ScoreList:
+    """Return all scores of a run on drawn data with the unit of each, which parts of them keep; others as they are."""
+    draws = [score.get(DRAWN) for score in scores]
+    if not any(isinstance(draw, Mapping) for draw in draws):
+        return scores
+    units = drawn_units(draws)
+    return [{**score, DRAWN: unit} for score, unit in zip(scores, units, strict=True)]
+
+
+def units_by_cluster(scores: ScoreList) -> dict[Hashable, DrawnUnit]:
+    """Return the unit of a draw that holds each cluster; empty for scores of a whole benchmark."""
+    units = {}
+    for score in with_units(scores):
+        if isinstance(score.get(DRAWN), DrawnUnit):
+            units[score.get("cluster_id")] = score[DRAWN]
+    return units
+
+
 @dataclass(frozen=True)
 class Metric(Declaration, Generic[U]):
-    """A mean over samples, or over units of several samples; by default each score is a unit.
+    """A mean over samples, or over units of several samples. By default each score is a unit.
 
     ``clusters`` return what a unit shares with units that are not independent of it. With two of them a unit is a
     dyad, such as a pair of two images, which other dyads may share in either position. ``weights`` are one per unit.
+
+    Example:
+        >>> right = Metric("accuracy", of=lambda score: score["correct"])
+        >>> right.estimate([{"correct": 1.0, "cluster_id": "a"}, {"correct": 0.0, "cluster_id": "b"}]).value
+        0.5
     """
 
     of: Callable[[U], float | None] = field(kw_only=True)  # None for a unit without a value
@@ -152,18 +174,27 @@ class Metric(Declaration, Generic[U]):
         """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
         units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
-        valued = [
-            (value, weight, unit)
-            for unit, weight in zip(units, weights, strict=True)
-            if (value := self.of(unit)) is not None and weight
-        ]
-        clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
-        values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
-        return values, by, list(zip(*clusters, strict=True))
+        values = []
+        weights_kept = []
+        units_kept = []
+        for unit, weight in zip(units, weights, strict=True):
+            value = self.of(unit)
+            if value is not None and weight:
+                values.append(value)
+                weights_kept.append(weight)
+                units_kept.append(unit)
+        clusters = [_without_gaps([key(unit) for unit in units_kept]) for key in self.clusters]
+        return values, weights_kept, list(zip(*clusters, strict=True))
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        """Return value and standard error."""
+        """Return value and standard error, of the whole benchmark if the samples were drawn from it."""
         values, weights, clusters = self._valued(scores)
+        drawn = units_by_cluster(scores)
+        if drawn and clusters:
+            firsts = [first for first, *_ in clusters]
+            units = [drawn[first] for first in firsts]
+            estimate = _drawn_estimate(values, units, weights, firsts)
+            return estimate if self.has_error else Estimate(estimate.value)
         total = math.fsum(weights)
         value = math.nan
         if total:
@@ -173,11 +204,14 @@ class Metric(Declaration, Generic[U]):
             )
         if not self.has_error:
             return Estimate(value)
-        unit, components, most_shared = unit_of(first for first, *_ in clusters), None, 0
+        unit = unit_of(first for first, *_ in clusters)
+        components = None
+        most_shared = 0
         if len(self.clusters) > 1:
             dyads = [(first, second) for first, second in clusters]
             error = dyadic_error(values, dyads, weights)
-            unit, components = "pair", len({*connected_components(dyads)})
+            unit = "pair"
+            components = len({*connected_components(dyads)})
             uses = Counter(member for dyad in dyads for member in {*dyad})
             most_shared = max(uses.values(), default=0)
         else:
@@ -194,6 +228,18 @@ class Metric(Declaration, Generic[U]):
         for value, weight, members in zip(values, weights, clusters, strict=True):
             by_unit[frozenset(members)].append(weight * (value - center) / total)
         return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
+
+
+def _drawn_estimate(
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    weights: Sequence[float],
+    clusters: Sequence[Hashable],
+) -> Estimate:
+    value, error = drawn_mean(values, units, weights)
+    # One drawn cluster may hold several patients or images.
+    unit = unit_of(clusters) if len({*clusters}) == error.clusters else "cluster"
+    return Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit=unit)
 
 
 def unit_of(clusters: Iterable[Hashable]) -> str:
@@ -216,23 +262,25 @@ def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean, the same in any order; NaN for no values."""
+    """Return the mean, the same in any order, and NaN for no values.
+
+    Example:
+        >>> mean([0.0, 1.0, 0.5])
+        0.5
+    """
     return math.fsum(values) / len(values) if values else math.nan
 
 
 @dataclass(frozen=True)
 class PanelResult:
-    """Results, by name, of metrics that are computed together; the caller counts ``clusters``."""
+    """Results, by name, of metrics that are computed together. The caller counts ``clusters``."""
 
-    estimates: Mapping[str, Estimate] = field(
-        default_factory=dict
-    )  # without those that could not be computed
-    failures: Mapping[str, str] = field(
-        default_factory=dict
-    )  # cause and fix, without any text of a sample
-    settings: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # settings that decide about the numbers
+    # without those that could not be computed
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    # cause and fix, without any text of a sample
+    failures: Mapping[str, str] = field(default_factory=dict)
+    # settings that decide about the numbers
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # for the user, one sentence each without its full stop
 
 
@@ -242,15 +290,15 @@ class Panel(Generic[R]):
 
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
-    order: Callable[[R], Any] = (
-        repr  # sort key of the rows, which may change the last digits of results
-    )
+    # sort key of the rows, which may change the last digits of results
+    order: Callable[[R], Any] = repr
     # Counts of rows, from whose sums the metric of a name follows; None for a metric that does not.
     counts: Callable[[str, Sequence[R]], SummedCounts | None] = lambda name, rows: None
 
     def of(self, scores: ScoreList) -> PanelResult:
         """Return the results for some scores."""
-        return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
+        joined = clustered(with_units(list(scores)))
+        return _computed(self, frozenset(Counter(map(self.row, joined)).items()))
 
 
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
@@ -273,17 +321,14 @@ class CorpusMetric(Declaration):
     count: Callable[[ScoreList], float] | None = field(default=None, kw_only=True)
     # The value of one score, if it has one; the metric need not be their mean.
     of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
-    text_field: str | None = field(
-        default=None, kw_only=True
-    )  # name of the text that it compares with the target's
+    # name of the text that it compares with the target's
+    text_field: str | None = field(default=None, kw_only=True)
 
     def counts(self, scores: ScoreList) -> SummedCounts | None:
         """Return the counts of selected scores, from whose sums the value follows, if it does."""
-        return (
-            None
-            if self.panel is None
-            else self.panel.counts(self.name, list(map(self.panel.row, scores)))
-        )
+        if self.panel is None:
+            return None
+        return self.panel.counts(self.name, list(map(self.panel.row, scores)))
 
     def values(self, scores: ScoreList) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""
@@ -303,6 +348,8 @@ class CorpusMetric(Declaration):
         if not self.has_error:
             return Estimate(estimate.value)
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
+        if estimate.effective is not None:  # of drawn samples
+            return replace(estimate, unit=unit_of(clusters))
         if estimate.clusters is not None:  # of a panel in which some scores have no value
             effective = None if estimate.error > 0 else float(estimate.clusters)
             return replace(estimate, effective=effective, unit=unit_of(clusters))
@@ -334,7 +381,14 @@ def counting(
     higher_is_better: bool | None = None,
     **declared: Any,
 ) -> CorpusMetric:
-    """Return a count, which has no error and is not compared."""
+    """Return a count, which has no error and is not compared.
+
+    Args:
+        name: Name of the metric.
+        count: Takes the selected scores.
+        higher_is_better: None if neither is better.
+        declared: Other fields of :class:`Declaration`.
+    """
     return CorpusMetric(
         name,
         higher_is_better,

@@ -11,16 +11,31 @@ from medtasks.metrics.report_metrics import REPORT_METRICS
 
 
 def fetch_command(metrics: Iterable[str]) -> str:
-    """Return the command that fetches the weights that metrics of reports lack here; empty if none."""
-    chosen = set(metrics)
-    infos = [info for info in REPORT_METRICS.values() if chosen & {info.name, *info.keys}]
-    names = dict.fromkeys(name for info in infos for name in info.weights)
-    missing = [name for name in names if name != TOKENIZER and weights_trouble(name)]
-    return f"medtasks weights fetch {' '.join(missing)}" if missing else ""
+    """Return the command that fetches the weights that metrics of reports lack on this machine.
+
+    Args:
+        metrics: Names of metrics, or keys of their scores.
+
+    Returns:
+        The command, empty if nothing is missing.
+    """
+    names_or_keys = set(metrics)
+    needed: dict[str, None] = {}
+    for info in REPORT_METRICS.values():
+        if names_or_keys & {info.name, *info.keys}:
+            needed |= dict.fromkeys(info.weights)
+    missing = [name for name in needed if name != TOKENIZER and weights_trouble(name)]
+    if not missing:
+        return ""
+    return f"medtasks weights fetch {' '.join(missing)}"
 
 
 def weights_trouble(name: str) -> MedTasksError | None:
-    """Return the error of opening weights, WordNet or the tokenizer; None if they open."""
+    """Return the error of opening weights, or None if they open.
+
+    Args:
+        name: Entry of :data:`~medtasks.metrics.model_settings.WEIGHTS`, ``WORDNET`` or ``TOKENIZER``.
+    """
     openers: Mapping[str, Callable[[], object]] = {
         WORDNET: load_wordnet,
         TOKENIZER: tokenizer_command,

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 Text = TypeVar("Text", bound=Hashable)
 Value = TypeVar("Value")
 
-# What metrics need besides the entries of WEIGHTS: NLTK's database, and the tokenizer of the extra "cider" with Java.
-WORDNET, TOKENIZER = "wordnet", "ptb-tokenizer"
+# Metrics need these besides the entries of WEIGHTS: NLTK's database, and the tokenizer of the extra "cider" with Java.
+WORDNET = "wordnet"
+TOKENIZER = "ptb-tokenizer"
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
 _HUB = "https://huggingface.co"
+# The name of a repository, owner/name, that is not the name of a file.
 _REPOSITORY = re.compile(
     r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.p)(?<!\.json)(?<!\.gz)(?<!\.safetensors)"
-)  # owner/name, and no file
+)
 DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
 
 
@@ -64,7 +66,11 @@ WEIGHTS: Mapping[str, WeightsInfo] = {
 
 
 def weights_info(name: str) -> WeightsInfo:
-    """Return one entry, or raise UnknownName."""
+    """Return one entry of :data:`WEIGHTS`.
+
+    Raises:
+        UnknownName: There is no such entry.
+    """
     if name not in WEIGHTS:
         raise unknown_name("weights", name, WEIGHTS)
     return WEIGHTS[name]
@@ -86,37 +92,42 @@ def _shared_folder(name: str) -> Path | None:
 
 
 def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
-    """Return the path in ``folder`` for a metric to open; None if files are missing."""
+    """Return the path in a folder for a metric to open.
+
+    Args:
+        info: Entry of :data:`WEIGHTS`.
+        folder: Folder that may hold its files.
+
+    Returns:
+        The only file of the entry, or the folder, or None if files are missing.
+    """
     if len(info.files) == 1:
-        return folder / info.files[0] if (folder / info.files[0]).is_file() else None
-    required = [
-        name for name in info.files if name == "config.json" or name.endswith(".safetensors")
-    ]
-    return folder if all((folder / name).is_file() for name in required) else None
+        file = folder / info.files[0]
+        return file if file.is_file() else None
+    for name in info.files:
+        is_required = name == "config.json" or name.endswith(".safetensors")
+        if is_required and not (folder / name).is_file():
+            return None
+    return folder
 
 
 def weights_path(name: str, chosen: Path | None = None) -> Path:
-    """Find weights on this machine, or raise WeightsMissing with the command that fetches them.
+    """Find weights on this machine.
 
-    ``chosen`` is a file or folder, or a repository on the Hub with files of the same names (``owner/name``), which is
-    downloaded once. The default is the fetched file of an entry with a single file, else its folder.
+    Args:
+        name: Entry of :data:`WEIGHTS`.
+        chosen: File or folder, or a repository on the Hub with files of the same names (``owner/name``), which is
+            downloaded once. By default the fetched files.
+
+    Returns:
+        The file of an entry with a single file, else the folder.
+
+    Raises:
+        WeightsMissing: They are not there. The message has the command that fetches them.
     """
     info = weights_info(name)
-    if chosen is not None and chosen.exists():
-        return chosen
     if chosen is not None:
-        if not _REPOSITORY.fullmatch(str(chosen)):
-            raise WeightsMissing(
-                f"{chosen} does not exist; it should hold {info.description} ({', '.join(info.files)})"
-            )
-        folder = home() / "weights" / "hub" / str(chosen).replace("/", "--")
-        if not complete_in(info, folder):
-            _download(info, str(chosen), folder)
-        if path := complete_in(info, folder):
-            return path
-        raise WeightsMissing(
-            f"{_HUB}/{chosen} lacks some of {', '.join(info.files)}; name one that has them"
-        )
+        return chosen if chosen.exists() else _repository_path(info, chosen)
     for candidate in (_shared_folder(name), weights_folder(name)):
         if candidate and (complete := complete_in(info, candidate)):
             return complete
@@ -127,9 +138,36 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
     )
 
 
+def _repository_path(info: WeightsInfo, repository: Path) -> Path:
+    """Return the files of a user's repository on the Hub, downloaded once."""
+    if not _REPOSITORY.fullmatch(str(repository)):
+        raise WeightsMissing(
+            f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
+        )
+    folder = home() / "weights" / "hub" / str(repository).replace("/", "--")
+    if not complete_in(info, folder):
+        _download(info, str(repository), folder)
+    if path := complete_in(info, folder):
+        return path
+    raise WeightsMissing(
+        f"{_HUB}/{repository} lacks some of {', '.join(info.files)}; name one that has them"
+    )
+
+
 def fetch(name: str) -> Path:
-    """Download an entry into :func:`weights_folder`, without the files that are there already; or WeightsMissing."""
-    info, shared = weights_info(name), _shared_folder(name)
+    """Download an entry into :func:`weights_folder`, without the files that are there already.
+
+    Args:
+        name: Entry of :data:`WEIGHTS`.
+
+    Returns:
+        The result of :func:`weights_path`.
+
+    Raises:
+        WeightsMissing: The download fails.
+    """
+    info = weights_info(name)
+    shared = _shared_folder(name)
     if shared and complete_in(info, shared):
         return weights_path(name)
     if not info.url:
@@ -150,7 +188,11 @@ def fetch(name: str) -> Path:
     return weights_path(name)
 
 
-def _write_counts(published: Path, git_blob: str, table: Path) -> None:
+def _write_counts(
+    published: Path,
+    git_blob: str,
+    table: Path,
+) -> None:
     """Write the counts of a published pickle as JSON. A pickle can run code: no other file is ever unpickled."""
     content = published.read_bytes()
     digest = hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False)
@@ -158,13 +200,16 @@ def _write_counts(published: Path, git_blob: str, table: Path) -> None:
         raise WeightsMissing(f"{published} is not the published file; remove it and fetch it again")
     stored = pickle.loads(content, encoding="iso-8859-1")
     counts = {" ".join(ngram): float(count) for ngram, count in stored["df"].items()}
+    facts = {"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts}
     with written_whole(table) as path:
-        path.write_text(
-            json.dumps({"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts})
-        )
+        path.write_text(json.dumps(facts))
 
 
-def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
+def _download(
+    info: WeightsInfo,
+    repository: str,
+    folder: Path,
+) -> None:
     from huggingface_hub import snapshot_download
 
     make_folder(folder)
@@ -178,39 +223,60 @@ def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
         ) from error
 
 
-def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the files with a matching name in a folder or archive, opened, by name without a leading ``./``.
+def packed_files(
+    source: Path,
+    name_pattern: re.Pattern[str],
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files with a matching name in a folder or archive.
 
-    Links count in a folder only. An unreadable source raises an OSError, or an error of zipfile or tarfile.
+    Links count in a folder only.
+
+    Args:
+        source: Folder, zip or tar file.
+        name_pattern: Pattern of the whole name, which has ``/`` between folders and no leading ``./``.
+
+    Yields:
+        The name, and the file opened for reading.
+
+    Raises:
+        OSError: The source cannot be read. Damaged archives raise errors of zipfile or tarfile.
     """
     if source.is_dir():
-        paths: list[Path] = []
-        for folder, _, names in os.walk(source, followlinks=True):
-            paths += [Path(folder, name) for name in names]
-        for path in sorted(paths):
-            name = path.relative_to(source).as_posix()
-            if name_pattern.fullmatch(name) and path.is_file():
-                with path.open("rb") as file:
-                    yield name, file
-        return
-    if zipfile.is_zipfile(source):
+        yield from _folder_files(source, name_pattern)
+    elif zipfile.is_zipfile(source):
         with zipfile.ZipFile(source) as archive:
             for name in filter(name_pattern.fullmatch, archive.namelist()):
                 yield name, archive.open(name)
-        return
-    with tarfile.open(source) as packed:
-        for member in packed:
-            name = member.name.removeprefix("./")
-            if (
-                member.isfile()
-                and name_pattern.fullmatch(name)
-                and (content := packed.extractfile(member))
-            ):
-                yield name, content
+    else:
+        with tarfile.open(source) as packed:
+            for member in packed:
+                name = member.name.removeprefix("./")
+                if not (member.isfile() and name_pattern.fullmatch(name)):
+                    continue
+                content = packed.extractfile(member)
+                if content:
+                    yield name, content
+
+
+def _folder_files(
+    source: Path,
+    name_pattern: re.Pattern[str],
+) -> Iterator[tuple[str, IO[bytes]]]:
+    paths = []
+    for folder, _, names in os.walk(source, followlinks=True):
+        paths += [Path(folder, name) for name in names]
+    for path in sorted(paths):
+        name = path.relative_to(source).as_posix()
+        if name_pattern.fullmatch(name) and path.is_file():
+            with path.open("rb") as file:
+                yield name, file
 
 
 def text_key(*texts: str) -> bytes:
-    """Return the cache key of one or several texts, 32 bytes."""
+    """Return the cache key of one or several texts, 32 bytes.
+
+    Texts are not joined: ``("ab", "c")`` and ``("a", "bc")`` have different keys.
+    """
     digest = hashlib.sha256()
     for text in texts:
         encoded = text.encode("utf-8", "surrogatepass")
@@ -219,10 +285,12 @@ def text_key(*texts: str) -> bytes:
 
 
 class TextCache(SqliteCache):
-    """Values by text for one model, in a file of ``folder``; None for no file.
+    """Values by text for one model, in one file.
 
-    ``model``, the file's name, is a fingerprint of everything a value depends on besides the text: weights, vocabulary,
-    dtype, and the version of the code.
+    Args:
+        folder: Folder of the file, or None for no file.
+        model: Fingerprint of everything a value depends on besides the text: weights, vocabulary, dtype, and the
+            version of the code. It names the file.
     """
 
     def __init__(self, folder: Path | None, model: str) -> None:
@@ -232,7 +300,9 @@ class TextCache(SqliteCache):
             "again. Free some space, or remove that file if it is damaged."
         )
         super().__init__(
-            None if folder is None else folder / f"{name}.sqlite", ("texts", "value"), warning
+            None if folder is None else folder / f"{name}.sqlite",
+            ("texts", "value"),
+            warning,
         )
 
     def complete(
@@ -245,13 +315,16 @@ class TextCache(SqliteCache):
     ) -> dict[Text, Value]:
         """Return the value of every text, from the cache or computed and then cached, also before an error.
 
-        ``keys`` are the :func:`text_key` of the texts. ``compute`` takes the texts without a value, and yields
-        ``(position, value)``.
+        Args:
+            keys: The :func:`text_key` of each text.
+            compute: Takes the texts without a value, and yields their ``(position, value)``.
+            encode: Makes bytes of a value.
+            decode: Makes the value of its bytes.
         """
         stored = self.get(list(keys.values()))
         values = {text: decode(stored[key]) for text, key in keys.items() if key in stored}
         missing = [text for text in keys if text not in values]
-        fresh: dict[bytes, bytes] = {}
+        fresh = {}
         try:
             for position, value in compute(missing) if missing else ():
                 values[missing[position]] = value
@@ -268,17 +341,14 @@ class TextCache(SqliteCache):
 class ModelSettings:
     """Settings of a metric's model."""
 
-    named_weights: Mapping[str, Path] = field(
-        default_factory=dict, hash=False
-    )  # by entry of WEIGHTS; else fetched
+    # by entry of WEIGHTS; else fetched
+    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)
     device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
-    dtype: Literal["float32", "bfloat16"] = (
-        "float32"  # of the encoder; bfloat16 is faster and changes scores a little
-    )
+    # of the encoder; bfloat16 is faster and changes scores a little
+    dtype: Literal["float32", "bfloat16"] = "float32"
     batch_size: int | None = None  # texts per pass; None: the metric's default
-    cache: Path | None = field(
-        default_factory=lambda: home() / "metrics"
-    )  # folder of results; None: no cache
+    # folder of results; None: no cache
+    cache: Path | None = field(default_factory=lambda: home() / "metrics")
     progress: bool = True  # whether to show a progress bar
     # Datasets of the texts, None for a user's own documents: a metric that asks a judge is refused credentialed ones.
     datasets: frozenset[str | None] = frozenset({UNKNOWN_TEXTS})
@@ -289,7 +359,11 @@ class ModelSettings:
 
     @classmethod
     def from_environment(cls) -> "ModelSettings":
-        """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``; a MedTasksError for unknown values."""
+        """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``.
+
+        Raises:
+            MedTasksError: The type of numbers is unknown.
+        """
         dtype = os.environ.get("MEDTASKS_METRICS_DTYPE", "").strip() or "float32"
         if dtype not in ("float32", "bfloat16"):
             raise MedTasksError(
@@ -299,12 +373,16 @@ class ModelSettings:
         return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
 
     def torch_device(self) -> "torch.device":
-        """Return the device; one that is unknown or not there is a MedTasksError."""
+        """Return the device that the encoder runs on.
+
+        Raises:
+            MedTasksError: It is unknown, or this machine does not have it.
+        """
         import torch
 
-        name = (
-            self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-        )
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             device = torch.device(name)
             torch.empty(0, device=device)

@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -43,23 +44,18 @@ from medtasks.stats.exchange import SummedCounts
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ORDERS = (1, 2, 4)
-CLOSED = (
-    "yes",
-    "no",
-)  # targets of closed questions, in lower case with single blanks and no punctuation
+# targets of closed questions, in lower case with single blanks and no punctuation
+CLOSED = ("yes", "no")
 OPEN_RECALL = 0.75  # least share of the target's tokens in a right reply to an open question
 WITHOUT_WORDS = "texts without words"
 _ROUGE_WORD = re.compile("[a-z0-9]")
-_ROUGE_TYPES = {
-    "1": "rouge1",
-    "2": "rouge2",
-    "l": "rougeL",
-}  # of rouge-score, by the ending of our keys
+# of rouge-score, by the ending of our keys
+_ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenOverlap:
-    """Agreement of two sets of tokens; every value is between 0 and 1, and 0 for a set without tokens."""
+    """Agreement of two sets of tokens. Every value is between 0 and 1, and 0 for a set without tokens."""
 
     precision: float  # share of the reply's tokens that the target has
     recall: float  # share of the target's tokens that the reply has
@@ -67,9 +63,23 @@ class TokenOverlap:
 
 
 def token_overlap(
-    reply: Set[object], target: Set[object], shared: Set[object] | None = None
+    reply: Set[object],
+    target: Set[object],
+    shared: Set[object] | None = None,
 ) -> TokenOverlap:
-    """Compare the tokens of a reply with those of the target; ``shared`` are by default all that both have."""
+    """Compare the tokens of a reply with those of the target.
+
+    precision = shared / reply, recall = shared / target, f1 = 2 * precision * recall / (precision + recall + 1e-8).
+
+    Args:
+        reply: Distinct tokens of the reply.
+        target: Distinct tokens of the target.
+        shared: Tokens that count as common, by default all that both have.
+
+    Example:
+        >>> token_overlap({"left", "lung"}, {"the", "left", "lung", "base"}).recall
+        0.5
+    """
     common = len(reply & target if shared is None else shared)
     precision = common / len(reply) if reply else 0.0
     recall = common / len(target) if target else 0.0
@@ -77,13 +87,26 @@ def token_overlap(
 
 
 def overlap_f1(first: Set[object], second: Set[object]) -> float:
-    """Return the F1 of two sets: 2 |A and B| / (|A| + |B|); 0 if both are empty."""
+    """Return the F1 of two sets, 2 |A and B| / (|A| + |B|), or 0 if both are empty.
+
+    Example:
+        >>> overlap_f1({1, 2}, {2, 3, 4, 5})
+        0.3333333333333333
+    """
     size = len(first) + len(second)
     return 2 * len(first & second) / size if size else 0.0
 
 
 def from_report_extra(module: str, needed_by: str) -> Any:
-    """Import a module of ``medtasks[report]``, or raise a MedTasksError with the command that installs it."""
+    """Import a module of the extra ``medtasks[report]``.
+
+    Args:
+        module: Dotted name.
+        needed_by: Start of the message if it is not installed.
+
+    Raises:
+        MedTasksError: It is not installed. The message has the command that installs it.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -99,7 +122,7 @@ def word_tokens(text: str) -> list[str]:
     ``nltk.word_tokenize`` finds sentences with a trained model that must be downloaded. Here a sentence ends after
     ``.``, ``!`` or ``?`` before white space: ``Dr. Smith`` is ``Dr . Smith``. The rules for words are NLTK's own.
     """
-    return [word for sentence in _SENTENCE_END.split(text) for word in _sentence_words(sentence)]
+    return list(chain.from_iterable(map(_sentence_words, _SENTENCE_END.split(text))))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -110,9 +133,19 @@ def _sentence_words(sentence: str) -> tuple[str, ...]:
     return tuple(tokenizer.tokenize(sentence))
 
 
+def report_words(text: str) -> list[str]:
+    """Return the words of a report in lower case. A line break is part of a word.
+
+    Example:
+        >>> report_words("No  effusion.")
+        ['no', 'effusion', '.']
+    """
+    return [word for word in text.lower().replace(".", " .").split(" ") if word]
+
+
 @lru_cache(maxsize=1)
 def porter_stemmer() -> Any:
-    """Return NLTK's Porter stemmer with its extensions, for ROUGE and METEOR; ``stem`` is cached."""
+    """Return NLTK's Porter stemmer with its extensions, for ROUGE and METEOR. Its ``stem`` is cached."""
     stemmer = from_report_extra("nltk.stem.porter", "Porter's stemmer").PorterStemmer()
     stemmer.stem = lru_cache(maxsize=1 << 17)(stemmer.stem)
     return stemmer
@@ -127,23 +160,41 @@ class NgramOverlap(NamedTuple):
 
 
 def overlaps(
-    reference: Sequence[str], hypothesis: Sequence[str], orders: int
+    reference: Sequence[str],
+    hypothesis: Sequence[str],
+    orders: int,
 ) -> tuple[NgramOverlap, ...]:
-    """Count the n-grams of orders 1 to ``orders`` in two texts, shape (orders,)."""
+    """Count the n-grams of two texts.
+
+    Args:
+        reference: Words of the reference.
+        hypothesis: Words of the hypothesis.
+        orders: Largest number of words in an n-gram.
+
+    Returns:
+        One overlap for each order 1 to ``orders``.
+
+    Example:
+        >>> overlaps(["no", "acute", "effusion"], ["no", "effusion"], 2)[0]
+        NgramOverlap(matches=2, reference=3, hypothesis=2)
+    """
     counts = []
     for order in range(1, orders + 1):
-        expected, present = (
-            Counter[Any](tokens)
-            if order == 1
-            else Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
-            for tokens in (reference, hypothesis)
-        )
+        expected = _count_ngrams(reference, order)
+        present = _count_ngrams(hypothesis, order)
         matches = sum(
             min(count, present[gram]) for gram, count in expected.items() if gram in present
         )
-        lengths = [max(0, len(tokens) - order + 1) for tokens in (reference, hypothesis)]
-        counts.append(NgramOverlap(matches, *lengths))
+        reference_size = max(0, len(reference) - order + 1)
+        hypothesis_size = max(0, len(hypothesis) - order + 1)
+        counts.append(NgramOverlap(matches, reference_size, hypothesis_size))
     return tuple(counts)
+
+
+def _count_ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:
+    if order == 1:
+        return Counter(tokens)
+    return Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
 
 
 def _single(value: float) -> float:
@@ -151,8 +202,20 @@ def _single(value: float) -> float:
 
 
 @lru_cache(maxsize=1 << 16)
-def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float:
-    """Return BLEU-1 from counts of words, where a word matches at most as often as the reference has it.
+def bleu1_from_counts(
+    matches: int,
+    length: int,
+    reference_length: int,
+) -> float:
+    """Return BLEU-1 from counts of words.
+
+    BLEU-1 = matches / length, times ``exp(1 - reference_length / length)`` for a reply that is not longer than the
+    reference.
+
+    Args:
+        matches: Matched words of the reply. A word matches at most as often as the reference has it.
+        length: Words of the reply.
+        reference_length: Words of the reference.
 
     Source: ``torchmetrics.text.BLEUScore(n_gram=1)`` 1.9, each step in single precision: one word against a reference
     of more than a hundred scores exactly 0, which decides whether an answer is valid.
@@ -168,13 +231,17 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
 
 
 class References:
-    """Counted words of reference texts, for comparison with many replies."""
+    """Counted words of reference texts, for comparison with many replies.
+
+    Example:
+        >>> References(["left lung", "right lung"]).scores("left lung")
+        [1.0, 0.5]
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._lengths = [len(text.split()) for text in texts]
-        self._occurrences: dict[
-            str, list[tuple[int, int]]
-        ] = {}  # of each word: (position of a reference, count)
+        # Of each word: the position of a reference, and how often that has the word.
+        self._occurrences: dict[str, list[tuple[int, int]]] = {}
         for position, text in enumerate(texts):
             for word, count in Counter(text.split()).items():
                 self._occurrences.setdefault(word, []).append((position, count))
@@ -193,32 +260,59 @@ class References:
 
 
 def bleu_from_counts(
-    counts: Sequence[NgramOverlap], substitutes: Sequence[float] | None = None
+    counts: Sequence[NgramOverlap],
+    substitutes: Sequence[float] | None = None,
 ) -> float:
-    """Return BLEU with equal weights, from n-grams of orders 1, 2, ...; 0 when no word matches.
+    """Return BLEU with equal weights from the counts of :func:`overlaps`.
 
-    ``substitutes`` are the matches of the first order without any, of the second ...; an order with a substitute of 0
-    is left out of the mean. Source: ``nltk.translate.bleu_score`` 3.10. Without them BLEU is not smoothed, and 0 when
-    an order has no match, as ``torchmetrics.text.BLEUScore`` 1.9, less than 1e-6 away from its single precision.
+    BLEU = penalty * exp(mean over orders of log(matches / n-grams of the hypothesis)), where the penalty is
+    ``exp(1 - reference words / hypothesis words)`` for a hypothesis that is not longer than its reference, else 1.
+
+    Args:
+        counts: Counts of n-grams of orders 1, 2, ...
+        substitutes: Matches of the first order without any, of the second ...; an order with a substitute of 0 is left
+            out of the mean. Without them BLEU is not smoothed, and 0 when an order has no match, as
+            ``torchmetrics.text.BLEUScore`` 1.9, less than 1e-6 away from its single precision.
+
+    Returns:
+        BLEU, 0 to 1, and 0 when no word matches. Source: ``nltk.translate.bleu_score`` 3.10.
+
+    Example:
+        >>> bleu_from_counts(overlaps(["no", "effusion"], ["no", "effusion"], 2))
+        1.0
     """
-    if not counts[0].matches or (
-        substitutes is None and not all(count.matches for count in counts)
-    ):
+    words = counts[0]
+    if not words.matches:
+        return 0.0
+    if substitutes is None and not all(count.matches for count in counts):
         return 0.0
     unused = iter(substitutes or ())
-    precisions = ((count.matches or next(unused)) / max(1, count.hypothesis) for count in counts)
-    weight, words = 1 / len(counts), counts[0]
-    logarithms = [weight * math.log(precision) for precision in precisions if precision]
-    penalty = (
-        1.0
-        if words.hypothesis > words.reference
-        else math.exp(1 - words.reference / words.hypothesis)
-    )
+    weight = 1 / len(counts)
+    logarithms = []
+    for count in counts:
+        precision = (count.matches or next(unused)) / max(1, count.hypothesis)
+        if precision:
+            logarithms.append(weight * math.log(precision))
+    penalty = 1.0
+    if words.hypothesis <= words.reference:
+        penalty = math.exp(1 - words.reference / words.hypothesis)
     return penalty * math.exp(math.fsum(logarithms))
 
 
-def bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-    """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283."""
+def bleu(
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+) -> ReportScores:
+    """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``bleu_1``, ``bleu_2`` and ``bleu_4`` by pair, and their means, 0 to 1.
+    """
     samples: dict[str, list[float]] = {f"bleu_{order}": [] for order in _ORDERS}
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
@@ -233,42 +327,57 @@ def bleu(_: ModelSettings, references: Sequence[str], hypotheses: Sequence[str])
 
 
 def radcliq_bleu(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
     """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
     between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
     match counts as 0.1 matches.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``radcliq_bleu_2`` by pair, and its mean, 0 to 1.
     """
-    words, reference_words = (
-        [[word for word in text.lower().replace(".", " .").split(" ") if word] for text in side]
-        for side in (hypotheses, references)
-    )
-    counts = [overlaps(*pair, 2) for pair in zip(reference_words, words, strict=True)]
+    values = []
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        counts = overlaps(report_words(reference), report_words(hypothesis), 2)
+        values.append(bleu_from_counts(counts, [0.1] * 2))
     settings = {
         "words": "between single blanks, full stops separate, lower case",
         "smoothing": "method 1",
         "average": "mean over reports",
     }
-    return mean_scores(
-        {"radcliq_bleu_2": [bleu_from_counts(of_pair, [0.1] * 2) for of_pair in counts]}, settings
-    )
+    return mean_scores({"radcliq_bleu_2": values}, settings)
 
 
 def corpus_bleu(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
+    """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        The total ``corpus_bleu``, 0 to 1, NaN without pairs.
+    """
     # force only suppresses a warning about a corpus where most lines end in " .".
     scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
     if not references:
         return ReportScores({}, {"corpus_bleu": math.nan})
     total = scorer.corpus_score(hypotheses, [references]).score / 100
     # The package's own sufficient statistics: numbers of n-grams, and lengths.
-    statistics = np.array(
-        scorer._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64
-    )
+    rows = scorer._extract_corpus_statistics(hypotheses, [references])
+    statistics = np.array(rows, dtype=np.int64)
 
     def score(row: Integers) -> float:
         return float(scorer._compute_score_from_stats(row.tolist()).score / 100)
@@ -281,22 +390,30 @@ def corpus_bleu(
 
 
 def medheval_bleu(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
     """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
     hypothesis of one word these orders are left out.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``method4_bleu`` by pair, and its mean, 0 to 1.
     """
     values = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         words = word_tokens(hypothesis)
         first = math.log(len(words)) / 10 if len(words) > 1 else 0.0
-        counts = overlaps(word_tokens(reference), words, 4)
-        values.append(bleu_from_counts(counts, [first / 2**halved for halved in range(4)]))
-    return mean_scores(
-        {"method4_bleu": values}, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"}
-    )
+        substitutes = [first, first / 2, first / 4, first / 8]
+        values.append(bleu_from_counts(overlaps(word_tokens(reference), words, 4), substitutes))
+    settings = {"words": TOKENISER, "smoothing": "method 4", "case": "kept"}
+    return mean_scores({"method4_bleu": values}, settings)
 
 
 @lru_cache(maxsize=2)
@@ -310,31 +427,60 @@ def _rouge_scorer(stemmed: bool) -> Any:
     return RougeScorer([*_ROUGE_TYPES.values()], tokenizer=words)
 
 
-def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str, Any]:
-    """Return rouge-score's ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``."""
+def rouge_scores(
+    reference: str,
+    hypothesis: str,
+    *,
+    stemmed: bool,
+) -> dict[str, Any]:
+    """Return the scores of rouge-score for one pair.
+
+    Args:
+        reference: Text of the reference.
+        hypothesis: Text of the model.
+        stemmed: Whether words are compared by their Porter stem.
+
+    Returns:
+        ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``.
+    """
     scores: dict[str, Any] = _rouge_scorer(stemmed).score(reference, hypothesis)
     return scores
 
 
 def rouge(
-    _: ModelSettings, references: Sequence[str], hypotheses: Sequence[str], *, stemmed: bool = False
+    _: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    *,
+    stemmed: bool = False,
 ) -> ReportScores:
-    """Score ROUGE F1, as MultiMedEval."""
-    rows = [
-        rouge_scores(*pair, stemmed=stemmed) for pair in zip(references, hypotheses, strict=True)
-    ]
-    prefix = "stemmed_" if stemmed else ""
-    samples = {  # of an empty text, 0 is an int
-        f"{prefix}rouge_{ending}": [float(scores[kind].fmeasure) for scores in rows]
-        for ending, kind in _ROUGE_TYPES.items()
-    }
+    """Score ROUGE-1, ROUGE-2 and ROUGE-L, as MultiMedEval.
+
+    F1 = 2 * precision * recall / (precision + recall) of n-grams, or of the longest common subsequence of words.
+
+    Args:
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        stemmed: Whether words are compared by their Porter stem.
+
+    Returns:
+        ``rouge_1``, ``rouge_2`` and ``rouge_l`` by pair, and their means, 0 to 1.
+    """
+    prefix = "stemmed_rouge" if stemmed else "rouge"
+    samples: dict[str, list[float]] = {f"{prefix}_{ending}": [] for ending in _ROUGE_TYPES}
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
+        for ending, kind in _ROUGE_TYPES.items():
+            # Of an empty text, 0 is an int.
+            samples[f"{prefix}_{ending}"].append(float(scores[kind].fmeasure))
     settings = {
         "words": "runs of a-z0-9 in lower case",
         "stemmer": "Porter" if stemmed else "none",
         "value": "F1",
     }
     texts = [text for text in (*references, *hypotheses) if text.strip()]
-    if without := sum(not _ROUGE_WORD.search(text.lower()) for text in texts):
+    without = sum(not _ROUGE_WORD.search(text.lower()) for text in texts)
+    if without:
         settings[WITHOUT_WORDS] = (
             f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
         )

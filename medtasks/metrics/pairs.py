@@ -7,14 +7,14 @@ of the paper (arXiv 2409.15477).
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TOTAL = "total"
 
 
 @dataclass(frozen=True)
 class PairedAnswer:
-    """The scored answer to one image of a pair; pairs may share images."""
+    """The scored answer to one image of a pair. Pairs may share images."""
 
     pair_id: str
     position: int  # 1 or 2
@@ -72,12 +72,12 @@ class PairCounts:
 
     @property
     def set_accuracy(self) -> float:
-        """Share of pairs with both answers right; NaN without pairs."""
+        """Share of pairs with both answers right, NaN without pairs."""
         return self.set_score / self.pairs if self.pairs else math.nan
 
     @property
     def individual_accuracy(self) -> float:
-        """Share of right answers; an invalid reply is wrong."""
+        """Share of right answers, NaN without answers. An invalid reply is wrong."""
         return self.individual_score / self.images if self.images else math.nan
 
     @property
@@ -87,12 +87,15 @@ class PairCounts:
 
     @property
     def confusion(self) -> float:
-        """Share of valid pairs with the same option twice; NaN without a valid pair (the reference prints 0)."""
+        """Share of valid pairs with the same option twice, NaN without a valid pair (the reference prints 0)."""
         return self.confused / self.valid_pairs if self.valid_pairs else math.nan
 
 
 def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
-    """Return one answer per image of a pair, sorted; the choice among several does not depend on their order."""
+    """Return one answer per image of a pair, sorted by pair id and position.
+
+    The choice among several answers to one image does not depend on their order.
+    """
     chosen: dict[tuple[str, int], PairedAnswer] = {}
     for answer in answers:
         slot = (answer.pair_id, answer.position)
@@ -102,7 +105,11 @@ def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
 
 
 def answers_by_pair(answers: Sequence[PairedAnswer]) -> list[tuple[PairedAnswer, ...]]:
-    """Return the one or two answers to each pair, sorted by pair id."""
+    """Return the one or two answers to each pair, sorted by pair id.
+
+    Args:
+        answers: At most one per image of a pair, as from :func:`distinct_answers`, in any order.
+    """
     by_pair: dict[str, list[PairedAnswer]] = defaultdict(list)
     for answer in sorted(answers, key=lambda answer: (answer.pair_id, answer.position)):
         by_pair[answer.pair_id].append(answer)
@@ -115,7 +122,16 @@ def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
 
 
 def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
-    """Count answers and pairs per category, in order of first appearance by pair id, with ``"total"`` last."""
+    """Count answers and pairs per category.
+
+    Returns:
+        Counts by category, in order of first appearance by pair id, with ``"total"`` last.
+
+    Example:
+        >>> right, wrong = PairedAnswer("7", 1, "a", "A", "A"), PairedAnswer("7", 2, "b", "B", "A")
+        >>> count([right, wrong])["total"].individual_accuracy
+        0.5
+    """
     answers = distinct_answers(answers)
     pairs = complete_pairs(answers)
     answers_in: dict[str, list[PairedAnswer]] = defaultdict(list)
@@ -126,19 +142,26 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     for pair in pairs:
         for category in (*pair.first.categories, *pair.second.categories):
             pairs_in[category].append(pair)
-    answers_in[TOTAL], pairs_in[TOTAL] = answers, pairs
-    incomplete = len({answer.pair_id for answer in answers}) - len(pairs)
-    return {
-        category: PairCounts(
-            images=len(members),
-            pairs=len(pairs_in[category]),
-            set_score=sum(pair.solved for pair in pairs_in[category]),
-            individual_score=sum(answer.correct for answer in members),
-            confused=sum(pair.confused for pair in pairs_in[category]),
-            invalid=sum(answer.value is None for answer in members),
-            valid_pairs=sum(pair.valid for pair in pairs_in[category]),
-            resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs_in[category]),
-            incomplete_pairs=incomplete if category == TOTAL else 0,
-        )
+    counts = {
+        category: _pair_counts(members, pairs_in[category])
         for category, members in answers_in.items()
     }
+    incomplete = len({answer.pair_id for answer in answers}) - len(pairs)
+    counts[TOTAL] = replace(_pair_counts(answers, pairs), incomplete_pairs=incomplete)
+    return counts
+
+
+def _pair_counts(
+    answers: Sequence[PairedAnswer],
+    pairs: Sequence[ScoredPair],
+) -> PairCounts:
+    return PairCounts(
+        images=len(answers),
+        pairs=len(pairs),
+        set_score=sum(pair.solved for pair in pairs),
+        individual_score=sum(answer.correct for answer in answers),
+        confused=sum(pair.confused for pair in pairs),
+        invalid=sum(answer.value is None for answer in answers),
+        valid_pairs=sum(pair.valid for pair in pairs),
+        resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs),
+    )

@@ -15,18 +15,22 @@ from medtasks.metrics.model_settings import TOKENIZER, WORDNET, ModelSettings
 from medtasks.stats.exchange import SummedCounts
 
 # Modules of metrics, and the weights that they need.
-_NGRAMS, _KIT = "ngram_metrics", "medevalkit_texts"
+_NGRAMS = "ngram_metrics"
+_KIT = "medevalkit_texts"
 _BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
 _CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
 _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
 _RATE = ("neural.rate_score", ("rate-ner", "biolord", "rush-rules"))
 _LABEL_SCORES = (
-    *(
-        f"{labels}_{average}_f1"
-        for labels in ("14", "5")
-        for average in ("micro", "macro", "weighted", "samples")
-    ),
+    "14_micro_f1",
+    "14_macro_f1",
+    "14_weighted_f1",
+    "14_samples_f1",
+    "5_micro_f1",
+    "5_macro_f1",
+    "5_weighted_f1",
+    "5_samples_f1",
     "5_accuracy",
 )
 
@@ -35,9 +39,8 @@ _LABEL_SCORES = (
 class ReportScores:
     """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs."""
 
-    samples: Mapping[
-        str, Sequence[float]
-    ]  # shape (pairs,), in the order of the input, empty texts included
+    # shape (pairs,), in the order of the input, empty texts included
+    samples: Mapping[str, Sequence[float]]
     totals: Mapping[str, float]
     settings: Mapping[str, str] = field(default_factory=dict)  # model, dtype, stemmer, ...
     counts: SummedCounts | None = None  # of totals that are no means
@@ -46,8 +49,21 @@ class ReportScores:
 class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
-    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of reports; WeightsMissing for a model that is not on this machine."""
+    def __call__(
+        self,
+        *,
+        references: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> ReportScores:
+        """Score pairs of reports.
+
+        Args:
+            references: One text per pair.
+            hypotheses: The texts of the model, in the same order.
+
+        Raises:
+            WeightsMissing: A model is not on this machine.
+        """
         ...
 
 
@@ -56,9 +72,15 @@ Compute = Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
 
 
 def mean_scores(
-    samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]
+    samples: Mapping[str, Sequence[float]],
+    settings: Mapping[str, str],
 ) -> ReportScores:
-    """Return scores with the means as totals."""
+    """Return scores whose totals are the means of their samples.
+
+    Example:
+        >>> mean_scores({"bleu_1": [1.0, 0.5]}, {}).totals
+        {'bleu_1': 0.75}
+    """
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
 
@@ -69,9 +91,8 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str = (
-        ""  # in this room, with a function of the metric's name; empty for one with ``compute``
-    )
+    # in this room, with a function of the metric's name; empty for one with ``compute``
+    module: str = ""
     weights: tuple[
         str, ...
     ] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS; WORDNET, TOKENIZER
@@ -89,8 +110,46 @@ class MetricInfo:
 
 
 def score_keys(prefix: str, *endings: str) -> tuple[str, ...]:
-    """Return the keys of a metric's scores, each the prefix with an ending."""
+    """Return the keys of a metric's scores, each the prefix with an ending.
+
+    Example:
+        >>> score_keys("rouge", "1", "l")
+        ('rouge_1', 'rouge_l')
+    """
     return tuple(f"{prefix}_{ending}" for ending in endings)
+
+
+def _cider_info(
+    name: str,
+    description: str,
+    *weights: str,
+) -> MetricInfo:
+    keys = (name, f"{name}_reference")
+    return MetricInfo(name, description, keys, "cider", (TOKENIZER, *weights), scale=Scale.RAW)
+
+
+def _bertscore_info(
+    name: str,
+    key: str,
+    description: str,
+) -> MetricInfo:
+    return MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
+
+
+def _label_info(labels: str, uncertain: str) -> MetricInfo:
+    description = f"F1 of CheXbert's labels, {uncertain}"
+    return MetricInfo(f"f1_{labels}", description, score_keys(labels, *_LABEL_SCORES), *_CHEXBERT)
+
+
+def _radcliq_info(name: str, description: str) -> MetricInfo:
+    return MetricInfo(
+        name,
+        description,
+        (name,),
+        *_RADCLIQ,
+        higher_is_better=False,
+        scale=Scale.RAW,
+    )
 
 
 _ENTRIES = (
@@ -101,7 +160,10 @@ _ENTRIES = (
         _NGRAMS,
     ),
     MetricInfo(
-        "corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), _NGRAMS
+        "corpus_bleu",
+        "BLEU of the whole corpus by sacrebleu, 0 to 1",
+        ("corpus_bleu",),
+        _NGRAMS,
     ),
     MetricInfo(
         "radcliq_bleu",
@@ -119,10 +181,9 @@ _ENTRIES = (
     MetricInfo(
         "medevalkit_lexical",
         "sentence BLEU and ROUGE F1 of sets of n-grams, as MedEvalKit",
-        score_keys(
-            "medevalkit",
-            *(f"bleu_{order}" for order in "1234"),
-            *(f"rouge_{kind}" for kind in "12l"),
+        (
+            *score_keys("medevalkit_bleu", "1", "2", "3", "4"),
+            *score_keys("medevalkit_rouge", "1", "2", "l"),
         ),
         _KIT,
     ),
@@ -146,7 +207,11 @@ _ENTRIES = (
         _NGRAMS,
     ),
     MetricInfo(
-        "meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", (WORDNET,)
+        "meteor",
+        "METEOR in NLTK's formula with WordNet",
+        ("meteor",),
+        "meteor",
+        (WORDNET,),
     ),
     MetricInfo(
         "meteor_without_synonyms",
@@ -154,42 +219,24 @@ _ENTRIES = (
         ("meteor_without_synonyms",),
         "meteor",
     ),
-    *(
-        MetricInfo(
-            name,
-            description,
-            (name, f"{name}_reference"),
-            "cider",
-            (TOKENIZER, *weights),
-            scale=Scale.RAW,
-        )
-        for name, description, weights in (
-            (
-                "cider_coco",
-                "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit",
-                ("coco-val",),
-            ),
-            (
-                "cider_d",
-                "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call",
-                (),
-            ),
-        )
+    _cider_info(
+        "cider_coco",
+        "CIDEr, 0 to 10, with document frequencies of COCO captions, as MedEvalKit",
+        "coco-val",
     ),
-    *(
-        MetricInfo(name, description, (key, f"rescaled_{key}"), *_BERTSCORE, scale=Scale.RAW)
-        for name, key, description in (
-            (
-                "bertscore",
-                "bertscore_f1",
-                "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
-            ),
-            (
-                "bertscore_multimedeval",
-                "idf_bertscore_f1",
-                "the same with idf over the hypotheses, as MultiMedEval",
-            ),
-        )
+    _cider_info(
+        "cider_d",
+        "CIDEr-D, 0 to 10, as pycocoevalcap; values depend on all references of the call",
+    ),
+    _bertscore_info(
+        "bertscore",
+        "bertscore_f1",
+        "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
+    ),
+    _bertscore_info(
+        "bertscore_multimedeval",
+        "idf_bertscore_f1",
+        "the same with idf over the hypotheses, as MultiMedEval",
     ),
     MetricInfo(
         "medheval_bertscore",
@@ -206,18 +253,8 @@ _ENTRIES = (
         *_CHEXBERT,
         scale=Scale.RAW,
     ),
-    *(
-        MetricInfo(
-            f"f1_{labels}",
-            f"F1 of CheXbert's labels, {uncertain}",
-            score_keys(labels, *_LABEL_SCORES),
-            *_CHEXBERT,
-        )
-        for labels, uncertain in (
-            ("chexbert", "uncertain as positive"),
-            ("chexbert_certain", "uncertain as negative"),
-        )
-    ),
+    _label_info("chexbert", "uncertain as positive"),
+    _label_info("chexbert_certain", "uncertain as negative"),
     MetricInfo(
         "radgraph",
         "RadGraph F1",
@@ -237,14 +274,9 @@ _ENTRIES = (
         score_keys("radgraph", "combined", "entity_f1", "relation_f1"),
         *_RADGRAPH,
     ),
-    *(
-        MetricInfo(name, description, (name,), *_RADCLIQ, higher_is_better=False, scale=Scale.RAW)
-        for name, description in (
-            ("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
-            ("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),
-            ("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
-        )
-    ),
+    _radcliq_info("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
+    _radcliq_info("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),
+    _radcliq_info("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
     MetricInfo(
         "rate_score",
         "RaTEScore of each report with its own reference, with the long and short weights of 0.6.0 and those of 0.5.0, "
@@ -265,7 +297,10 @@ _KNOWN: dict[str, MetricInfo] = {}  # by name and by key
 
 
 def register(info: MetricInfo) -> None:
-    """Add a metric to :data:`REPORT_METRICS`; one of a later room is there once its module is imported."""
+    """Add a metric to :data:`REPORT_METRICS`.
+
+    A metric of a later room is there once its module is imported.
+    """
     _REGISTERED[info.name] = info
     for key in (*info.keys, info.name):
         _KNOWN[key] = info
@@ -278,14 +313,36 @@ for _entry in _ENTRIES:
 
 
 def metric_info(name: str) -> MetricInfo:
-    """Return one entry, by its name or by the key of one of its scores, or raise UnknownName."""
+    """Return one entry of :data:`REPORT_METRICS`.
+
+    Args:
+        name: Its name, or the key of one of its scores.
+
+    Raises:
+        UnknownName: No metric has this name or key.
+
+    Example:
+        >>> metric_info("bleu_4").name
+        'bleu'
+    """
     if name not in _KNOWN:
         raise unknown_name("metric", name, _KNOWN, "medtasks metrics")
     return _KNOWN[name]
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Return the keys of a metric, or the name itself if it is a key, with its number of failures if it counts them."""
+    """Return the keys of the scores that belong to a name.
+
+    Args:
+        name: Name of a metric, or key of one of its scores.
+
+    Returns:
+        All keys of a metric. For a key, that key, with the metric's number of failures if it counts them.
+
+    Example:
+        >>> keys_of("bleu")
+        ('bleu_1', 'bleu_2', 'bleu_4')
+    """
     info = metric_info(name)
     if info.name == name:
         return (*info.keys, *info.further)
@@ -293,15 +350,32 @@ def keys_of(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, failed))) if failed in info.further else (name,)
 
 
-def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
-    """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
+def report_metric(
+    name: str,
+    settings: ModelSettings | None = None,
+) -> ReportMetric:
+    """Build one metric. It loads nothing until it scores.
+
+    Args:
+        name: Name of the metric, or key of one of its scores.
+        settings: Settings of its model, by default those of the environment.
+
+    Raises:
+        UnknownName: No metric has this name or key.
+        MedTasksError: The settings of the environment are unknown.
+    """
     info = metric_info(name)
-    compute: Compute = info.compute or getattr(
-        importlib.import_module(f"{__package__}.{info.module}"), info.name
-    )
+    compute: Compute | None = info.compute
+    if compute is None:
+        module = importlib.import_module(f"{__package__}.{info.module}")
+        compute = getattr(module, info.name)
     settings = settings or ModelSettings.from_environment()
 
-    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    def score_pairs(
+        *,
+        references: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> ReportScores:
         if len(references) != len(hypotheses):
             raise ValueError(
                 f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs"

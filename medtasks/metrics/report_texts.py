@@ -12,6 +12,7 @@ Formats by the name's ending; all are UTF-8:
 import csv
 import io
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ _FORM = '{"id": "7", "text": "..."}'
 
 @dataclass(frozen=True)
 class ReportTexts:
-    """Texts of one file, in its order, and one id per text, all different; None where the file has none."""
+    """Texts of one file, in its order, and one id per text, all different. The ids may be None."""
 
     path: Path
     texts: tuple[str, ...]
@@ -42,8 +43,19 @@ class ReportPairs:
     ids: tuple[str, ...] | None  # None where neither file has them
 
 
-def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
-    """Join two files: by id if both have ids, else by position; texts without a partner are a RepliesError."""
+def pair_texts(
+    references: ReportTexts,
+    hypotheses: ReportTexts,
+) -> ReportPairs:
+    """Join two files, by id if both have ids, else by position.
+
+    Args:
+        references: Texts of the references, whose order counts.
+        hypotheses: Texts of the model.
+
+    Raises:
+        RepliesError: A text has no partner.
+    """
     if references.ids is None or hypotheses.ids is None:
         if len(references.texts) != len(hypotheses.texts):
             raise RepliesError(
@@ -51,24 +63,32 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
                 "without ids in both files they must be as many, in the same order"
             )
         return ReportPairs(references.texts, hypotheses.texts, references.ids or hypotheses.ids)
+    _check_partners(references, hypotheses)
+    _check_partners(hypotheses, references)
     by_id = dict(zip(hypotheses.ids, hypotheses.texts, strict=True))
-    for ids, partners, path, partner in (
-        (references.ids, by_id.keys(), references.path, hypotheses.path),
-        (hypotheses.ids, set(references.ids), hypotheses.path, references.path),
-    ):
-        if alone := [name for name in ids if name not in partners]:
-            raise RepliesError(
-                f"id '{alone[0]}' of {path} is not in {partner} ({len(alone)} such ids); every report needs both"
-            )
-    return ReportPairs(
-        references.texts, tuple(by_id[name] for name in references.ids), references.ids
-    )
+    partners = tuple(by_id[name] for name in references.ids)
+    return ReportPairs(references.texts, partners, references.ids)
+
+
+def _check_partners(texts: ReportTexts, others: ReportTexts) -> None:
+    """Raise a RepliesError if an id of the one file is not in the other."""
+    other_ids = set(others.ids or ())
+    alone = [name for name in texts.ids or () if name not in other_ids]
+    if alone:
+        raise RepliesError(
+            f"id '{alone[0]}' of {texts.path} is not in {others.path} ({len(alone)} such ids); every report needs both"
+        )
 
 
 def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
-    """Read the texts of one file; see the module for the formats. Raises a RepliesError, which quotes no text.
+    """Read the texts of one file in one of the formats of this module.
 
-    ``column`` is the column or field with the text; None: one of ``text``, ``reply``, ``report``.
+    Args:
+        path: File whose ending says its format.
+        column: Column or field with the text. None: one of ``text``, ``reply``, ``report``.
+
+    Raises:
+        RepliesError: The file cannot be read. The message quotes no text of a report.
     """
     if path.suffix.lower() not in (".jsonl", ".json", ".csv", ".txt"):
         raise RepliesError(
@@ -77,8 +97,8 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     items = _items(path, _content_of(path))
     if not items:
         raise RepliesError(f"{path} holds no texts")
-    ids: list[str] = []
-    texts: list[str] = []
+    ids = []
+    texts = []
     for location, item in items:
         if isinstance(item, str):
             texts.append(item)
@@ -107,10 +127,30 @@ def _content_of(path: Path) -> str:
         ) from error
 
 
-def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str | int | None]:
+def _text_and_id(
+    location: str,
+    item: Any,
+    column: str | None,
+) -> tuple[str, str | int | None]:
     if not isinstance(item, dict):
         raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
-    names = [name for name in ((column,) if column else _TEXT_NAMES) if name in item]
+    text = item[_text_name(location, item, column)]
+    if not isinstance(text, str):
+        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
+    identifier = next((item[name] for name in _ID_NAMES if name in item), None)
+    if identifier is not None and not isinstance(identifier, str | int):
+        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
+    return text, identifier
+
+
+def _text_name(
+    location: str,
+    item: Mapping[str, Any],
+    column: str | None,
+) -> str:
+    """Return the name of the text in an object."""
+    candidates = (column,) if column else _TEXT_NAMES
+    names = [name for name in candidates if name in item]
     if len(names) > 1:
         raise RepliesError(
             f"{location} has {' and '.join(names)}; choose one of them with --column"
@@ -120,13 +160,7 @@ def _text_and_id(location: str, item: Any, column: str | None) -> tuple[str, str
         raise RepliesError(
             f"{location} has {missing}; name the column or field of the text with --column"
         )
-    text = item[names[0]]
-    if not isinstance(text, str):
-        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
-    identifier = next((item[name] for name in _ID_NAMES if name in item), None)
-    if not (identifier is None or isinstance(identifier, str | int)):
-        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
-    return text, identifier
+    return names[0]
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:
@@ -135,27 +169,30 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
     if ending == ".csv":
         return _csv_items(path, content)
     if ending == ".json":
-        entries = _parsed(path, "", content)
+        entries = _parse_entry(str(path), content)
         if not isinstance(entries, list):
             raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
         return [(f"entry {number}", entry) for number, entry in enumerate(entries, start=1)]
     # str.splitlines would also split at other characters within texts.
     lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
-    numbered = [(f"line {number}", line) for number, line in enumerate(lines, start=1)]
-    if ending == ".txt":
-        return list[tuple[str, Any]](numbered)
-    return [
-        (location, _parsed(path, location, line)) for location, line in numbered if line.strip()
-    ]
+    items = []
+    for number, line in enumerate(lines, start=1):
+        location = f"line {number}"
+        if ending == ".txt":
+            items.append((location, line))
+        elif line.strip():
+            items.append((location, _parse_entry(f"{path} {location}", line)))
+    return items
 
 
 def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
     try:
-        header, *rows = list(csv.reader(io.StringIO(content, newline=""), strict=True)) or [[]]
+        lines = list(csv.reader(io.StringIO(content, newline=""), strict=True))
     except csv.Error as error:
         raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+    header = lines[0] if lines else []
     items = []
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(lines[1:], start=2):
         if not row:
             continue
         if len(row) != len(header):
@@ -166,10 +203,8 @@ def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
     return items
 
 
-def _parsed(path: Path, location: str, text: str) -> Any:
+def _parse_entry(location: str, text: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        raise RepliesError(
-            f"{f'{path} {location}'.strip()} is not JSON: {getattr(error, 'msg', error)}"
-        ) from error
+        raise RepliesError(f"{location} is not JSON: {getattr(error, 'msg', error)}") from error

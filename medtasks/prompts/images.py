@@ -7,7 +7,7 @@ import contextlib
 import functools
 import hashlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -16,12 +16,13 @@ from loguru import logger
 from PIL import Image
 
 from medtasks.data.dataset_lookup import known, prepared_folder
-from medtasks.data.dataset_manifest import manifest_of
+from medtasks.data.dataset_manifest import Manifest, manifest_of
 from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decode_image
 from medtasks.data.images.degrading import degrade
 from medtasks.data.images.strict_pillow import UnclearRange
-from medtasks.data.images.volume_files import GREY
+from medtasks.data.images.volume_files import GREY, holds_volume
+from medtasks.data.images.volume_rule import SETTINGS, VolumeRule
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
@@ -30,7 +31,7 @@ from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, Unkn
 from medtasks.families.templates import fill_template
 
 Settings = Mapping[str, Any]
-Key = tuple[Path, Decoding]
+Key = tuple[Path, Decoding | VolumeRule]
 _LOGGED: set[str] = set()  # conversions
 _ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z", ".rar")
 
@@ -46,10 +47,11 @@ OPENED: dict[Key, OpenedImage] = {}
 """Images in prompts of this process since the last results."""
 
 
-def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
+def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
     """Open the images of a document as RGB, after the demonstration images of the model family's prompt.
 
-    Sanity variants change images.
+    Sanity variants change images. A volume becomes its slices, or with ``slices: 0`` the name of its file or an array,
+    see :mod:`medtasks.data.images.volume_rule`.
 
     Args:
         doc: It has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``
@@ -63,57 +65,105 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
 
     Raises:
         SourceError: An image is missing, broken, or of an unclear range.
-        MedTasksError: ``image_rule`` or ``image_range`` is impossible.
+        MedTasksError: A setting is impossible, or a volume is to be degraded as a whole.
     """
     settings = lmms_eval_specific_kwargs or {}
-    decoding = image_decoding(doc, settings)
-    shots = []
-    for shot in settings.get("demonstrations") or ():
-        shots.append(prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot)
     files = Sample(doc).images
-    order = image_order(doc, settings)
-    paths = [image_path(files[index], doc, settings) for index in order]
-    is_hidden = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
-    sample = f"sample {doc.get('doc_id', '?')}"
-    if is_hidden:
-        sample = f"sample {hidden_id('doc', doc.get('doc_id'))}"
-    opened = []
-    for path in (*shots, *paths):
-        try:
-            decoded = decode_image(path, decoding)
-        except OSError as error:
-            hint = _preparation_hint(doc)
-            if is_hidden:  # without the cause, which names the file: the caller may log both
-                raise SourceError(f"an image of {sample} cannot be read{hint}") from None
-            raise SourceError(f"image {path} of {sample} {_fault_of(path, error)}{hint}") from error
-        opened.append(decoded.pixels)
-        if (path, decoding) not in OPENED:
-            name = sample if is_hidden else f"{path} of {sample}"
-            OPENED[path, decoding] = OpenedImage(name, decoded.conversions)
-            _log_conversions(decoded.conversions, decoding.rule, name)
-    digests = [images_of(doc)[index].sha256 for index in order]
-    examples = opened[: len(shots)]
-    return [*examples, *visible_images(doc, opened[len(shots) :], digests)]
+    opened: list[Any] = []
+    for shot in settings.get("demonstrations") or ():
+        path = prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot
+        opened.append(_open_image(path, doc, settings))
+    for index in image_order(doc, settings):
+        path = image_path(files[index], doc, settings)
+        digest = images_of(doc)[index].sha256
+        if not holds_volume(path):
+            opened += visible_images(doc, [_open_image(path, doc, settings)], [digest])
+        elif slices := _slices_of(path, doc, settings):
+            digests = [f"{digest} {number}" for number in range(len(slices))]
+            opened += visible_images(doc, slices, digests)
+        else:
+            opened.append(_volume_itself(path, doc))
+    return opened
 
 
-def _preparation_hint(doc: Document) -> str:
-    if not known(str(doc.get("dataset"))):
-        return ""
-    return f"; run 'medtasks data prepare {doc['dataset']}' again"
+def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
+    decoding = image_decoding(doc, settings)
+    with _name_source_in_errors(path, doc):
+        seen = decode_image(path, decoding)
+    _record(path, doc, decoding, seen.conversions, f"image_rule {decoding.rule}")
+    return seen.pixels
 
 
-def _log_conversions(
-    conversions: Sequence[str],
-    rule: str,
-    name: str,
+def _slices_of(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
+    """Return the images of a volume; none if the model reads the volume itself."""
+    from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
+
+    rule = volume_rule(doc, settings)
+    if not rule.slices:
+        return []
+    with _name_source_in_errors(path, doc):
+        seen = show_volume(path, rule)
+    _record(path, doc, rule, seen.conversions, "a volume")
+    return seen.images
+
+
+def _volume_itself(path: Path, doc: Document) -> Any:
+    from medtasks.data.images.volume_slices import grey_volume, volume_for_model
+
+    if doc.get(COLUMN) == DEGRADED:
+        raise MedTasksError(
+            "files of volumes cannot be degraded; set slices under lmms_eval_specific_kwargs"
+        )
+    with _name_source_in_errors(path, doc):
+        return grey_volume(path) if doc.get(COLUMN) == BLANK else volume_for_model(path)
+
+
+def _name_of(doc: Document, *, private: bool) -> str:
+    number = hidden_id("doc", doc.get("doc_id")) if private else doc.get("doc_id", "?")
+    return f"sample {number}"
+
+
+def _is_private(doc: Document) -> bool:
+    return doc.get("dataset") is not None and is_private(str(doc["dataset"]))
+
+
+@contextlib.contextmanager
+def _name_source_in_errors(path: Path, doc: Document) -> Iterator[None]:
+    """Raise SourceError for an image that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        fix = ""
+        if known(str(doc.get("dataset"))):
+            fix = f"; run 'medtasks data prepare {doc['dataset']}' again"
+        sample = _name_of(doc, private=_is_private(doc))
+        if _is_private(doc):  # without the cause, which names the file: the caller may log both
+            raise SourceError(f"an image of {sample} cannot be read{fix}") from None
+        source = path.resolve() if path.is_symlink() else path
+        raise SourceError(f"image {source} of {sample} {_fault_of(path, error)}{fix}") from error
+
+
+def _record(
+    path: Path,
+    doc: Document,
+    rule: Decoding | VolumeRule,
+    conversions: tuple[str, ...],
+    description: str,
 ) -> None:
-    """Log how images differ from what is stored, each conversion once in a process."""
-    for conversion in conversions:
-        if conversion not in _LOGGED:
-            _LOGGED.add(conversion)
-            text = f"Some images are not shown to the model as they are stored (image_rule {rule})"
-            level = "WARNING" if conversion == NEARLY_FLAT else "INFO"
-            logger.log(level, f"{text}: {conversion}; the first is {name}")
+    """Record how an image was converted, and log conversions that are new."""
+    if (path, rule) in OPENED:
+        return
+    private = _is_private(doc)
+    sample = _name_of(doc, private=private)
+    name = sample if private else f"{path} of {sample}"
+    OPENED[path, rule] = OpenedImage(name, conversions)
+    for done in conversions:
+        if done not in _LOGGED:
+            _LOGGED.add(done)
+            text = f"Some images are not shown to the model as they are stored ({description})"
+            logger.log(
+                "WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}"
+            )
 
 
 def no_images(doc: Document) -> list[Image.Image]:
@@ -133,18 +183,42 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
         MedTasksError: The settings are impossible.
     """
     from_settings = Decoding.of_settings(settings)
-    prepared = None
-    if doc.get("dataset") is not None:
-        with contextlib.suppress(DatasetNotPrepared, UnknownName):
-            prepared = manifest_of(prepared_folder(doc["dataset"])).decoding
-    if prepared is None:
+    manifest = _manifest_of(doc)
+    if manifest is None:
         return from_settings or LINEAR
+    prepared = manifest.decoding
     if from_settings is not None and from_settings != prepared:
         raise SourceError(
             f"the images of '{doc['dataset']}' were prepared with image_rule {prepared.rule}; leave image_rule and "
             f"image_range out of lmms_eval_specific_kwargs"
         )
     return prepared
+
+
+def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
+    """Return the rule by which a document's volumes are shown; errors are those of :func:`image_decoding`.
+
+    A model that reads volumes itself may do so whatever the rule of the dataset.
+    """
+    from_settings = VolumeRule.of_settings(settings)
+    manifest = _manifest_of(doc)
+    prepared = None if manifest is None else manifest.volume_rule
+    if prepared is None or (from_settings is not None and not from_settings.slices):
+        return from_settings or VolumeRule()
+    if from_settings not in (None, prepared):
+        raise SourceError(
+            f"the volumes of '{doc['dataset']}' were prepared to be shown as {prepared}; leave "
+            f"{', '.join(SETTINGS)} out of lmms_eval_specific_kwargs"
+        )
+    return prepared
+
+
+def _manifest_of(doc: Document) -> Manifest | None:
+    """Return the manifest of a document's prepared dataset, if it has one."""
+    with contextlib.suppress(DatasetNotPrepared, UnknownName):
+        if doc.get("dataset") is not None:
+            return manifest_of(prepared_folder(doc["dataset"]))
+    return None
 
 
 def image_path(file: str, doc: Document, settings: Settings) -> Path:
@@ -171,7 +245,7 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
         if folder.suffix.lower() in _ARCHIVES:
             raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
         path = folder / path
-        if path.is_file():
+        if path.exists():
             return path
         same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
         return same[0] if len(same) == 1 else path
@@ -187,7 +261,7 @@ def _fault_of(path: Path, error: OSError) -> str:
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
     if path.is_dir():
-        return "is a folder; list its images in 'image_files'"
+        return f"is a folder that cannot be shown as a volume: {error}"
     if not isinstance(error, FileNotFoundError):
         return f"is broken ({error})"
     near = listed(list(map(str, _near_files(path))))
@@ -231,9 +305,10 @@ def image_keys(task: Any) -> set[Key]:
     settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}
     for doc in task.eval_docs_no_media:
         with contextlib.suppress(MedTasksError):  # then the sample failed, too
-            decoding = image_decoding(doc, settings)
             files = [Sample(doc).images[index] for index in image_order(doc, settings)]
-            keys |= {(image_path(file, doc, settings), decoding) for file in files}
+            for path in (image_path(file, doc, settings) for file in files):
+                shown_by = volume_rule if holds_volume(path) else image_decoding
+                keys.add((path, shown_by(doc, settings)))
     return keys
 
 
@@ -260,6 +335,17 @@ def image_order(doc: Document, settings: Settings) -> list[int]:
     if settings.get("image_token"):
         return order
     return [index for index in first if index not in named] + order
+
+
+def image_counts(doc: Document, settings: Settings) -> dict[int, int]:
+    """Return the number of images that each of :func:`image_order` becomes, by index: a volume may become several."""
+    counts = {}
+    for index in image_order(doc, settings):
+        counts[index] = 1
+        with contextlib.suppress(MedTasksError):  # of a path that opening it names
+            if holds_volume(image_path(Sample(doc).images[index], doc, settings)):
+                counts[index] = volume_rule(doc, settings).images
+    return counts
 
 
 def named_images(doc: Document, settings: Settings) -> dict[int, str]:

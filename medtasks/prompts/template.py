@@ -31,11 +31,19 @@ import uuid
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from PIL import Image
+
 from medtasks.data.samples import Document, letter
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, fill_template, written_options
-from medtasks.prompts.images import Settings, image_order, images, named_images, without_own_marks
+from medtasks.prompts.images import (
+    Settings,
+    image_counts,
+    images,
+    named_images,
+    without_own_marks,
+)
 
 Message = dict[str, Any]
 NO_IMAGE = "The image of this question is not available. Answer from the text alone."
@@ -78,7 +86,13 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
         SourceError: As of :func:`prompt`, or an image is broken.
     """
     settings = {"image_mark": _PLACE, **(lmms_eval_specific_kwargs or {})}
-    return [user_turn(question_parts(doc, settings), images(doc, settings))]
+    parts = question_parts(doc, settings)
+    opened = images(doc, settings)
+    if not all(isinstance(image, Image.Image) for image in opened):
+        raise MedTasksError(
+            "chat models take no files of volumes; set slices under lmms_eval_specific_kwargs"
+        )
+    return [user_turn(parts, opened)]
 
 
 def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
@@ -154,7 +168,7 @@ def question_parts(doc: Document, settings: Settings) -> list[str]:
         SourceError: As of :func:`prompt`.
     """
     parts = fill_parts(doc, settings, _FIELDS)
-    count = len(image_order(doc, settings))
+    count = sum(image_counts(doc, settings).values())
     if len(parts) > 1 and len(parts) - 1 != count:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {count} images and its prompt {len(parts) - 1} places for them; "
@@ -248,20 +262,19 @@ def _texts_and_places(
 ) -> tuple[str, list[str], str]:
     """Return question and option lines with places where they first name images, and the places of the others."""
     named = named_images(doc, settings)
-    order = image_order(doc, settings)
     token = settings.get("image_token")
+    between = str(settings.get("images_joined_by", ""))
     texts = [str(doc.get("question") or "")]
     texts += doc.get("option_lines") or option_lines
     text = _CUT.join(texts)
-    unnamed = len(order) if token else 0
-    for index in order:
+    unnamed = 0
+    for index, count in image_counts(doc, settings).items():
         if index in named:
-            text = text.replace(named[index], token or _PLACE, 1)
-        elif not token:
-            unnamed += 1
+            text = text.replace(named[index], token or between.join([_PLACE] * count), 1)
+        if token or index not in named:
+            unnamed += count
     question, *lines = text.split(_CUT)
-    places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
-    return question, lines, places
+    return question, lines, between.join([_PLACE] * unnamed)
 
 
 def join_parts(parts: Sequence[str], settings: Settings) -> str:

@@ -210,7 +210,7 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
     sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
-    small = {group.name for group in groups if not group.compared}
+    small = {group.name for group in groups if not (group.compared or group.drawn)}
     lines = _reference_lines(task, rules, looks, column, metric)
     rule_looks = {rule.name: looks[rule.name] for rule in rules}
     legend = [*rule_looks, *(line["label"] for line in lines)]

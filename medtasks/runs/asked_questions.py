@@ -38,10 +38,10 @@ _TEXTS = (
     DEGRADATION,
     SEVERITY,
 )
-_NAMES = frozenset(
-    ("dataset", "doc_id", "pair_id", "position")
-)  # columns that say which sample it is
-_COLUMN_DIGITS, _IMAGE_DIGITS = 8, 16
+# columns that say which sample it is
+_NAMES = frozenset(("dataset", "doc_id", "pair_id", "position"))
+_COLUMN_DIGITS = 8
+_IMAGE_DIGITS = 16
 _DOCUMENT = "doc"  # kind of thing whose ids these are
 _LONGEST_ROW = 11  # digits
 _INEXACT_FROM = 2**53  # from here on, several whole numbers are the same float
@@ -94,8 +94,13 @@ class QuestionIndex:
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number, where only one id has that number."""
-        counts = Counter(map(number_of, self.rows))
-        return {number: doc_id for doc_id in self.rows if counts[number := number_of(doc_id)] == 1}
+        ids = {}
+        counts: Counter[str] = Counter()
+        for doc_id in self.rows:
+            number = number_of(doc_id)
+            ids[number] = doc_id
+            counts[number] += 1
+        return {number: doc_id for number, doc_id in ids.items() if counts[number] == 1}
 
     @cached_property
     def _by_digest(self) -> Mapping[str, str]:
@@ -115,8 +120,23 @@ class QuestionIndex:
         number = number_of(name)
         return self._by_number.get(number) if number else None
 
-    def find(self, name: str, location: str, *, may_be_row: bool = True) -> str:
-        """Return the id of the question with a name; RepliesError for an unknown name."""
+    def find(
+        self,
+        name: str,
+        location: str,
+        *,
+        may_be_row: bool = True,
+    ) -> str:
+        """Return the id of the question with a name.
+
+        Args:
+            name: Name in a reply, see :func:`name_of`.
+            location: File and line, for the message.
+            may_be_row: Whether the name may count the rows.
+
+        Raises:
+            RepliesError: There is no such question.
+        """
         doc_id = self.id_of(name)
         if doc_id is None and self._counts_rows and may_be_row:
             return str(self.documents[row_of(name)]["doc_id"])
@@ -125,50 +145,86 @@ class QuestionIndex:
         return doc_id
 
     def no_document(self, name: str, location: str) -> RepliesError:
-        """Build the error for a reply that names no document."""
-        first, last = (self.documents[row]["doc_id"] for row in (0, -1))
+        """Build the error for a reply that names no document.
+
+        Args:
+            name: Name in the reply.
+            location: File and line.
+        """
+        first = self.documents[0]["doc_id"]
+        last = self.documents[-1]["doc_id"]
         return RepliesError(
             f"{location}: no document '{name}' in the prepared dataset; its ids run from '{first}' to '{last}'"
         )
 
     def shows_another(self, doc_id: str, prompt: str) -> bool:
-        """Return whether a prompt shows another question of the data instead, for samples without a fingerprint."""
+        """Return whether a prompt shows another question of the data instead, for samples without a fingerprint.
+
+        Args:
+            doc_id: Id of the question that it should show.
+            prompt: The whole prompt.
+        """
         own_line = _first_line(self.documents[self.rows[doc_id]])
         lines = {line.strip() for line in prompt.splitlines()}
         return own_line not in prompt and not lines.isdisjoint(self._first_lines)
 
 
 def name_of(value: object) -> str:
-    """Return the name of a question as text; pandas makes whole numbers floats where one is missing."""
+    """Return the name of a question as text.
+
+    Pandas makes whole numbers floats where one is missing.
+
+    Example:
+        >>> name_of(7.0), name_of("7.0")
+        ('7', '7.0')
+    """
     if isinstance(value, float) and value.is_integer() and abs(value) < _INEXACT_FROM:
         value = int(value)
     return str(value)
 
 
 def row_of(name: str) -> int:
-    """Return the row that a name counts, from 0; -1 if it is no number."""
+    """Return the row that a name counts, from 0, or -1 if it is no number.
+
+    Example:
+        >>> row_of("12"), row_of("case 12")
+        (12, -1)
+    """
     is_number = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_ROW
     return int(name) if is_number else -1
 
 
 def number_of(name: str) -> str:
-    """Return a number without the zeros before it and after its point; empty for another text."""
+    """Return a number without the zeros before it and after its point, empty for another text.
+
+    Example:
+        >>> number_of("007.50"), number_of("7 cm")
+        ('7.5', '')
+    """
     whole, _, decimals = name.partition(".")
     is_number = name.isascii() and (whole + decimals).isdecimal()
     return f"{whole.lstrip('0')}.{decimals.rstrip('0')}" if is_number else ""
 
 
 def _first_line(document: Document) -> str:
-    return str(document.get("question") or "").strip().partition("\n")[0].strip()
+    text = str(document.get("question") or "").strip()
+    return text.partition("\n")[0].strip()
 
 
 # ---- fingerprints of samples ----
 
 
-def fingerprint(document: Document, settings: Mapping[str, Any]) -> dict[str, Any]:
+def fingerprint(
+    document: Document,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return short digests of the columns of a document that are asked, by name, and of its images.
 
-    ``settings`` are those of the task's prompt. Images that cannot be read are left out.
+    Images that cannot be read are left out.
+
+    Args:
+        document: Sample as it is asked.
+        settings: Settings of the task's prompt and images.
     """
     columns = _asked_columns() | names_in_templates(settings)
     digests: dict[str, Any] = {
@@ -180,28 +236,40 @@ def fingerprint(document: Document, settings: Mapping[str, Any]) -> dict[str, An
 
 
 def changed_parts(
-    recorded: Mapping[str, Any], document: Document, settings: Mapping[str, Any]
+    recorded: Mapping[str, Any],
+    document: Document,
+    settings: Mapping[str, Any],
 ) -> list[str]:
-    """Return the columns of a document that are not as a recorded fingerprint says, and ``images`` if these are not."""
+    """Return the parts of a document that are not as a recorded fingerprint says.
+
+    Args:
+        recorded: Result of :func:`fingerprint` when the sample was asked.
+        document: The sample as it is now.
+        settings: Settings of the task's prompt and images.
+
+    Returns:
+        Names of columns, and ``images``.
+    """
     columns = document.keys() & recorded.keys() - {_IMAGES}
     parts = [name for name in sorted(columns) if recorded[name] != _digest_of(document[name])]
     keys = recorded.get(_IMAGES)
     if isinstance(keys, list):
         with contextlib.suppress(*_NO_IMAGE):
-            images = zip_longest(images_of(document), keys)
-            is_same = [
-                image and _is_same(image, document, settings, str(key)) for image, key in images
+            pairs = list(zip_longest(images_of(document), keys))
+            are_same = [
+                image and _is_same(image, document, settings, str(key)) for image, key in pairs
             ]
-            return parts if all(is_same) else [*parts, _IMAGES]
+            if not all(are_same):
+                parts.append(_IMAGES)
     return parts
 
 
 @cache
 def _asked_columns() -> frozenset[str]:
-    of_families = [
-        name for family in families().values() for name in (*family.columns, *(family.short or ()))
-    ]
-    return frozenset([*_TEXTS, *of_families]) - _NAMES
+    columns = {*_TEXTS}
+    for family in families().values():
+        columns.update(family.columns, family.short or ())
+    return frozenset(columns) - _NAMES
 
 
 def _digest_of(value: Any) -> str:
@@ -209,7 +277,10 @@ def _digest_of(value: Any) -> str:
 
 
 def _image_key(
-    image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str = ""
+    image: ShownImage,
+    document: Document,
+    settings: Mapping[str, Any],
+    recorded: str = "",
 ) -> str:
     """Return the beginning of a file's SHA-256, after its state where it had to be read.
 
@@ -223,7 +294,10 @@ def _image_key(
 
 
 def _is_same(
-    image: ShownImage, document: Document, settings: Mapping[str, Any], recorded: str
+    image: ShownImage,
+    document: Document,
+    settings: Mapping[str, Any],
+    recorded: str,
 ) -> bool:
     key = _image_key(image, document, settings, recorded)
     return key.rpartition(":")[2] == recorded.rpartition(":")[2]

@@ -1,6 +1,7 @@
 """The harness's command line as data, without importing it: spellings, abbreviations and ``--config`` files."""
 
 import argparse
+import contextlib
 import functools
 import json
 import re
@@ -32,41 +33,50 @@ _PARTING = frozenset(",'\"\\{}[]\n")
 # Model arguments that control how requests are sent and change no answer.
 TRANSPORT = frozenset(
     (
-        *(
-            "api_base",
-            "api_key",
-            "base_url",
-            "host",
-            "port",
-            "batch_size",
-            "timeout",
-            "max_retries",
-            "retry_backoff_s",
-        ),
-        *(
-            "num_concurrent",
-            "num_cpus",
-            "adaptive_concurrency",
-            "adaptive_max_concurrency",
-            "adaptive_min_concurrency",
-        ),
-        *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
+        "api_base",
+        "api_key",
+        "base_url",
+        "host",
+        "port",
+        "batch_size",
+        "timeout",
+        "max_retries",
+        "retry_backoff_s",
+        "num_concurrent",
+        "num_cpus",
+        "adaptive_concurrency",
+        "adaptive_max_concurrency",
+        "adaptive_min_concurrency",
+        "num_processes",
+        "max_failed",
+        "concurrency",
+        "attempts",
+        "journal",
+        "token_counts",
     )
 )
+
+
+# Options that do not decide what a model is asked, or are compared one by one.
+_WITHOUT_EFFECT = ("model_args", "batch_size", "verbosity", "log_samples", "device")
 SERVER = "vlm_server"  # name of our adapter for models on servers
 ADAPTER = "adapter"  # name of our adapter for classes and functions by their path, which the argument ``class`` gives
-_SERVED = (  # lmms-eval's models whose identity is the name of the served model
-    *(
-        "async_openai",
-        "batch_gpt4",
-        "claude",
-        "cosmos_wm",
-        "gemini",
-        "generation_api",
-        "gpt4o_audio",
-        "gpt4v",
-    ),
-    *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
+# lmms-eval's models whose identity is the name of the served model.
+_SERVED = (
+    "async_openai",
+    "batch_gpt4",
+    "claude",
+    "cosmos_wm",
+    "gemini",
+    "generation_api",
+    "gpt4o_audio",
+    "gpt4v",
+    "litellm",
+    "openai",
+    "qwen_vl_api",
+    "reka",
+    "srt_api",
+    "whisper_tt",
 )
 
 
@@ -78,13 +88,16 @@ class HarnessOptions:
     # file what YAML makes of it.
     given: Mapping[str, Any] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()  # arguments that the harness does not have
-    environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # variables set by a ``--config`` file
+    # variables set by a ``--config`` file
+    environment: Mapping[str, str] = field(default_factory=dict)
     evaluations: int = 1  # number of evaluations in a ``--config`` file
 
     def text(self, name: str) -> str:
-        """Return an option's value as text, empty if it is not given."""
+        """Return an option's value as text, empty if it is not given.
+
+        Args:
+            name: Name of the option, with underscores.
+        """
         value = self.given.get(name)
         return "" if value is None else str(value)
 
@@ -93,24 +106,41 @@ class HarnessOptions:
         return bool(self.given.get(name))
 
     def number(self, name: str) -> float | None:
-        """Return an option's value as a number; None if it is missing or malformed (the harness refuses it)."""
+        """Return an option's value as a number, None if it is missing or malformed (the harness refuses it)."""
         try:
             return float(self.text(name))
         except ValueError:
             return None
 
     def folders(self) -> list[Path]:
-        """Return the folders of ``--include_path``."""
+        """Return the folders of ``--include_path``.
+
+        Example:
+            >>> [folder.name for folder in HarnessOptions({"include_path": "own/tasks"}).folders()]
+            ['tasks']
+        """
         folders = self.given.get("include_path") or []
-        return [Path(folder) for folder in ([folders] if isinstance(folders, str) else folders)]
+        if isinstance(folders, str):
+            folders = [folders]
+        return list(map(Path, folders))
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Return ``key=value,...`` as a mapping; commas in quotes and brackets do not separate."""
+        """Return ``key=value,...`` as a mapping. Commas in quotes and brackets do not separate.
+
+        Example:
+            >>> HarnessOptions({"gen_kwargs": "until=[a,b],top_p=1"}).pairs("gen_kwargs")
+            {'until': '[a,b]', 'top_p': '1'}
+        """
         parts = [part.partition("=") for part in split_arguments(self.text(name))]
         return {key.strip(): value for key, mark, value in parts if mark}
 
     def model_arguments(self) -> dict[str, Any]:
-        """Return ``--model_args`` as the harness reads them, or the mapping of a ``--config`` file."""
+        """Return ``--model_args`` as the harness reads them, or the mapping of a ``--config`` file.
+
+        Example:
+            >>> HarnessOptions({"model_args": "pretrained=q,dtype=float32"}).model_arguments()
+            {'pretrained': 'q', 'dtype': 'float32'}
+        """
         arguments = self.given.get("model_args")
         if isinstance(arguments, Mapping):
             return dict(arguments)
@@ -120,11 +150,8 @@ class HarnessOptions:
     def written_model_arguments(self) -> dict[str, str]:
         """Return ``--model_args`` with values as on a command line."""
         from_file = isinstance(self.given.get("model_args"), Mapping)
-        arguments = self.model_arguments().items()
-        return {
-            str(name): write_argument(value) if from_file else str(value)
-            for name, value in arguments
-        }
+        write = write_argument if from_file else str
+        return {str(name): write(value) for name, value in self.model_arguments().items()}
 
 
 def write_argument(value: Any) -> str:
@@ -134,27 +161,41 @@ def write_argument(value: Any) -> str:
         >>> print(write_argument("Think, then answer."), write_argument("bfloat16"))
         "Think, then answer." bfloat16
     """
-    if (
-        isinstance(value, str)
-        and not set(value) & _PARTING
-        and value == value.strip()
-        and value[:1] != "@"
-    ):
-        return value
+    if isinstance(value, str):
+        has_parting = bool(set(value) & _PARTING)
+        if not has_parting and value == value.strip() and value[:1] != "@":
+            return value
     # The harness takes a quote after one or two backslashes for a part of the text.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\\\\", "\\u005c")
 
 
 def read_options(arguments: Sequence[str]) -> HarnessOptions:
-    """Read arguments as lmms-eval does; the command line overrides a ``--config`` file.
+    """Read arguments as lmms-eval does. The command line overrides a ``--config`` file.
 
-    Raises MedTasksError where the harness would not accept them, or the file cannot be read.
+    Args:
+        arguments: Arguments of the harness, without the name of the command.
+
+    Raises:
+        MedTasksError: The harness would not accept them, or the file cannot be read.
+
+    Example:
+        >>> read_options(["--model", "hf_vlm", "--limit", "8"]).number("limit")
+        8.0
     """
     namespace, unknown = _parser().parse_known_args(list(arguments))
     options = {name: value for name, value in vars(namespace).items() if value is not None}
     if not options.get("config"):
         return HarnessOptions(options, tuple(unknown))
-    path = Path(str(options["config"]))
+    configs = _read_configs(Path(str(options["config"])))
+    environment = {}
+    for config in configs:
+        for name, value in (config.pop("env", None) or {}).items():
+            environment[str(name)] = str(value)
+    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
+
+
+def _read_configs(path: Path) -> list[dict[str, Any]]:
+    """Read the evaluations in a ``--config`` file, at least one."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -162,43 +203,51 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
             f"--config {path} cannot be read as YAML; correct the path or the file"
         ) from error
     configs = content if isinstance(content, list) else [content]
-    if not configs or not all(
-        isinstance(item, dict) and isinstance(item.get("env"), dict | None) for item in configs
-    ):
+    if not configs or not all(map(_is_config, configs)):
         raise MedTasksError(
             f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it"
         )
-    environment: dict[str, str] = {}
-    for config in configs:
-        environment |= {
-            str(name): str(value) for name, value in (config.pop("env", None) or {}).items()
-        }
-    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
+    return configs
+
+
+def _is_config(content: Any) -> bool:
+    return isinstance(content, dict) and isinstance(content.get("env"), dict | None)
 
 
 def option_names() -> list[str]:
     """Return the names of all options of the installed harness."""
-    return [name for action in _parser()._actions for name in action.option_strings]
+    names: list[str] = []
+    for action in _parser()._actions:
+        names += action.option_strings
+    return names
 
 
 def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
     """Return the harness's seeds of Python, NumPy, PyTorch and the choice of few-shot examples.
 
-    One value sets all, a missing fourth has its default, and ``None`` sets no seed. Raises MedTasksError for others.
+    One value sets all, a missing fourth has its default, and ``None`` sets no seed.
+
+    Raises:
+        MedTasksError: ``--seed`` is something else.
+
+    Example:
+        >>> seeds(HarnessOptions({"seed": "7,None,9"}))
+        (7, None, 9, 1234)
     """
     seed = options.given.get("seed")
     if seed is None:
         return DEFAULT_SEEDS
     items = seed if isinstance(seed, list) else str(seed).split(",")
-    try:
-        values = tuple(None if str(item).strip().lower() == "none" else int(item) for item in items)
-    except (TypeError, ValueError):
-        values = ()
+    values = []
+    with contextlib.suppress(TypeError, ValueError):
+        values = [None if str(item).strip().lower() == "none" else int(item) for item in items]
     if len(values) not in (1, 3, 4):
         raise MedTasksError(
             f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234"
         )
-    return values * 4 if len(values) == 1 else values + DEFAULT_SEEDS[len(values) :]
+    if len(values) == 1:
+        return tuple(values * 4)
+    return (*values, *DEFAULT_SEEDS[len(values) :])
 
 
 class _Parser(argparse.ArgumentParser):
@@ -219,11 +268,22 @@ def _parser() -> _Parser:
 
 
 def split_arguments(text: str) -> list[str]:
-    """Split ``key=value,...`` at its commas, but for those in quotes and brackets."""
-    parts, depth, quote, start = [], 0, "", 0
+    """Split ``key=value,...`` at its commas, but for those in quotes and brackets.
+
+    Example:
+        >>> split_arguments('until=[a,b],prompt="left, right"')
+        ['until=[a,b]', 'prompt="left, right"']
+    """
+    parts = []
+    depth = 0
+    quote = ""
+    start = 0
     for position, character in enumerate(text):
         if character in "\"'" and text[max(position - 1, 0) : position] != "\\":
-            quote = character if not quote else "" if character == quote else quote
+            if not quote:
+                quote = character
+            elif character == quote:
+                quote = ""
         elif quote:
             continue
         elif character in "{[":
@@ -236,10 +296,18 @@ def split_arguments(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def model_label(name: object, arguments: object, served: object = None) -> str:
+def model_label(
+    name: object,
+    arguments: object,
+    served: object = None,
+) -> str:
     """Return the identity of a model: its name and the arguments that can change an answer, without secrets.
 
-    A model on a server is identified by its ``served`` name, or the one in its arguments, at any address.
+    Args:
+        name: Name of the harness's model.
+        arguments: ``--model_args`` as text or mapping.
+        served: Name that a server states. A model on a server is identified by it, or by the one in its arguments, at
+            any address.
 
     Example:
         >>> model_label("qwen", "pretrained=q,batch_size=8")
@@ -249,16 +317,16 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
         >>> model_label("adapter", "class=my_module:MyVlm,pretrained=q")
         'my_module:MyVlm pretrained=q'
     """
-    arguments_by_name = HarnessOptions({"model_args": arguments}).model_arguments()
+    by_name = HarnessOptions({"model_args": arguments}).model_arguments()
     if name == ADAPTER:
-        name = arguments_by_name.pop("class", name)
+        name = by_name.pop("class", name)
     if str(name).removesuffix("_compatible") in (SERVER, *_SERVED):
-        names = [arguments_by_name.pop(key, None) for key in ("model", "model_version")]
-        served = served or names[0] or names[1]
-    others = ",".join(
-        f"{key}={value}" for key, value in arguments_by_name.items() if key not in TRANSPORT
-    )
-    label = f"{served} ({name}) {others}" if served else f"{name or ''} {others}"
+        model = by_name.pop("model", None)
+        version = by_name.pop("model_version", None)
+        served = served or model or version
+    others = [f"{key}={value}" for key, value in by_name.items() if key not in TRANSPORT]
+    identity = f"{served} ({name})" if served else f"{name or ''}"
+    label = f"{identity} {','.join(others)}"
     return without_home(redacted(label.replace("[REDACTED]", HIDDEN))).strip()
 
 
@@ -280,10 +348,20 @@ def model_title(model: str) -> str:
 
 
 def what_is_asked(options: HarnessOptions) -> dict[str, str]:
-    """Return the options that decide what a model is asked; model arguments as ``model_args <name>``."""
-    free = ("model_args", "batch_size", "verbosity", "log_samples", "device")
-    decisive = {name: str(value) for name, value in options.given.items() if name not in free}
-    arguments = options.pairs("model_args").items()
-    return decisive | {
-        f"model_args {name}": value for name, value in arguments if name not in TRANSPORT
-    }
+    """Return the options that decide what a model is asked.
+
+    Returns:
+        Values by name. Those of model arguments have names such as ``model_args pretrained``.
+
+    Example:
+        >>> what_is_asked(HarnessOptions({"tasks": "medxpertqa", "model_args": "pretrained=q,timeout=9"}))
+        {'tasks': 'medxpertqa', 'model_args pretrained': 'q'}
+    """
+    decisive = {}
+    for name, value in options.given.items():
+        if name not in _WITHOUT_EFFECT:
+            decisive[name] = str(value)
+    for name, value in options.pairs("model_args").items():
+        if name not in TRANSPORT:
+            decisive[f"model_args {name}"] = value
+    return decisive

@@ -55,7 +55,12 @@ class LoggedSample(dict[str, Any]):
     the sample with the whole, and ``dict.update`` bypasses ``items()`` and ``[]``.
     """
 
-    def __init__(self, metrics: Iterable[str], score: Any, written: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        metrics: Iterable[str],
+        score: Any,
+        written: Mapping[str, Any],
+    ) -> None:
         super().__init__(written)
         self._by_metric = dict.fromkeys(metrics, score)
 
@@ -68,49 +73,71 @@ class LoggedSample(dict[str, Any]):
 
 
 def is_private_document(doc: Document) -> bool:
-    """Return whether text of a document must stay out of logs; a document without a dataset is not ours."""
+    """Return whether text of a document must stay out of logs.
+
+    A document without a dataset is not ours.
+    """
     dataset = doc.get("dataset")
     return dataset is not None and is_private(str(dataset))
 
 
 def logged(
-    doc: Document, results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]
+    doc: Document,
+    results: Sequence[Any],
+    metrics: Iterable[str],
+    score: Mapping[str, Any],
 ) -> LoggedSample:
-    """Build the return value of ``process_results``; ids and text of a credentialed dataset are hashed or overwritten.
+    """Build the return value of ``process_results``.
 
-    The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
+    Ids and text of a credentialed dataset are hashed or overwritten.
+
+    Args:
+        doc: The sample.
+        results: Results that the harness handed over.
+        metrics: Names of the task's metrics.
+        score: Score of the reply. It holds text of the document or the reply only as
+            :class:`~medtasks.data.privacy.PrivateText`.
     """
-    by_metric, overwritten = dict(score), {}
-    question_digests = {} if is_private_document(doc) else _fingerprint(doc)
+    by_metric = dict(score)
+    question_digests = {}
+    overwritten = {}
     if is_private_document(doc):
-        ids = {name: kind for name, kind in _ID_KINDS.items() if score.get(name) is not None}
-        by_metric |= {name: hidden_id(kind, score[name]) for name, kind in ids.items()}
+        for name, kind in _ID_KINDS.items():
+            if score.get(name) is not None:
+                by_metric[name] = hidden_id(kind, score[name])
         overwritten = _redacted_keys(doc, has_words=may_hold_words(results))
-    record = {
-        name: str(value) if isinstance(value, PrivateText) else value
-        for name, value in by_metric.items()
-    }
-    written = {"schema_version": SCHEMA_VERSION, **record, **question_digests}
+    else:
+        question_digests = _fingerprint(doc)
+    written: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    for name, value in by_metric.items():
+        written[name] = str(value) if isinstance(value, PrivateText) else value
+    written |= question_digests
     return LoggedSample(metrics, by_metric, {SCORE: written, **overwritten})
 
 
 def _fingerprint(doc: Document) -> dict[str, Any]:
-    """Return the key that records what the task that is being scored asked; empty if nothing of it is known."""
+    """Return the key that records what the task that is being scored asked, empty if nothing of it is known."""
     digests = fingerprint(doc, SCORED_SETTINGS.get())
     return {ASKED: digests} if digests else {}
 
 
 def without_scoring(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
-    """Replace ``process_results`` where only replies are collected (``--predict_only``)."""
-    if not is_private_document(doc):
-        if doc.get("doc_id") is None:  # not ours
-            return {"bypass": 0}
-        record = {"schema_version": SCHEMA_VERSION, "sample": doc["doc_id"], **_fingerprint(doc)}
-        return LoggedSample(["bypass"], 0, {"bypass": 0, SCORE: record})
-    has_words = may_hold_words(results)
-    if has_words:
-        save_reply(doc, results[0])
-    return LoggedSample(["bypass"], 0, {"bypass": 0, **_redacted_keys(doc, has_words=has_words)})
+    """Replace ``process_results`` where only replies are collected (``--predict_only``).
+
+    Args:
+        doc: The sample.
+        results: Results that the harness handed over.
+    """
+    if is_private_document(doc):
+        has_words = may_hold_words(results)
+        if has_words:
+            save_reply(doc, results[0])
+        record = _redacted_keys(doc, has_words=has_words)
+        return LoggedSample(["bypass"], 0, {"bypass": 0, **record})
+    if doc.get("doc_id") is None:  # not ours
+        return {"bypass": 0}
+    score = {"schema_version": SCHEMA_VERSION, "sample": doc["doc_id"], **_fingerprint(doc)}
+    return LoggedSample(["bypass"], 0, {"bypass": 0, SCORE: score})
 
 
 def is_withheld(text: str) -> bool:
@@ -119,7 +146,7 @@ def is_withheld(text: str) -> bool:
 
 
 def may_hold_words(results: Sequence[Any]) -> bool:
-    """Return whether results may be text; likelihoods that can be parsed are not."""
+    """Return whether results may be text. Likelihoods that can be parsed are not."""
     return in_words(results) or any(
         not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results
     )
@@ -128,15 +155,17 @@ def may_hold_words(results: Sequence[Any]) -> bool:
 def _redacted_keys(doc: Document, *, has_words: bool) -> dict[str, Any]:
     # In the shapes that the harness's writers expect. Likelihoods of options reveal nothing about a patient.
     note = f"{_NOTE}'{doc['dataset']}' is credentialed"
-    replies = {"resps": [[note]], "filtered_resps": [note]} if has_words else {}
-    return {
+    keys: dict[str, Any] = {
         "doc": note,
         "target": note,
         "arguments": [note],
         "input": note,
         "input_media": [],
-        **replies,
     }
+    if has_words:
+        keys["resps"] = [[note]]
+        keys["filtered_resps"] = [note]
+    return keys
 
 
 def replies_folder(task: str) -> Path:
@@ -149,9 +178,8 @@ class _SavedRun:
     """The file of one process in one run of a task."""
 
     path: Path
-    read: set[tuple[str, str | None]] = field(
-        default_factory=set
-    )  # document ids with the rule that read the reply
+    # document ids with the rule that read the reply
+    read: set[tuple[str, str | None]] = field(default_factory=set)
     replies: dict[str, str] = field(default_factory=dict)
     pending: bytes = b""  # lines that could not be written yet
     fault: str = ""  # why not, one sentence
@@ -161,40 +189,59 @@ _runs: dict[tuple[Path, int], _SavedRun] = {}
 
 
 def save_reply(doc: Document, result: Any) -> str | None:
-    """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
+    """Append one reply to this process's file of the task that the harness is scoring.
 
     A second reply to a document under the same rule belongs to another run, with a file of its own. A full or read-only
-    disk costs the file, not the run. Nothing is saved for a document without ``doc_id``.
+    disk costs the file, not the run.
+
+    Args:
+        doc: The sample.
+        result: Reply, also in an envelope.
+
+    Returns:
+        ``<task>/<file>``, or None for a document without ``doc_id``, of which nothing is saved.
     """
     doc_id = doc.get("doc_id")
     if doc_id is None:
         return None
-    reply, row = open_envelope(result)
+    reply, rule = open_envelope(result)
     folder = replies_folder(SCORED_TASK.get() or str(doc.get("dataset") or "unknown"))
     with _lock:
         run = _runs.get((folder, os.getpid()))
-        if run is None or (doc_id, row.extractor) in run.read:
-            rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-            of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
-            now = datetime.datetime.now(datetime.UTC)
-            run = _SavedRun(folder / f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl")
+        if run is None or (doc_id, rule.extractor) in run.read:
+            run = _SavedRun(folder / _file_name())
             _runs[folder, os.getpid()] = run
-        run.read.add((doc_id, row.extractor))
+        run.read.add((doc_id, rule.extractor))
         if run.replies.get(doc_id) != reply.recorded:
             run.replies[doc_id] = reply.recorded
             line = {"doc_id": doc_id, **_fingerprint(doc), "reply": reply.recorded}
             run.pending += json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n"
-            try:
-                append_whole(run.path, run.pending)
-                run.pending = b""
-                run.fault = ""
-            except OSError as error:
-                run.fault = (
-                    f"replies cannot be saved in {folder} ({error.strerror or type(error).__name__}); the run goes on, "
-                    f"but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another folder."
-                )
-                warn_once(run.fault)
+            _write_pending(run)
         return f"{folder.name}/{run.path.name}"
+
+
+def _file_name() -> str:
+    """Return the name of a new file of this process."""
+    of_ranks = ""
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if ranks != "1":
+        of_ranks = f"-rank{os.environ.get('RANK', '0')}of{ranks}"
+    now = datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
+
+
+def _write_pending(run: _SavedRun) -> None:
+    try:
+        append_whole(run.path, run.pending)
+    except OSError as error:
+        run.fault = (
+            f"replies cannot be saved in {run.path.parent} ({error.strerror or type(error).__name__}); the run goes "
+            "on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another folder."
+        )
+        warn_once(run.fault)
+    else:
+        run.pending = b""
+        run.fault = ""
 
 
 def faults_of_saving() -> list[str]:
@@ -203,7 +250,11 @@ def faults_of_saving() -> list[str]:
 
 
 def score_command(saved: Iterable[str | None]) -> str:
-    """Return the sentence on how to score replies again that :func:`save_reply` saved on all ranks."""
+    """Return the sentence on how to score replies again.
+
+    Args:
+        saved: Results of :func:`save_reply` on all ranks.
+    """
     files = [home() / FOLDER_NAME / name for name in sorted({name for name in saved if name})]
     unsaved = {run.path for run in _runs.values() if run.pending}
     if not files or not all(file.is_file() and file not in unsaved for file in files):

@@ -18,8 +18,14 @@ from medtasks.version import __version__
 
 MANIFEST = "medtasks_questions.json"
 _OF_PROMPTS = (
-    *("doc_to_text", "doc_to_messages", "doc_to_visual", "process_docs", "description"),
-    *("num_fewshot", "fewshot_config", "fewshot_delimiter"),
+    "doc_to_text",
+    "doc_to_messages",
+    "doc_to_visual",
+    "process_docs",
+    "description",
+    "num_fewshot",
+    "fewshot_config",
+    "fewshot_delimiter",
 )
 _OF_MACHINE = "image_root"  # setting that is a folder of one machine
 _ANEW = "write the questions anew with 'medtasks questions', and have them answered again"
@@ -40,9 +46,20 @@ class QuestionManifest:
 
     @classmethod
     def of(
-        cls, task: TaskFile, documents: Sequence[Document], samples: int, files: Sequence[str]
+        cls,
+        task: TaskFile,
+        documents: Sequence[Document],
+        samples: int,
+        files: Sequence[str],
     ) -> "QuestionManifest":
-        """Describe questions of a task, of whose documents the first ``samples`` are in files."""
+        """Describe questions of a task.
+
+        Args:
+            task: The task.
+            documents: All its documents.
+            samples: Number of documents, from the first on, whose questions are in files.
+            files: Names of these files.
+        """
         return cls(
             task=task.name,
             version=str(mapping_in(task_config(task.name), "metadata").get("version", "")),
@@ -73,24 +90,28 @@ class QuestionManifest:
                 f"'{task.name}'; score them as '{self.task}'"
             )
         now = QuestionManifest.of(task, documents, self.samples, self.files)
-        changes = {
-            f"version {self.version} of the task, which is now version {now.version}": self.version
-            != now.version,
-            f"other data (fingerprint {self.data}, now {now.data})": self.data != now.data,
-            "other prompts than those of today": self.prompts != now.prompts,
-        }
-        for change, is_change in changes.items():
-            if is_change:
-                raise RepliesError(
-                    f"the replies answer questions of '{task.name}' that were made from {change}, as {MANIFEST} next "
-                    f"to them says; {_ANEW}"
-                )
+        change = ""
+        if self.version != now.version:
+            change = f"version {self.version} of the task, which is now version {now.version}"
+        elif self.data != now.data:
+            change = f"other data (fingerprint {self.data}, now {now.data})"
+        elif self.prompts != now.prompts:
+            change = "other prompts than those of today"
+        if change:
+            raise RepliesError(
+                f"the replies answer questions of '{task.name}' that were made from {change}, as {MANIFEST} next "
+                f"to them says; {_ANEW}"
+            )
 
 
 def manifest_of_replies(path: Path) -> QuestionManifest | None:
-    """Return the description of the questions that a file of replies, or a folder with one, answers.
+    """Return the description of the questions that replies answer, or None if there is none next to them.
 
-    None if there is none next to the replies. Raises RepliesError if it is damaged.
+    Args:
+        path: File of replies, or a folder with one.
+
+    Raises:
+        RepliesError: The description is damaged.
     """
     file = (path if path.is_dir() else path.parent) / MANIFEST
     if not file.is_file():

@@ -72,13 +72,14 @@ def read_recorded(
         RepliesError: They cannot be read, or answer another task.
         WithheldReply: A file of the harness holds no replies, because its dataset is credentialed.
     """
-    manifests = [manifest for path in paths if (manifest := manifest_of_replies(path)) is not None]
+    manifests = [manifest_of_replies(path) for path in paths]
     for manifest in manifests:
-        manifest.check(task, documents)
+        if manifest is not None:
+            manifest.check(task, documents)
     file = read_foreign(paths, kit, columns)
     if file is None:
         return RecordedReplies((read_replies(paths, documents, image_settings(task)),))
-    if manifests:
+    if any(manifests):
         file = replace(file, is_id_named=True, has_our_prompts=True)
     matched = match_rows(file, documents, task)
     if not matched.fits:
@@ -92,15 +93,19 @@ def read_with_data(
     kit: str | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> tuple[RecordedReplies, Documents, Mapping[str, Any]]:
-    """Read the replies to a task, its documents, and their provenance; arguments and errors: :func:`read_recorded`.
+    """Read the replies to a task as :func:`read_recorded` does, its documents, and their provenance.
 
-    Where the data are not prepared, a file of another kit that holds options and gold stands in for them.
-    DatasetNotPrepared: It cannot.
+    Where the data are not prepared, a file of another kit that holds options and gold is scored without them.
+
+    Raises:
+        RepliesError: See :func:`read_recorded`.
+        DatasetNotPrepared: The file cannot be scored without the data.
     """
     try:
         documents = task_documents(task)
     except DatasetNotPrepared as error:
-        if (file := read_foreign(paths, kit, columns)) is None:
+        file = read_foreign(paths, kit, columns)
+        if file is None:
             raise
         try:
             documents, named = samples_from_file(file, task)
@@ -109,16 +114,10 @@ def read_with_data(
                 f"{error}; the file cannot stand in for the data: {fault}"
             ) from fault
         matched = match_rows(named, documents, task)
-        return (
-            RecordedReplies(matched.runs, matched),
-            documents,
-            file_provenance(file, documents, task),
-        )
-    return (
-        read_recorded(task, documents, paths, kit, columns),
-        documents,
-        task_provenance(task, documents),
-    )
+        provenance = file_provenance(file, documents, task)
+        return RecordedReplies(matched.runs, matched), documents, provenance
+    recorded = read_recorded(task, documents, paths, kit, columns)
+    return recorded, documents, task_provenance(task, documents)
 
 
 def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:

@@ -38,27 +38,44 @@ _SHAPES = re.compile(
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
+_PATH_STARTS = ("/", "~", "./", "../", "\\")
+
+
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable or argument of this name holds a secret."""
+    """Return whether a variable or argument of this name holds a secret.
+
+    Example:
+        >>> is_secret_name("hf_token"), is_secret_name("max_new_tokens")
+        (True, False)
+    """
     return _SECRET_NAME.search(name) is not None
 
 
 def redacted(text: str) -> str:
-    """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses."""
-    variables = {
-        value
-        for name, value in os.environ.items()
-        if name not in ("PWD", "OLDPWD") and is_secret_name(name)
-    }
-    for value in sorted((value for value in variables if len(value) >= 6), key=len, reverse=True):
+    """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses.
+
+    Example:
+        >>> redacted("--model_args api_key=k1,model=m at https://me@host")
+        '--model_args api_key=***,model=m at https://***@host'
+    """
+    values = set()
+    for name, value in os.environ.items():
+        if name not in ("PWD", "OLDPWD") and is_secret_name(name) and len(value) >= 6:
+            values.add(value)
+    for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    return _IN_ADDRESS.sub(
-        f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text))
-    )
+    text = _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)
+    text = _SHAPES.sub(HIDDEN, text)
+    return _IN_ADDRESS.sub(f"{HIDDEN}@", text)
 
 
 def redacted_values(value: Any) -> Any:
-    """Redact the texts in a value as JSON has them; those under the name of a secret as a whole."""
+    """Redact the texts in a value as JSON has them, those under the name of a secret as a whole.
+
+    Example:
+        >>> redacted_values({"token": 7, "model": "m"})
+        {'token': '***', 'model': 'm'}
+    """
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, list | tuple):
@@ -78,7 +95,7 @@ def redact_record(record: "Record") -> None:
 
 
 def redact_log() -> None:
-    """Redact all that this process logs through loguru; openai's client logs no prompts."""
+    """Redact all that this process logs through loguru, and keep prompts out of the log of openai's client."""
     from loguru import logger
 
     keep_prompts_out_of_logs()
@@ -112,7 +129,12 @@ def without_home(text: str) -> str:
 
 
 def redacted_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Redact a command line; a secret may also be an argument of its own."""
+    """Redact a command line. A secret may also be an argument of its own.
+
+    Example:
+        >>> redacted_arguments(["--token", "t1", "--limit", "8"])
+        ('--token', '***', '--limit', '8')
+    """
     public = []
     for before, argument in zip(["", *arguments], arguments, strict=False):
         follows = before.startswith("-") and "=" not in before and is_secret_name(before)
@@ -121,25 +143,31 @@ def redacted_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Redact options, by name."""
-    return {
-        name: HIDDEN if is_secret_name(name) else without_home(redacted(str(value)))
-        for name, value in options.items()
-    }
+    """Redact options, by name.
+
+    Example:
+        >>> redacted_options({"api_key": "k1", "limit": 8})
+        {'api_key': '***', 'limit': '8'}
+    """
+    public = {}
+    for name, value in options.items():
+        is_secret = is_secret_name(name)
+        public[name] = HIDDEN if is_secret else without_home(redacted(str(value)))
+    return public
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients."""
-    ours = {
-        name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")
-    }
-    hidden = {
-        name
-        for name, value in ours.items()
-        if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
-    }
-    hidden |= {*PHYSIONET_VARIABLES}
-    return {
-        name: HIDDEN if is_secret_name(name) or name in hidden else redacted(value)
-        for name, value in ours.items()
-    }
+    """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients.
+
+    Example:
+        >>> settings({"MEDTASKS_JUDGE_API_KEY": "k1", "MEDTASKS_LOG_TEXT": "1", "HOME": "/home/me"})
+        {'MEDTASKS_JUDGE_API_KEY': '***', 'MEDTASKS_LOG_TEXT': '1'}
+    """
+    ours = {}
+    for name, value in sorted(environment.items()):
+        if not name.startswith("MEDTASKS_"):
+            continue
+        is_path = value.startswith(_PATH_STARTS) or os.path.exists(value)
+        is_hidden = is_path or name in PHYSIONET_VARIABLES or is_secret_name(name)
+        ours[name] = HIDDEN if is_hidden else redacted(value)
+    return ours

@@ -32,7 +32,9 @@ WRITTEN_TWICE = (
 
 
 def read_replies(
-    paths: Path | Sequence[Path], documents: Documents, settings: Mapping[str, Any] | None = None
+    paths: Path | Sequence[Path],
+    documents: Documents,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
@@ -52,21 +54,15 @@ def read_replies(
         WithheldReply: The file holds no replies, because its dataset is credentialed.
     """
     paths = [paths] if isinstance(paths, Path) else paths
-    files: list[Path] = []
+    files = []
     for path in paths:
-        in_path = reply_files(path) if path.is_dir() else [path]
-        if not in_path:
-            raise RepliesError(
-                f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)"
-            )
-        files += in_path
+        files += _files_of(path)
     replies: dict[str, Reply] = {}
-    changes: list[str] = []
+    changes = []
     index = question_index(files, documents)
     for file in files:
-        samples = read_samples(
-            file, documents, strict=not task_of(file), settings=settings, index=index
-        )
+        is_strict = not task_of(file)
+        samples = read_samples(file, documents, strict=is_strict, settings=settings, index=index)
         if samples.withheld:
             raise WithheldReply(
                 f"{samples.withheld} holds no reply, because its dataset is credentialed; name the files of the run in "
@@ -85,40 +81,53 @@ def read_replies(
     return of_one_run(replies)
 
 
+def _files_of(path: Path) -> list[Path]:
+    files = reply_files(path) if path.is_dir() else [path]
+    if not files:
+        raise RepliesError(
+            f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)"
+        )
+    return files
+
+
 def of_one_run(replies: Replies) -> dict[str, Reply]:
-    """Return the replies of a run with its digest."""
-    run = digest_of(
-        sorted((doc_id, reply.recorded, reply.losses) for doc_id, reply in replies.items())
-    )
+    """Return the replies of a run with its digest, which identifies them whatever their order."""
+    recorded = [(doc_id, reply.recorded, reply.losses) for doc_id, reply in replies.items()]
+    run = digest_of(sorted(recorded))
     return {doc_id: replace(reply, run=run) for doc_id, reply in replies.items()}
 
 
 def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:
-    """Reduce replies that are JSON objects to one field, if it has a name; RepliesError if no reply has the field."""
+    """Reduce replies that are JSON objects to one field.
+
+    Args:
+        replies: Replies by document id. Failed ones stay as they are.
+        name: Name of the field, or None to leave all replies as they are.
+
+    Raises:
+        RepliesError: No reply has the field.
+    """
+    fields = dict(replies)
     if name is None:
-        return dict(replies)
-    texts = {
-        doc_id: reply.text
-        for doc_id, reply in replies.items()
-        if reply.text is not None and not reply.failed
-    }
-    values = {
-        doc_id: json_field(without_thoughts(text) or "", re.escape(name))
-        for doc_id, text in texts.items()
-    }
-    missing = sum(not value for value in values.values())
-    if values and missing == len(values):
+        return fields
+    read = 0
+    missing = 0
+    for doc_id, reply in replies.items():
+        if reply.text is None or reply.failed:
+            continue
+        value = json_field(without_thoughts(reply.text) or "", re.escape(name))
+        fields[doc_id] = replace(reply, text=value or "")
+        read += 1
+        missing += not value
+    if read and missing == read:
         raise RepliesError(
             f"none of the {missing} replies has a JSON field '{name}'; give the answer field as the prompt asked for it"
         )
     if missing:
         warn_once(
-            f"{missing} of {len(values)} replies have no JSON field '{name}'; they are scored as empty replies."
+            f"{missing} of {read} replies have no JSON field '{name}'; they are scored as empty replies."
         )
-    return {
-        **replies,
-        **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()},
-    }
+    return fields
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,7 @@ class SampleLine:
 
     @property
     def row(self) -> int:
-        """Row of the data, counted from 0; -1 if the line gives no row."""
+        """Row of the data, counted from 0, or -1 if the line gives no row."""
         return row_of(str(self.record.get("doc_id", "")))
 
     @property
@@ -141,36 +150,50 @@ class SampleLine:
 
     @property
     def sample(self) -> str | None:
-        """Id that the run recorded, in clear or as its digest; None if it recorded none."""
-        recorded = (
-            (self.score or {}).get("sample") if self.is_of_harness else self.record.get("doc_id")
-        )
+        """Id that the run recorded, in clear or as its digest, None if it recorded none."""
+        recorded = self.record.get("doc_id")
+        if self.is_of_harness:
+            recorded = (self.score or {}).get("sample")
         return None if recorded is None else name_of(recorded)
 
     @property
-    def asked(self) -> Mapping[str, Any] | None:
-        """Fingerprint of the sample as it was asked; None if none is recorded."""
+    def fingerprint(self) -> Mapping[str, Any] | None:
+        """Fingerprint of the sample as it was asked, None if none is recorded."""
         digests = (self.score or self.record).get(ASKED)
         return digests if isinstance(digests, dict) else None
 
     @property
     def prompt(self) -> str:
-        """The prompt; empty where it is not recorded, or withheld."""
+        """The prompt, empty where it is not recorded, or withheld."""
         text = self.record.get("input")
         return text if isinstance(text, str) and not is_withheld(text) else ""
 
     @property
     def score(self) -> dict[str, Any] | None:
-        """Score of the run, one flat record; None if the line has none of ours."""
+        """Score of the run, one flat record, None if the line has none of ours."""
         score = self.record.get(SCORE)
         return dict(score) if isinstance(score, dict) else None
 
-    def match(self, index: QuestionIndex, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Return the id of the answered document, and the parts that are not as they were asked; or RepliesError."""
-        may_have_moved = (
-            not self.is_of_harness or index.documents[0].get("dataset") is None
-        )  # no prepared data
-        if self.asked is not None and self.sample is not None and may_have_moved:
+    def match(
+        self,
+        index: QuestionIndex,
+        settings: Mapping[str, Any],
+    ) -> tuple[str, list[str]]:
+        """Find the document that the line answers.
+
+        Args:
+            index: Questions of the task.
+            settings: Settings of the task's prompt and images.
+
+        Returns:
+            Its id, and the parts that are not as they were asked.
+
+        Raises:
+            RepliesError: There is no such document.
+        """
+        # no prepared data
+        may_have_moved = not self.is_of_harness or index.documents[0].get("dataset") is None
+        if self.fingerprint is not None and self.sample is not None and may_have_moved:
             doc_id = self.sample
             if doc_id not in index.rows:
                 return doc_id, [GONE]
@@ -180,13 +203,18 @@ class SampleLine:
             doc_id = index.find(name_of(self.record["doc_id"]), self.place)
         else:
             doc_id = index.find(name_of(self.record["id"]), self.place, may_be_row=False)
-        if self.asked is not None:
-            return doc_id, changed_parts(self.asked, index.documents[index.rows[doc_id]], settings)
+        if self.fingerprint is not None:
+            document = index.documents[index.rows[doc_id]]
+            return doc_id, changed_parts(self.fingerprint, document, settings)
         shows_another = self.prompt and index.shows_another(doc_id, self.prompt)
         return doc_id, ["question"] if shows_another else []
 
     def document_in_row(self, index: QuestionIndex) -> str:
-        """Return the id of the document in the line's row; RepliesError if the run recorded another one."""
+        """Return the id of the document in the line's row.
+
+        Raises:
+            RepliesError: There is no such row, or the run recorded another document.
+        """
         if not 0 <= self.row < len(index.documents):
             raise index.no_document(str(self.record["doc_id"]), self.place)
         doc_id = str(index.documents[self.row]["doc_id"])
@@ -199,10 +227,19 @@ class SampleLine:
         return doc_id
 
     def reply(self, *, likelihoods: bool | None = None) -> Reply | None:
-        """Return the model's reply; None where the file withholds it; RepliesError if the line has none.
+        """Return the model's reply.
 
-        lmms-eval puts one list around a reply, lm-eval two. Several lists are one per option with ``likelihoods``;
-        without them the first of repeated texts counts, and None decides by the content.
+        lmms-eval puts one list around a reply, lm-eval two.
+
+        Args:
+            likelihoods: Whether several lists are one per option. Without them the first of repeated texts counts, and
+                None decides by the content.
+
+        Returns:
+            The reply, None where the file withholds it.
+
+        Raises:
+            RepliesError: The line has none.
         """
         if "reply" in self.record:
             text = self.record["reply"]
@@ -210,13 +247,11 @@ class SampleLine:
                 raise RepliesError(f"{self.place}: 'reply' must be text or null")
             return Reply.of_text(text)
         recorded = self.record.get("resps", self.record.get("filtered_resps"))
-        while (
-            isinstance(recorded, list)
-            and recorded
-            and not likelihoods
-            and (len(recorded) == 1 or likelihoods is False)
-        ):
-            recorded = recorded[0]
+        if likelihoods is False:
+            recorded = _first_of(recorded)
+        elif likelihoods is None:
+            while isinstance(recorded, list) and len(recorded) == 1:
+                recorded = recorded[0]
         if isinstance(recorded, list) and recorded:
             return _reply_of_options(recorded)
         if isinstance(recorded, str):
@@ -228,12 +263,19 @@ class SampleLine:
         )
 
 
+def _first_of(recorded: Any) -> Any:
+    """Return the first value in lists of lists."""
+    while isinstance(recorded, list) and recorded:
+        recorded = recorded[0]
+    return recorded
+
+
 def _reply_of_options(recorded: Sequence[Any]) -> Reply | None:
-    """Return the reply with a likelihood per option; None where the file withholds it."""
-    options = [
-        option[0] if isinstance(option, list) and len(option) == 1 else option
-        for option in recorded
-    ]
+    """Return the reply with a likelihood per option, None where the file withholds it."""
+    options = []
+    for option in recorded:
+        is_wrapped = isinstance(option, list) and len(option) == 1
+        options.append(option[0] if is_wrapped else option)
     if any(isinstance(option, str) and is_withheld(option) for option in options):
         return None
     losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
@@ -241,10 +283,9 @@ def _reply_of_options(recorded: Sequence[Any]) -> Reply | None:
 
 
 def _reply_of_text(recorded: str, filtered: Any) -> Reply | None:
-    """Return the reply from its recorded text and what filters made of it; None where the file withholds it."""
+    """Return the reply from its recorded text and what filters made of it, None where the file withholds it."""
     reply = Reply.of_text(recorded)
-    while isinstance(filtered, list) and filtered:
-        filtered = filtered[0]
+    filtered = _first_of(filtered)
     # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
     if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
         is_ours = open_envelope(filtered)[0].recorded != reply.recorded
@@ -261,20 +302,59 @@ class Samples:
 
     replies: dict[str, Reply] = field(default_factory=dict)  # empty where the file withholds them
     prompts: dict[str, str] = field(default_factory=dict)  # without those that the file withholds
-    scores: dict[str, dict[str, Score]] = field(
-        default_factory=dict
-    )  # scores of the run by rule; only on request
-    tokens: dict[str, int] = field(
-        default_factory=dict
-    )  # tokens of each reply, where a model counted them
+    # scores of the run by rule; only on request
+    scores: dict[str, dict[str, Score]] = field(default_factory=dict)
+    # tokens of each reply, where a model counted them
+    tokens: dict[str, int] = field(default_factory=dict)
     answered: dict[str, str] = field(default_factory=dict)  # location of the first line
     withheld: str = ""  # location of the first line without its reply; or empty
     damaged: int = 0  # number of unreadable lines
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)
 
-    def add_details(self, doc_id: str, line: SampleLine, *, keep_scores: bool) -> None:
-        """Add the token count of a reply, and its prompt and score unless an earlier line gave them."""
+    def add_reply(
+        self,
+        doc_id: str,
+        reply: Reply | None,
+        line: SampleLine,
+    ) -> bool:
+        """Add a reply.
+
+        Args:
+            doc_id: Id of the answered document.
+            reply: The reply, None if it is withheld.
+            line: Line with the reply.
+
+        Returns:
+            Whether an earlier line gave the question another reply, which stays.
+
+        Raises:
+            RepliesError: An earlier line answers the question, and this one names it by its published id.
+        """
+        if doc_id in self.answered and "doc_id" not in line.record:
+            raise RepliesError(
+                f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question"
+            )
+        self.answered.setdefault(doc_id, line.place)
+        if reply is None:
+            self.withheld = self.withheld or line.place
+            return False
+        return self.replies.setdefault(doc_id, reply) != reply
+
+    def add_details(
+        self,
+        doc_id: str,
+        line: SampleLine,
+        *,
+        keep_scores: bool,
+    ) -> None:
+        """Add the token count of a reply, and its prompt and score unless an earlier line gave them.
+
+        Args:
+            doc_id: Id of the answered document.
+            line: Line with the reply.
+            keep_scores: Whether to add the score.
+        """
         match line.record.get("token_counts"):
             case [{"output_tokens": int(tokens)}]:
                 self.tokens[doc_id] = tokens
@@ -294,14 +374,25 @@ class Samples:
         )
 
 
-def question_index(paths: Sequence[Path], documents: Documents) -> QuestionIndex:
-    """Return the index by which all replies in files are matched to documents; RepliesError if they do not fit."""
+def question_index(
+    paths: Sequence[Path],
+    documents: Documents,
+) -> QuestionIndex:
+    """Return the index by which all replies in files are matched to documents.
+
+    Args:
+        paths: Samples files, or files of our short form.
+        documents: All documents of the task.
+
+    Raises:
+        RepliesError: The names in the files do not fit the documents.
+    """
     names: dict[str, str] = {}
     for path in paths:
         for line in read_lines(path, note=lambda damage: None):
             if line.is_of_harness:
                 break
-            if "doc_id" in line.record and line.asked is None:
+            if "doc_id" in line.record and line.fingerprint is None:
                 names.setdefault(name_of(line.record["doc_id"]), line.place)
     return QuestionIndex(documents, names)
 
@@ -319,9 +410,20 @@ def read_samples(
 ) -> Samples:
     """Read a samples file of a task with these documents.
 
-    Damaged lines, and those that give a question another reply than an earlier line, are left out with a ``note``; with
-    ``strict`` they raise RepliesError. It is always raised where the file cannot be opened, or answers other documents.
-    ``settings`` and ``index`` are as in :func:`read_replies`.
+    Damaged lines, and those that give a question another reply than an earlier line, are left out.
+
+    Args:
+        path: The file.
+        documents: All documents of the task.
+        likelihoods: Whether the replies are likelihoods of options, see :meth:`SampleLine.reply`.
+        keep_scores: Whether to keep the scores of the run.
+        strict: Whether such a line raises RepliesError.
+        note: Gets one sentence on the lines that are left out.
+        settings: See :func:`read_replies`.
+        index: Index of the replies in all files of the run, by default of this one.
+
+    Raises:
+        RepliesError: The file cannot be opened, or answers other documents.
     """
     index = question_index([path], documents) if index is None else index
     samples = Samples()
@@ -340,17 +442,11 @@ def read_samples(
             is_private = is_private_document(documents[index.rows.get(doc_id, 0)])
             samples.changed.setdefault(hidden_id("doc", doc_id) if is_private else doc_id, changes)
             continue
-        if doc_id in samples.answered and "doc_id" not in line.record:
-            raise RepliesError(
-                f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question"
-            )
-        samples.answered.setdefault(doc_id, line.place)
-        if reply is None:
-            samples.withheld = samples.withheld or line.place
-        elif samples.replies.setdefault(doc_id, reply) != reply:
+        is_other_reply = samples.add_reply(doc_id, reply, line)
+        if is_other_reply and strict:
+            raise _two_replies(line.place, doc_id)
+        if is_other_reply:
             contradicting += 1
-            if strict:
-                raise _two_replies(line.place, doc_id)
         samples.add_details(doc_id, line, keep_scores=keep_scores)
     samples.damaged = len(damaged)
     if contradicting:
@@ -365,40 +461,51 @@ def read_lines(
     note: Note = warn_once,
     damaged: list[RepliesError] | None = None,
 ) -> Iterator[SampleLine]:
-    """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``.
+    """Yield the lines of a samples file, without damaged ones.
 
-    The note comes at the end, and counts the errors in ``damaged``, to which the caller may add those of its own.
+    Args:
+        path: The file.
+        strict: Whether a damaged line raises RepliesError.
+        note: Gets one sentence on the damaged lines, at the end.
+        damaged: Gets the errors that are counted in it, to which the caller may add those of its own.
+
+    Raises:
+        RepliesError: The file cannot be read.
     """
     damaged = [] if damaged is None else damaged
+    errors = "strict" if strict else "replace"
     try:
         # Replies may hold other line separators.
-        with path.open(
-            encoding="utf-8-sig", errors="strict" if strict else "replace", newline="\n"
-        ) as lines:
+        with path.open(encoding="utf-8-sig", errors=errors, newline="\n") as lines:
             for number, text in enumerate(lines, start=1):
                 if not text.strip():
                     continue
-                location = f"{path} line {number}"
                 try:
-                    record = parse_json(text)
-                except ValueError as error:
-                    damage = RepliesError(
-                        f"{location} is not valid JSON ({error}); expected lines like {_FORM}"
-                    )
+                    line = _parse_line(f"{path} line {number}", text)
+                except RepliesError as damage:
+                    if strict:
+                        raise
+                    damaged.append(damage.with_traceback(None))
                 else:
-                    if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
-                        yield SampleLine(location, text.rstrip("\n"), record)
-                        continue
-                    form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
-                    damage = RepliesError(f"{location} has no 'doc_id'; expected lines like {form}")
-                if strict:
-                    raise damage
-                damaged.append(damage)
+                    yield line
     except (OSError, UnicodeDecodeError) as error:
         cause = (error.strerror or error) if isinstance(error, OSError) else error
         raise RepliesError(f"cannot read replies from {path}: {cause}") from error
     if damaged:
         note(f"Torn lines, left out: {len(damaged)} of {path}.")
+
+
+def _parse_line(location: str, text: str) -> SampleLine:
+    try:
+        record = parse_json(text)
+    except ValueError as error:
+        raise RepliesError(
+            f"{location} is not valid JSON ({error}); expected lines like {_FORM}"
+        ) from None
+    if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
+        return SampleLine(location, text.rstrip("\n"), record)
+    form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
+    raise RepliesError(f"{location} has no 'doc_id'; expected lines like {form}")
 
 
 def _two_replies(location: str, doc_id: str) -> RepliesError:

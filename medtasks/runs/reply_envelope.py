@@ -23,42 +23,61 @@ from medtasks.extract.failure import ENVELOPE
 from medtasks.families.family import Reply, Rule
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
-_WRAPPED = (
-    r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
-)
+# tensor(1.5, device='cuda:0')
+_WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"
 _PAIR = re.compile(
     rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
     re.IGNORECASE,
 )
+
+
+_LONGEST_PAIR = 500  # characters
 FAILED = (math.nan, False)
 
 
 def make_envelope(reply: Any, rule: Rule, **noted: Any) -> str:
-    """Return a reply with the rule that reads it and further notes, as text without ``<``."""
-    settings = {
-        "option": rule.option_form,
-        "fenced": rule.fenced or None,
-        "reasoned": rule.reasoned or None,
-    }
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    content = {"rule": rule.extractor, **chosen, **noted, "reply": reply}
+    r"""Return a reply with the rule that reads it, as text without ``<``.
+
+    Args:
+        reply: Text of the reply, or None for a failed one.
+        rule: Rule that reads it.
+        noted: Further values, such as ``labels``.
+
+    Example:
+        >>> make_envelope("A < B", Rule("letter_choice"))
+        '{"rule": "letter_choice", "reply": "A \\u003c B"}'
+    """
+    content: dict[str, Any] = {"rule": rule.extractor}
+    if rule.option_form is not None:
+        content["option"] = rule.option_form
+    if rule.fenced:
+        content["fenced"] = rule.fenced
+    if rule.reasoned:
+        content["reasoned"] = rule.reasoned
+    content |= {**noted, "reply": reply}
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def open_envelope(result: Any) -> tuple[Reply, Rule]:
-    """Return a reply and the rule that reads it, from an envelope or from a bare reply."""
+    """Return a reply and the rule that reads it, from an envelope or from a bare reply.
+
+    Example:
+        >>> reply, rule = open_envelope(make_envelope("B", Rule("letter_choice")))
+        >>> reply.text, rule.extractor
+        ('B', 'letter_choice')
+    """
     content: dict[str, Any] = {"rule": None, "reply": result}
-    if isinstance(result, str) and result.startswith(
-        ENVELOPE
-    ):  # a reply of a thousand brackets is no JSON to parse
+    # A reply of a thousand brackets is no JSON to parse.
+    if isinstance(result, str) and result.startswith(ENVELOPE):
         with contextlib.suppress(ValueError):
             parsed = parse_json(result)
             content = parsed if content.keys() <= parsed.keys() else content
     reply = Reply.of_text(content["reply"])
     if "labels" in content:
         reply = replace(reply, labelled=True, labels=content["labels"])
-    flags = (bool(content.get(name)) for name in ("fenced", "reasoned"))
-    return reply, Rule(content["rule"], content.get("option"), *flags)
+    is_fenced = bool(content.get("fenced"))
+    is_reasoned = bool(content.get("reasoned"))
+    return reply, Rule(content["rule"], content.get("option"), is_fenced, is_reasoned)
 
 
 def opened_all(results: Sequence[Any]) -> tuple[Reply, Rule]:
@@ -66,8 +85,10 @@ def opened_all(results: Sequence[Any]) -> tuple[Reply, Rule]:
     if in_words(results):
         return open_envelope(results[0])
     if all(isinstance(result, dict) for result in results):
-        return Reply(losses=tuple(result["loss"] for result in results)), Rule(results[0]["rule"])
-    return Reply(losses=tuple(parse_loglikelihood(result)[0] for result in results)), Rule()
+        losses = tuple(result["loss"] for result in results)
+        return Reply(losses=losses), Rule(results[0]["rule"])
+    losses = tuple(parse_loglikelihood(result)[0] for result in results)
+    return Reply(losses=losses), Rule()
 
 
 def in_words(results: Sequence[Any]) -> bool:
@@ -89,18 +110,25 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     """
     if isinstance(result, str) and result.lstrip().startswith("{"):
         return _parse_adapter_record(result)
-    if isinstance(result, list | tuple) and all(
-        isinstance(part, str) for part in result
-    ):  # as lm-eval writes a pair
-        result = f"({', '.join(result)})"
-    if isinstance(result, list | tuple) and len(result) == 2:
-        try:
-            return float(result[0]), bool(result[1])
-        except (TypeError, ValueError):
-            return FAILED
-    is_short = isinstance(result, str) and len(result) <= 500
-    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_short else None
-    return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
+    if isinstance(result, list | tuple):
+        if not all(isinstance(part, str) for part in result):
+            return _parse_pair(result)
+        result = f"({', '.join(result)})"  # as lm-eval writes a pair
+    if not isinstance(result, str) or len(result) > _LONGEST_PAIR:
+        return FAILED
+    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result))
+    if match is None:
+        return FAILED
+    return float(match[1]), match[2].lower() in ("true", "1")
+
+
+def _parse_pair(result: Sequence[Any]) -> tuple[float, bool]:
+    if len(result) != 2:
+        return FAILED
+    try:
+        return float(result[0]), bool(result[1])
+    except (TypeError, ValueError):
+        return FAILED
 
 
 def _parse_adapter_record(text: str) -> tuple[float, bool]:
@@ -111,10 +139,7 @@ def _parse_adapter_record(text: str) -> tuple[float, bool]:
         is_greedy = record["greedy"]
     except (ValueError, KeyError, TypeError):
         return FAILED
-    if (
-        isinstance(mean, bool)
-        or not isinstance(mean, int | float)
-        or not isinstance(is_greedy, bool)
-    ):
+    is_number = isinstance(mean, int | float) and not isinstance(mean, bool)
+    if not is_number or not isinstance(is_greedy, bool):
         return FAILED
     return float(mean), is_greedy

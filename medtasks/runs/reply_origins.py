@@ -11,7 +11,9 @@ from pathlib import Path
 from medtasks.runs.replies import read_lines
 
 ORIGIN = "reply_of"  # key of a samples file's line whose reply was not asked for in this run
-COPIED, KEPT = "an earlier run", "the run that this one completes"  # its values
+# Values of that key.
+COPIED = "an earlier run"
+KEPT = "the run that this one completes"
 ASK_ANEW = (
     "to ask anew, run with journal=false in --model_args (a model of the harness: no --use_cache)"
 )
@@ -21,7 +23,12 @@ _BY_WEIGHT = ("", KEPT, COPIED)
 
 
 def combined_origin(*origins: str) -> str:
-    """Return the origin of a sample by those of its requests: one copy makes it a copy."""
+    """Return the origin of a sample by those of its requests: one copy makes it a copy.
+
+    Example:
+        >>> combined_origin("", COPIED, KEPT)
+        'an earlier run'
+    """
     return max(origins, key=_BY_WEIGHT.index)
 
 
@@ -40,7 +47,7 @@ class ReplyOrigins:
         return cls(counts.total(), counts[COPIED], counts[KEPT])
 
     def __str__(self) -> str:
-        """Return the numbers in words; empty if all replies were asked for."""
+        """Return the numbers in words, empty if all replies were asked for."""
         parts = []
         if self.copied:
             parts.append(f"{self.copied} of {self.samples} replies are copies of {COPIED}")
@@ -50,10 +57,11 @@ class ReplyOrigins:
 
 
 def read_origins(*paths: Path) -> ReplyOrigins:
-    """Count the origins in samples files, and in those of folders; damaged lines are left out."""
+    """Count the origins in samples files, and in those of folders. Damaged lines are left out."""
     origins: dict[tuple[Path, str], str] = {}
     for path in paths:
         for file in path.glob("*.jsonl") if path.is_dir() else [path]:
             for line in read_lines(file, note=lambda _: None):
-                origins[file, str(line.record.get("doc_id"))] = str(line.record.get(ORIGIN))
+                sample = (file, str(line.record.get("doc_id")))
+                origins[sample] = str(line.record.get(ORIGIN))
     return ReplyOrigins.of(origins.values())

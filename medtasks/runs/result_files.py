@@ -20,14 +20,15 @@ from medtasks.home import written_whole
 from medtasks.runs.harness_options import model_label
 from medtasks.tasks.task_index import mapping_in
 
-RESULTS, SAMPLES = "_results.json", "_samples_"  # in names of files
+# In names of files.
+RESULTS = "_results.json"
+SAMPLES = "_samples_"
 SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
 NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
-_MOST_CELLS = (
-    20_000  # metrics times filters of a task, of which tables are made; ours have fewer than 2,000
-)
+# metrics times filters of a task, of which tables are made; ours have fewer than 2,000
+_MOST_CELLS = 20_000
 
 Note = Callable[[str], None]
 """Receives one sentence for each damaged file or line that is skipped."""
@@ -43,12 +44,13 @@ class ResultsFile:
     @property
     def model(self) -> str:
         """Identity of its model, see :func:`~medtasks.runs.harness_options.model_label`."""
-        config, served = mapping_in(self.content, "config"), mapping_in(self.content, SERVED_MODEL)
+        config = mapping_in(self.content, "config")
+        served = mapping_in(self.content, SERVED_MODEL)
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
     @property
     def made(self) -> datetime | None:
-        """Time as recorded; None if it is not a time."""
+        """Time as recorded, None if it is not a time."""
         zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
         try:  # the harness writes the time in the time zone of its option --timezone
             time = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
@@ -60,18 +62,24 @@ class ResultsFile:
     def order(self) -> tuple[float, str]:
         """Sort key: time, then path."""
         made = self.made
-        return (made.timestamp() if made else self.path.stat().st_mtime, str(self.path))
+        seconds = made.timestamp() if made else self.path.stat().st_mtime
+        return seconds, str(self.path)
 
     def of_task(self, key: str, task: str) -> Any:
-        """Return a task's entry in one part of the file, such as ``configs``, or None."""
+        """Return a task's entry in one part of the file, or None.
+
+        Args:
+            key: Name of the part, such as ``configs``.
+            task: Name of the task.
+        """
         return mapping_in(self.content, key).get(task)
 
     def config(self, task: str) -> Mapping[str, Any]:
-        """Return a task's configuration as recorded; empty if it is not."""
+        """Return a task's configuration as recorded, empty if it is not."""
         return mapping_in(mapping_in(self.content, "configs"), task)
 
     def fingerprint(self, task: str) -> str | None:
-        """Return the fingerprint of a task's data; None for a task without our metadata."""
+        """Return the fingerprint of a task's data, or None for a task without our metadata."""
         data = mapping_in(mapping_in(self.config(task), "metadata"), "data")
         return None if data.get("fingerprint") is None else str(data["fingerprint"])
 
@@ -86,15 +94,19 @@ class ResultsFile:
         return samples_file(self.path, task)
 
     def write(self) -> None:
-        """Write the file as the harness does; no reader sees half of it."""
+        """Write the file as the harness does. No reader sees half of it."""
+        text = json.dumps(self.content, indent=2, ensure_ascii=False)
         with written_whole(self.path) as partial:
-            partial.write_text(
-                json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8"
-            )
+            partial.write_text(text, encoding="utf-8")
 
 
 def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
-    """Return whether there is a samples file; a note names a link out of its folder, and what is no regular file."""
+    """Return whether there is a samples file.
+
+    Args:
+        path: The file.
+        note: Gets a sentence for a link out of the file's folder, and for what is no regular file.
+    """
     try:
         named_file(path)
     except FileNotFoundError:
@@ -106,17 +118,25 @@ def samples_in_place(path: Path, note: Note = lambda sentence: None) -> bool:
 
 
 def read_results(path: Path, note: Note) -> ResultsFile | None:
-    """Read a results file; None with a note if it is damaged or not written by the harness."""
+    """Read a results file.
+
+    Args:
+        path: The file.
+        note: Gets a sentence if it is damaged or not written by the harness.
+
+    Returns:
+        The file, None with a note.
+    """
     try:
-        written = json.dumps(
-            parse_json(read_named(path, most=MOST_TEXT).decode()), ensure_ascii=False
-        )
-        content: Any = json.loads(
-            written.encode("utf-8", "replace")
-        )  # without halves of surrogate pairs
+        content: Any = parse_json(read_named(path, most=MOST_TEXT).decode())
+        written = json.dumps(content, ensure_ascii=False)
+        # without halves of surrogate pairs
+        content = json.loads(written.encode("utf-8", "replace"))
     except (OSError, ValueError, RecursionError) as error:
-        system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
-        note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")
+        reason = "it is cut off or damaged"
+        if isinstance(error, OSError):
+            reason = error.strerror or type(error).__name__
+        note(f"{path} cannot be read and is left out: {reason}.")
         return None
     if not (isinstance(content, dict) and isinstance(content.get("results"), dict)):
         note(f"{path} is no results file of the harness and is left out.")
@@ -135,7 +155,16 @@ def read_results(path: Path, note: Note) -> ResultsFile | None:
 
 
 def samples_file(results: Path, task: str) -> Path:
-    """Return the location of a task's samples file, given the results file of the same process."""
+    """Return the location of a task's samples file.
+
+    Args:
+        results: Results file of the same process.
+        task: Name of the task.
+
+    Example:
+        >>> samples_file(Path("20260801_120000_results.json"), "mediconfusion").name
+        '20260801_120000_samples_mediconfusion.jsonl'
+    """
     return results.with_name(f"{results.name.removesuffix(RESULTS)}{SAMPLES}{task}.jsonl")
 
 
@@ -145,41 +174,62 @@ def results_files(folder: Path) -> list[Path]:
 
 
 def task_of(samples: Path) -> str:
-    """Return the task in the name of a samples file; empty for any other file."""
+    """Return the task in the name of a samples file, empty for any other file.
+
+    Example:
+        >>> task_of(Path("20260801_120000_samples_mediconfusion.jsonl"))
+        'mediconfusion'
+    """
     match = re.fullmatch(r".+_samples_(.+)\.jsonl", samples.name)
     return match[1] if match else ""
 
 
 def stamp_of(samples: Path) -> str:
-    """Return the beginning of a samples file's name, shared with the results file of the same process."""
+    """Return the beginning of a samples file's name, shared with the results file of the same process.
+
+    Example:
+        >>> stamp_of(Path("20260801_120000_samples_mediconfusion.jsonl"))
+        '20260801_120000'
+    """
     return samples.name.partition(SAMPLES)[0]
 
 
 def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
-    """Read the results file of the process that wrote a samples file; None if it is missing or damaged."""
+    """Read the results file of the process that wrote a samples file.
+
+    Args:
+        samples: Samples file.
+        note: Gets a sentence if the results file is damaged.
+
+    Returns:
+        The file, None if it is missing or damaged.
+    """
     path = samples.with_name(f"{stamp_of(samples)}{RESULTS}")
     return read_results(path, note) if task_of(samples) and path.is_file() else None
 
 
 def recorded_folders(runs: Iterable[Path]) -> list[str]:
-    """Return the task folders that runs (folders, or samples files) were started with.
+    """Return the task folders that runs were started with.
 
     For messages only: results from others may name any folder, and task files can run code.
+
+    Args:
+        runs: Folders, or samples files.
     """
     recorded: dict[str, None] = {}
     for run in runs:
-        for path in (
-            results_files(run) if run.is_dir() else [run.with_name(f"{stamp_of(run)}{RESULTS}")]
-        ):
+        paths = [run.with_name(f"{stamp_of(run)}{RESULTS}")]
+        if run.is_dir():
+            paths = results_files(run)
+        for path in paths:
             results = read_results(path, lambda sentence: None)
-            options = mapping_in(
-                mapping_in(results.content if results else {}, "config"), "resolved_cli_args"
-            )
+            content = results.content if results else {}
+            options = mapping_in(mapping_in(content, "config"), "resolved_cli_args")
             with contextlib.suppress(KeyError, TypeError):  # not of the command line
                 folders = options["include_path"]
-                recorded |= dict.fromkeys(
-                    [folders] if isinstance(folders, str) else map(str, folders or ())
-                )
+                if isinstance(folders, str):
+                    folders = [folders]
+                recorded |= dict.fromkeys(map(str, folders or ()))
     return list(recorded)
 
 
@@ -190,12 +240,18 @@ def repeat_folder(output: Path, number: int) -> Path:
 
 def repeat_folders(output: Path) -> list[Path]:
     """List the folders of all repeats in order."""
-    folders = [
-        path for path in output.glob(f"{_REPEAT}*") if path.name.removeprefix(_REPEAT).isdecimal()
-    ]
-    return sorted((path for path in folders if path.is_dir()), key=repeat_number)
+    folders = []
+    for path in output.glob(f"{_REPEAT}*"):
+        if path.name.removeprefix(_REPEAT).isdecimal() and path.is_dir():
+            folders.append(path)
+    return sorted(folders, key=repeat_number)
 
 
 def repeat_number(folder: Path) -> int:
-    """Return the number of a repeat."""
+    """Return the number of a repeat.
+
+    Example:
+        >>> repeat_number(Path("out/repeat_3"))
+        3
+    """
     return int(folder.name.removeprefix(_REPEAT))

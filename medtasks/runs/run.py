@@ -1,4 +1,4 @@
-"""A run on disk, finished or not: results files, samples files, manifests and repeats; and its place on a command line.
+"""A run on disk, finished or not: results files, samples files, manifests and repeats, and its place on a command line.
 
 Damaged files are skipped, and a note names each of them.
 """
@@ -16,6 +16,7 @@ from typing import Any
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
+from medtasks.runs.looks import LookRecord
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
@@ -42,13 +43,11 @@ class TaskRun:
     """Record of one task or group of a run."""
 
     name: str
-    scores: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # by <metric>,<filter>; empty where only samples are left
+    # by <metric>,<filter>; empty where only samples are left
+    scores: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)  # the task's configuration as recorded
-    higher_is_better: Mapping[str, bool | None] = field(
-        default_factory=dict
-    )  # direction by metric, as recorded
+    # direction by metric, as recorded
+    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
     asked: int = 0  # number of samples that were asked; 0 if not recorded
     is_part: bool = False  # whether --limit or --offset left samples out, as far as recorded
@@ -58,23 +57,28 @@ class TaskRun:
     members: tuple[str, ...] = ()  # names of the members of a group
 
     @classmethod
-    def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
-        """Return the record of a task with values ``row`` in a results file."""
-        samples, counts = (
-            results.samples(name),
-            mapping_in(mapping_in(results.content, "n-samples"), name),
-        )
+    def of(
+        cls,
+        results: ResultsFile,
+        name: str,
+        row: Mapping[str, Any],
+    ) -> "TaskRun":
+        """Return the record of a task.
+
+        Args:
+            results: Results file.
+            name: Name of the task or group.
+            row: Its values in that file, by ``<metric>,<filter>``.
+        """
+        samples = results.samples(name)
+        counts = mapping_in(mapping_in(results.content, "n-samples"), name)
         config = mapping_in(results.content, "config")
-        offset = config.get("offset")
-        is_cut = config.get("limit") not in (None, -1) or bool(offset)
-        # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
-        total, effective, offset = (
-            int(value)
-            if isinstance(value, int | float) and math.isfinite(value) and value >= 1
-            else 0
-            for value in (counts.get("original"), counts.get("effective"), offset)
-        )
-        asked_rows = max(0, min(effective, total - offset))
+        total = _count(counts.get("original"))
+        offset = _count(config.get("offset"))
+        asked_rows = max(0, min(_count(counts.get("effective")), total - offset))
+        is_part = config.get("limit") not in (None, -1) or bool(config.get("offset"))
+        if asked_rows:
+            is_part = asked_rows < total
         return cls(
             name=name,
             scores=row,
@@ -82,7 +86,7 @@ class TaskRun:
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
             asked=asked_rows,
-            is_part=asked_rows < total if asked_rows else is_cut,
+            is_part=is_part,
             results=results.path,
             samples=samples if result_files.samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
@@ -91,30 +95,36 @@ class TaskRun:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The task's metadata as recorded; empty if there are none."""
+        """The task's metadata as recorded, empty if there are none."""
         return mapping_in(self.config, "metadata")
 
     @property
     def rules(self) -> dict[str, str]:
-        """Extractor by filter, as recorded; empty if none."""
-        return {
-            str(pipeline.get("name")): str(step["rule"])
-            for pipeline in mappings_in(self.config, "filter_list")
-            for step in mappings_in(pipeline, "filter")
-            if "rule" in step
-        }
+        """Extractor by filter, as recorded, empty if none."""
+        rules = {}
+        for pipeline in mappings_in(self.config, "filter_list"):
+            for step in mappings_in(pipeline, "filter"):
+                if "rule" in step:
+                    rules[str(pipeline.get("name"))] = str(step["rule"])
+        return rules
 
     @property
     def lacks(self) -> str:
-        """Sentence on missing samples or results; empty if nothing is missing."""
+        """Sentence on missing samples or results, empty if nothing is missing."""
         if self.samples is None:
             return "" if self.members else NO_SAMPLES
         return "" if self.scores else NO_RESULTS
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """Provenance of its data as recorded, see :func:`medtasks.data.dataset_lookup.provenance`; empty if none."""
+        """Provenance of its data as recorded, see :func:`medtasks.data.dataset_lookup.provenance`, empty if none."""
         return mapping_in(self.metadata, "data")
+
+
+def _count(value: Any) -> int:
+    """Return a recorded count, or 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
+    is_count = isinstance(value, int | float) and math.isfinite(value) and value >= 1
+    return int(value) if is_count else 0
 
 
 @dataclass(frozen=True)
@@ -123,9 +133,8 @@ class RecordedRun:
 
     folder: Path
     model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
-    tasks: Mapping[
-        str, TaskRun
-    ]  # tasks and groups with scores, and tasks with samples only, in the order of --tasks
+    # tasks and groups with scores, and tasks with samples only, in the order of --tasks
+    tasks: Mapping[str, TaskRun]
     results: tuple[ResultsFile, ...] = ()  # oldest first
     manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
@@ -136,14 +145,18 @@ class RecordedRun:
         return self.manifests[-1].stated_primary if self.manifests else None
 
     @property
+    def look(self) -> LookRecord | None:
+        """Newest look of a comparison that may stop early."""
+        return self.manifests[-1].look if self.manifests else None
+
+    @property
     def made(self) -> str:
-        """Time of the newest results, ISO 8601 or as recorded; empty if not recorded."""
+        """Time of the newest results, ISO 8601 or as recorded, empty if not recorded."""
         if self.results:
-            made = self.results[-1].made
+            newest = self.results[-1]
+            made = newest.made
             return (
-                made.astimezone(UTC).isoformat()
-                if made
-                else str(self.results[-1].content.get("date") or "")
+                made.astimezone(UTC).isoformat() if made else str(newest.content.get("date") or "")
             )
         return self.manifests[-1].started if self.manifests else ""
 
@@ -154,60 +167,57 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     The newest results of a task count, but no later part of its samples (``--limit``) in place of all of them; a note
     names the others.
 
-    ``model`` is the name of one of several models, or a part of its name and arguments. Raises MedTasksError if there
-    is no such folder, or it holds no run or repeats; SeveralModels if it holds runs of several models and none was
-    chosen; UnknownName if no run is of that model.
+    Args:
+        folder: Folder that was named with ``--output_path``, or a folder in it.
+        model: Name of one of several models, or a part of its name and arguments.
+
+    Raises:
+        MedTasksError: There is no such folder, or it holds no run or repeats.
+        SeveralModels: It holds runs of several models and none was chosen.
+        UnknownName: No run is of that model.
     """
     notes: list[str] = []
     results, manifests, samples = _read_files(folder, notes)
     by_path = {file.path: file.model for file in results}
-    written = [_model_and_files(manifest, by_path) for manifest in manifests]
-    models = sorted({*by_path.values(), *(label for label, _ in written)} or {""})
+    calls = [(manifest, *_model_and_files(manifest, by_path)) for manifest in manifests]
+    labels = {label for _, label, _ in calls}
+    models = sorted(labels.union(by_path.values()) or {""})
     chosen = _choose_model(folder, models, model)
     tasks = _tasks(samples, results, models, chosen, notes)
-    of_model = [file for file in results if file.model == chosen]
     counted = {task.results for task in tasks.values()}
     superseded = by_path.keys() - counted
-    calls = []
-    for manifest, (label, files) in zip(manifests, written, strict=True):
+    manifests = []
+    for manifest, label, files in calls:
         is_superseded = files and {*files} <= superseded
         if label == chosen and not is_superseded:
-            calls.append(manifest)
+            manifests.append(manifest)
+    of_model = [file for file in results if file.model == chosen]
     results = [file for file in of_model if file.path in counted] or of_model
     return RecordedRun(
         folder=folder,
         model=chosen,
-        tasks=_in_order_asked(tasks, results, calls),
+        tasks=_sort_as_asked(tasks, results, manifests),
         results=tuple(results),
-        manifests=tuple(calls),
+        manifests=tuple(manifests),
         notes=tuple(notes),
     )
 
 
 def _read_files(
-    folder: Path, notes: list[str]
+    folder: Path,
+    notes: list[str],
 ) -> tuple[list[ResultsFile], list[RunManifest], list[Path]]:
-    """Read the results files and manifests in a folder, oldest first, and find the samples files; note damage.
+    """Read the results files and manifests in a folder, oldest first, find the samples files, and note damage.
 
     Raises MedTasksError if there are none of them, or no folder, or if it holds repeats.
     """
-    if folder.is_file():
-        raise MedTasksError(
-            f"{folder} is a file and names no task; score it as replies: medtasks.score(TASK, FILE)"
-        )
-    if not folder.is_dir():
-        raise MedTasksError(
-            f"there is no folder {folder}; give the one that was named with --output_path"
-        )
-    if repeated := result_files.repeat_folders(folder):  # together they would pass for one run
-        raise MedTasksError(
-            f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
-            f"report' and 'medtasks compare' take them all)"
-        )
-    readable = (
-        result_files.read_results(path, notes.append) for path in result_files.results_files(folder)
-    )
-    results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
+    _check_folder(folder)
+    results = []
+    for path in result_files.results_files(folder):
+        file = result_files.read_results(path, notes.append)
+        if file is not None:
+            results.append(file)
+    results.sort(key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
     listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
     samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
@@ -219,7 +229,28 @@ def _read_files(
     )
 
 
-def _choose_model(folder: Path, models: Sequence[str], model: str | None) -> str:
+def _check_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise MedTasksError(
+            f"{folder} is a file and names no task; score it as replies: medtasks.score(TASK, FILE)"
+        )
+    if not folder.is_dir():
+        raise MedTasksError(
+            f"there is no folder {folder}; give the one that was named with --output_path"
+        )
+    repeats = result_files.repeat_folders(folder)
+    if repeats:  # together they would pass for one run
+        raise MedTasksError(
+            f"{folder} holds {len(repeats)} repeats of a run; give one of them, such as {repeats[0]} ('medtasks "
+            f"report' and 'medtasks compare' take them all)"
+        )
+
+
+def _choose_model(
+    folder: Path,
+    models: Sequence[str],
+    model: str | None,
+) -> str:
     """Return the only one of the models, or the one that has a name, or else holds this text."""
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if str(model) in label]
@@ -237,32 +268,41 @@ def _choose_model(folder: Path, models: Sequence[str], model: str | None) -> str
     )
 
 
-def _model_and_files(manifest: RunManifest, models: Mapping[Path, str]) -> tuple[str, list[Path]]:
+def _model_and_files(
+    manifest: RunManifest,
+    models: Mapping[Path, str],
+) -> tuple[str, list[Path]]:
     """Return the model of a call, by its results files if they name one, and these files."""
     label = model_label(manifest.model.name, manifest.model.arguments)
     folder = manifest.path.parent if manifest.path else Path()
     files = [folder / record.results for record in manifest.tasks.values() if record.results]
+    for path in files:
+        if path in models:
+            return models[path], files
     # A run that ended before its results has no served name; the only matching one of the folder counts.
     unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
     alike = {name for name in models.values() if name.endswith(unnamed)}
-    return next(
-        (models[path] for path in files if path in models),
-        alike.pop() if len(alike) == 1 else label,
-    ), files
+    if len(alike) == 1:
+        label = alike.pop()
+    return label, files
 
 
-def _in_order_asked(
-    tasks: Mapping[str, TaskRun], results: Sequence[ResultsFile], manifests: Sequence[RunManifest]
+def _sort_as_asked(
+    tasks: Mapping[str, TaskRun],
+    results: Sequence[ResultsFile],
+    manifests: Sequence[RunManifest],
 ) -> dict[str, TaskRun]:
-    """Sort tasks as the newest call named them; the others come last, by name."""
+    """Sort tasks as the newest call named them. The others come last, by name."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     for file in reversed(results):  # in which everything but the command line is sorted by name
         arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
-        calls += [tasks_of(name) or [name] for name in str(arguments.get("tasks") or "").split(",")]
-    places = {
-        name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(calls)))
-    }
-    return dict(sorted(tasks.items(), key=lambda task: (places.get(task[0], len(places)), task[0])))
+        names_asked = str(arguments.get("tasks") or "").split(",")
+        calls += [tasks_of(name) or [name] for name in names_asked]
+    names = dict.fromkeys(chain.from_iterable(calls))
+    positions = {name: position for position, name in enumerate(names)}
+    unnamed = len(positions)
+    ordered = sorted(tasks, key=lambda name: (positions.get(name, unnamed), name))
+    return {name: tasks[name] for name in ordered}
 
 
 def _tasks(
@@ -275,8 +315,10 @@ def _tasks(
     """Return a model's tasks with results, then those with samples only, the newest by name."""
     of_model = [file for file in results if file.model == model]
     tasks = _scored_tasks(of_model, notes)
-    scored = {file.samples(name) for file in of_model for name in file.rows()}
-    unscored: dict[str, TaskRun] = {}
+    scored: set[Path] = set()
+    for file in of_model:
+        scored.update(map(file.samples, file.rows()))
+    unscored = {}
     for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
         task = result_files.task_of(path)
         owner = _owner(path, results, models)
@@ -295,8 +337,11 @@ def _tasks(
     return tasks | unscored
 
 
-def _scored_tasks(results: Sequence[ResultsFile], notes: list[str]) -> dict[str, TaskRun]:
-    """Return the newest results of each task, but no part after the whole; note what is left out."""
+def _scored_tasks(
+    results: Sequence[ResultsFile],
+    notes: list[str],
+) -> dict[str, TaskRun]:
+    """Return the newest results of each task, but no part after the whole, and note what is left out."""
     tasks: dict[str, TaskRun] = {}
     older: dict[Path, list[str]] = {}
     parts: dict[Path, list[str]] = {}
@@ -318,14 +363,15 @@ def _scored_tasks(results: Sequence[ResultsFile], notes: list[str]) -> dict[str,
     return tasks
 
 
-def _owner(samples: Path, results: Sequence[ResultsFile], models: Sequence[str]) -> str | None:
+def _owner(
+    samples: Path,
+    results: Sequence[ResultsFile],
+    models: Sequence[str],
+) -> str | None:
     """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
     same_folder = [file for file in results if file.path.parent == samples.parent]
-    same_process = [
-        file
-        for file in same_folder
-        if file.path.name == f"{result_files.stamp_of(samples)}{RESULTS}"
-    ]
+    name = f"{result_files.stamp_of(samples)}{RESULTS}"
+    same_process = [file for file in same_folder if file.path.name == name]
     for candidates in (
         {file.model for file in same_process},
         {file.model for file in same_folder},
@@ -345,34 +391,40 @@ class RepeatedRun:
 
 
 def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
-    """Read the repeats of the newest call; an earlier one may have left others, or more of the same."""
+    """Read the repeats of the newest call.
+
+    An earlier call may have left others, or more of the same.
+
+    Args:
+        output: Folder that was named with ``--output_path``.
+        model: See :func:`open_run`.
+    """
     folders = result_files.repeat_folders(output)
-    runs: dict[Path, RecordedRun] = {}
+    runs = {}
     for folder in folders:
         with contextlib.suppress(MedTasksError):
             runs[folder] = open_run(folder, model)
-    newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
-    counted = folders
+    calls = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
     expected = 0
-    if newest:
-        last = max(newest.values(), key=lambda manifest: manifest.started)
-        expected = next(
-            (int(value) for value, option in pairwise(last.command[::-1]) if option == REPEATS), 0
-        )
-        shared = _without_seeds(last)
-        alike = [
-            folder for folder, manifest in newest.items() if _without_seeds(manifest) == shared
-        ]
-        counted = [
-            folder
-            for folder in alike
-            if not expected or result_files.repeat_number(folder) <= expected
-        ]
-    numbered = (result_files.repeat_folder(output, number) for number in range(1, expected + 1))
-    requested = dict.fromkeys([*folders, *numbered])
-    return RepeatedRun(
-        {folder: runs[folder] for folder in counted if folder in runs}, list(requested)
-    )
+    if calls:
+        newest = max(calls.values(), key=lambda manifest: manifest.started)
+        expected = _number_of_repeats(newest)
+        question = _without_seeds(newest)
+        for folder in folders:
+            is_of_call = folder in calls and _without_seeds(calls[folder]) == question
+            is_beyond = expected and result_files.repeat_number(folder) > expected
+            if not is_of_call or is_beyond:
+                runs.pop(folder, None)
+    numbered = [result_files.repeat_folder(output, number) for number in range(1, expected + 1)]
+    return RepeatedRun(runs, list(dict.fromkeys([*folders, *numbered])))
+
+
+def _number_of_repeats(manifest: RunManifest) -> int:
+    """Return the number that the last ``--repeats`` of a call asked for, or 0."""
+    for value, option in pairwise(manifest.command[::-1]):
+        if option == REPEATS:
+            return int(value)
+    return 0
 
 
 def _without_seeds(manifest: RunManifest) -> dict[str, str]:
@@ -386,40 +438,23 @@ def _without_seeds(manifest: RunManifest) -> dict[str, str]:
 class Source:
     """Location of a run, or of recorded replies."""
 
-    path: (
-        Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
-    )
+    # Folder of a run, a samples file, or a file or folder of recorded replies to one task.
+    path: Path
     model: str | None = None  # the model to take from a folder with runs of several
     labels: Path | None = None  # people's labels of its replies (``medtasks judge sample``)
 
     @cached_property
     def run(self) -> RecordedRun:
-        """The run, read once; damage is logged. Raises MedTasksError if no results are found."""
-        if self.path.is_dir():
-            run = open_run(self.path, self.model)
-        elif not self.path.is_file():
-            raise RepliesError(
-                f"there is no {self.path}; give the folder that was named with --output_path"
-            )
-        elif not (task := result_files.task_of(self.path)):
-            raise RepliesError(
-                f"{self.path} does not say which task it answers; name the task before the runs"
-            )
-        else:
-            notes: list[str] = []
-            results = result_files.results_next_to(self.path, notes.append)
-            record = TaskRun(task, samples=self.path)
-            if results is not None:
-                record = TaskRun.of(results, task, results.rows().get(task, {}))
-            model, files = (results.model, (results,)) if results else ("", ())
-            run = RecordedRun(self.path, model, {task: record}, files, notes=tuple(notes))
+        """The run, read once. Damage is logged. Raises MedTasksError if no results are found."""
+        is_folder = self.path.is_dir()
+        run = open_run(self.path, self.model) if is_folder else _run_of_samples(self.path)
         for note in run.notes:
             warn_once(note)
         return run
 
     @cached_property
     def repeats(self) -> list["Source"]:
-        """The repeats of the newest call, or the run itself; read once. Raises MedTasksError if none can be read."""
+        """The repeats of the newest call, or the run itself, read once. Raises MedTasksError if none can be read."""
         if not (self.path.is_dir() and result_files.repeat_folders(self.path)):
             return [self]
         runs = read_repeats(self.path, self.model).runs
@@ -429,14 +464,40 @@ class Source:
         return repeats
 
 
+def _run_of_samples(path: Path) -> RecordedRun:
+    """Return the run of one samples file, with the results next to it if there are any."""
+    if not path.is_file():
+        raise RepliesError(f"there is no {path}; give the folder that was named with --output_path")
+    task = result_files.task_of(path)
+    if not task:
+        raise RepliesError(
+            f"{path} does not say which task it answers; name the task before the runs"
+        )
+    notes: list[str] = []
+    results = result_files.results_next_to(path, notes.append)
+    if results is None:
+        record = TaskRun(task, samples=path)
+        return RecordedRun(path, "", {task: record}, notes=tuple(notes))
+    record = TaskRun.of(results, task, results.rows().get(task, {}))
+    return RecordedRun(path, results.model, {task: record}, (results,), notes=tuple(notes))
+
+
 def other_models(folder: Path, source: Source) -> list[Source]:
-    """Return the runs in a folder to compare a run with: one per model, without its own model if it is in there."""
+    """Return the runs in a folder to compare a run with.
+
+    Args:
+        folder: Folder of runs, or of recorded replies.
+        source: The run.
+
+    Returns:
+        One run per model, without that of the run's own model if the run is in the folder.
+    """
     try:
         open_run(folder)
     except SeveralModels as error:
-        own_model = (
-            model_of(source) if source.path.resolve().is_relative_to(folder.resolve()) else None
-        )
+        own_model = None
+        if source.path.resolve().is_relative_to(folder.resolve()):
+            own_model = model_of(source)
         return [Source(folder, model) for model in error.models if model != own_model]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read
@@ -444,7 +505,7 @@ def other_models(folder: Path, source: Source) -> list[Source]:
 
 
 def model_of(source: Source) -> str:
-    """Return the model of a run; empty where none is recorded, as for a file of replies."""
+    """Return the model of a run, empty where none is recorded, as for a file of replies."""
     try:
         return source.repeats[0].run.model
     except MedTasksError:
@@ -452,21 +513,28 @@ def model_of(source: Source) -> str:
 
 
 def replies_to(task: str, source: Source) -> Path:
-    """Return the samples file of a task in a run's folder; any other path is that of replies itself.
+    """Return the samples file of a task in a run's folder.
 
-    Raises RepliesError if the run has no samples of the task.
+    Args:
+        task: Name of the task.
+        source: A run. Any other path is that of replies itself.
+
+    Raises:
+        RepliesError: The run has no samples of the task.
     """
     harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
-    if not (source.path.is_dir() and any(any(source.path.rglob(name)) for name in harness_names)):
-        return source.path
+    folder = source.path
+    if not (folder.is_dir() and any(any(folder.rglob(name)) for name in harness_names)):
+        return folder
     tasks = source.run.tasks
     if task not in tasks:
         raise RepliesError(
             f"{source.path} holds no samples of '{task}'; it has {', '.join(tasks) or 'none at all'}; "
             f"where another task asks the same questions, name its samples file"
         )
-    if (samples := tasks[task].samples) is None:
-        raise RepliesError(f"{source.path}, {task}: {tasks[task].lacks}")
-    if tasks[task].lacks:
-        warn_once(f"{source.path}, {task}: {tasks[task].lacks}")
-    return samples
+    record = tasks[task]
+    if record.samples is None:
+        raise RepliesError(f"{source.path}, {task}: {record.lacks}")
+    if record.lacks:
+        warn_once(f"{source.path}, {task}: {record.lacks}")
+    return record.samples

@@ -8,9 +8,8 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
-GREEN_FAILED = (
-    "green_failed"  # count of reports whose errors a judge did not state; only their GREEN is lost
-)
+# count of reports whose errors a judge did not state; only their GREEN is lost
+GREEN_FAILED = "green_failed"
 
 
 @dataclass(frozen=True)
@@ -27,36 +26,46 @@ class SampleCounts:
         return self.failed + self.unjudged
 
     def __str__(self) -> str:
-        parts = [f"{self.failed} failed"] * bool(self.failed) + [
-            f"{self.unjudged} unjudged"
-        ] * bool(self.unjudged)
+        parts = []
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        if self.unjudged:
+            parts.append(f"{self.unjudged} unjudged")
         return f"{' and '.join(parts) or 'none failed'} of {self.scored + self.lost} samples"
 
 
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
-    """Return the counts in a task's row of a results file, of the filter that lost most; None without counts."""
+    """Return the counts of a task, of the filter that lost most.
+
+    Args:
+        row: The task's row of a results file, by ``<metric>,<filter>``.
+
+    Returns:
+        The counts, None if there are none.
+
+    Example:
+        >>> str(counts_of({"scored_samples,none": 9, "failed_samples,none": 1}))
+        '1 failed of 10 samples'
+    """
     by_filter: dict[str, dict[str, int]] = {}
-    unread: dict[
-        str, int
-    ] = {}  # reports without a verdict of the judge that one of their metrics asks
+    # Reports without a verdict of the judge that one of their metrics asks.
+    unread = {}
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
-        counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
-        if counted and isinstance(value, int | float) and math.isfinite(value):
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            continue
+        if metric in ("scored_samples", "failed_samples", "unjudged_samples"):
             by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
-        elif metric == GREEN_FAILED and isinstance(value, int | float) and math.isfinite(value):
+        elif metric == GREEN_FAILED:
             unread[name] = int(value)
     for name, number in unread.items():
         numbers = by_filter.get(name, {})
-        numbers |= {
-            "scored": numbers.get("scored", number) - number,
-            "unjudged": numbers.get("unjudged", 0) + number,
-        }
-    counts = [
-        SampleCounts(**numbers)
-        for numbers in by_filter.values()
-        if {"scored", "failed"} <= numbers.keys()
-    ]
+        numbers["scored"] = numbers.get("scored", number) - number
+        numbers["unjudged"] = numbers.get("unjudged", 0) + number
+    counts = []
+    for numbers in by_filter.values():
+        if {"scored", "failed"} <= numbers.keys():
+            counts.append(SampleCounts(**numbers))
     return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
 
 
@@ -69,21 +78,35 @@ class FailureLimit:
 
     @classmethod
     def parse(cls, text: str) -> "FailureLimit":
-        """Read ``--max-failed``: a number of samples, or a percentage of them. Raises MedTasksError for others."""
+        """Read ``--max-failed``: a number of samples, or a percentage of them.
+
+        Raises:
+            MedTasksError: It is something else.
+
+        Example:
+            >>> FailureLimit.parse("5%").allows(SampleCounts(scored=95, failed=5))
+            True
+        """
         stripped = text.strip()
         try:
             number = float(stripped.removesuffix("%"))
         except ValueError:
             number = math.nan
         is_share = stripped.endswith("%")
-        if not (0 <= number <= 100 if is_share else number >= 0 and number.is_integer()):
+        is_valid = 0 <= number <= 100 if is_share else number >= 0 and number.is_integer()
+        if not is_valid:
             raise MedTasksError(
                 f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)"
             )
         return cls(number, is_share)
 
     def allows(self, counts: SampleCounts) -> bool:
-        """Return whether a task with these counts is within the limit."""
+        """Return whether a task with these counts is within the limit.
+
+        Example:
+            >>> FailureLimit.parse("5").allows(SampleCounts(scored=90, failed=6))
+            False
+        """
         total = max(1, counts.scored + counts.lost)
         return (counts.lost * 100 / total if self.is_share else counts.lost) <= self.number
 

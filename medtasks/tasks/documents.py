@@ -4,7 +4,10 @@ A task of the user's own is checked before a run: keys, hooks, filters, metrics,
 hooks are imported; neither the harness nor a model is started.
 """
 
+import contextlib
+import hashlib
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
+from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import SPLIT
@@ -32,6 +36,7 @@ from medtasks.errors import (
     JudgeNotConfigured,
     JudgeRefused,
     MedTasksError,
+    SourceError,
     near_match,
     one_line,
     unknown_name,
@@ -41,7 +46,7 @@ from medtasks.families.family import Asks, TaskFamily
 from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
 from medtasks.metrics.metric import STDERR
-from medtasks.prompts.images import image_path, images
+from medtasks.prompts.images import image_path, images, volume_rule
 from medtasks.tasks.hook_names import HOOKS, public_hooks
 from medtasks.tasks.own_documents import (
     completed,
@@ -86,7 +91,7 @@ KEYS = frozenset(
 _PROMPT_SETTINGS = (  # noqa: SIM905 - as above
     "template yes_no_template options_template example example_answer closed_prefix option options_joined_by "
     "images_joined_by findings_joined_by image_mark shown_images image_name image_root image_rule image_range "
-    "demonstrations slices no_finding"
+    "demonstrations no_finding plane slices window slices_as"
 ).split()
 _TEXTS = ("doc_to_text", "doc_to_target")
 _OPENING = ("doc_to_visual", "doc_to_messages")  # hooks that open images
@@ -237,13 +242,24 @@ def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, 
         return provenance(task.dataset)
     private = is_private_task(task, documents)
     return {
-        "fingerprint": text_fingerprint(documents)[:12],
+        "fingerprint": _own_fingerprint(task, documents),
         "source": "withheld" if private else location_of(task_config(task.base or task.name)),
         "prepared": False,
         "sample": False,
         "complete": True,
         "rows": len(documents),
     }
+
+
+def _own_fingerprint(task: TaskFile, documents: Sequence[Document]) -> str:
+    """Return twelve digits that change with the text, and with the rule for volumes where there are any."""
+    text = text_fingerprint(documents)
+    own = task_file(task.base or task.name)
+    settings = image_settings(own)
+    with contextlib.suppress(SourceError):  # of a relative path, as the checks say
+        if any(map(holds_volume, itertools.chain(*image_files(own, documents)))):
+            text = hashlib.sha256(f"{text}{volume_rule({}, settings)}".encode()).hexdigest()
+    return text[:12]
 
 
 def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
@@ -540,16 +556,22 @@ def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
         yield f"{key}: there is no column '{name}'{hint}"
 
 
+def call_hook(
+    hook: Callable[..., Any], document: Document, settings: Any, *, always: bool = False
+) -> Any:
+    """Call a hook of a prompt as the harness does, with settings if it takes them (or ``always``) and has some."""
+    takes_settings = always or len(inspect.signature(hook).parameters) > 1
+    if takes_settings and settings is not None:
+        return hook(document, settings)
+    return hook(document)
+
+
 def _hook_failures(
     key: str, hook: Callable[..., Any], document: Document, settings: Any, *, private: bool
 ) -> Iterator[str]:
     """Yield why a hook fails on a sample, called as the harness calls it."""
-    arguments = [document]
-    takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
-    if takes_settings and settings is not None:
-        arguments.append(settings)
     try:
-        hook(*arguments)
+        call_hook(hook, document, settings, always=key == "doc_to_text")
     except (JudgeNotConfigured, JudgeRefused):
         pass  # no fault of the task
     except MedTasksError as error:

@@ -53,11 +53,7 @@ _PROMPTS: Mapping[str, Mapping[str, Column]] = {
     "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
     "medtasks.prompts.template.option_texts": {"options": Column.OPTIONS},
 }
-_WITH_TEMPLATES = (
-    "medtasks.prompts.template.",
-    "medtasks.prompts.judged.",
-    "medtasks.prompts.volumes.",
-)
+_WITH_TEMPLATES = ("medtasks.prompts.template.", "medtasks.prompts.judged.")
 _IMAGE_HOOK = "medtasks.prompts.images.images"
 _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
 
@@ -109,7 +105,6 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
         columns[name] = renamed[name] = values
     check(config, columns, names, location, places)
     _warn_of_unknown_datasets(config, columns)
-    _refuse_volumes(config, columns, location)
     renamed |= checked_options(config, columns, location, places)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     language = mapping_in(config, "metadata").get("language")
@@ -359,22 +354,6 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 
 
 # ---- checks ----
-
-
-def _refuse_volumes(config: Config, columns: Columns, location: str) -> None:
-    """Raise MedTasksError for a task that shows volumes, which only those of a prepared dataset can."""
-    if "dataset" in columns:
-        return
-    files = [
-        *columns.get("image_file", ()),
-        *itertools.chain(*filter(None, columns.get("image_files", ()))),
-    ]
-    is_volume_hook = hook_name(config.get("doc_to_visual")).startswith("medtasks.prompts.volumes.")
-    if is_volume_hook or any(str(file).lower().endswith((".nii", ".nii.gz")) for file in files):
-        raise MedTasksError(
-            f"{location} shows volumes, and volumes are not shown to a model by own tasks yet; save their slices as "
-            f"images and list these in 'image_files', with hooks.images"
-        )
 
 
 def needed_columns(

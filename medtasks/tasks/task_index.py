@@ -327,7 +327,9 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
         metadata["description"] = written.pop("description")
     settings = written.get(SETTINGS, {})
     if isinstance(settings, Mapping):
-        written[SETTINGS] = {**settings, "default": {**default, **mapping_in(settings, "default")}}
+        default |= mapping_in(settings, "default")
+        volumes = {**default, "slices": 0, **mapping_in(settings, "radfm")}  # it reads them itself
+        written[SETTINGS] = {**settings, "default": default, "radfm": volumes}
     return {
         **dict.fromkeys(written),
         **base,

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, Drafted, DraftOutcome, read_drafted, read_drafts
+from medtasks.curate.drafts import Draft, DraftOutcome, JournalLine, read_drafted, read_drafts
 from medtasks.curate.review.reviews import ItemReview, Judgement, Review, empty_review, review_file
 from medtasks.curate.study import (
     DRAFTS,
@@ -128,7 +128,7 @@ def _written(
     about: dict[str, Any] = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
     write_lines(
         folder / DRAFTS,
-        [Drafted(request=request, drafts=made, **about) for request, made in drafts],
+        [JournalLine(request=request, drafts=made, **about) for request, made in drafts],
     )
     return study
 

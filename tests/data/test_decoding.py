@@ -446,7 +446,7 @@ def test_messages_name_the_users_file(tmp_path, data):
         ('{"cause": "größer"}'.encode(), "a text file; put the image in its place"),
         (b"PK\x03\x04\0\0", "a ZIP archive; unpack it"),
         (gzip.compress(bytes(9)), "a gzip archive; unpack it"),
-        (bytes(344) + b"n+1\0", "a NIfTI volume; save its slices as PNG"),
+        (bytes(344) + b"n+1\0", "a NIfTI volume; name it .nii"),
         (b"\xff\xd8\xff\xe0nonsense", ""),
         (b"\x07\x05\xff\xfe", ""),
     ],

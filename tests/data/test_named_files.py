@@ -27,7 +27,9 @@ from medtasks.data.images.decoding import LINEAR, REFERENCE, decode_image
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.images.volume_files import HEADER_BYTES, axial_slices, blank_volume
+from medtasks.data.images.volume_files import HEADER_BYTES
+from medtasks.data.images.volume_rule import VolumeRule
+from medtasks.data.images.volume_slices import grey_volume, show_volume
 from medtasks.data.named_files import named_file
 from medtasks.data.prepare.source_files import SourceFile, file_reader
 from medtasks.data.prepare.source_tables import ParquetTable, csv_table, json_lines, read_json
@@ -354,7 +356,7 @@ def test_a_volume_whose_header_promises_more_than_the_memory(tmp_path):
     struct.pack_into("<3h", data, 42, 30000, 30000, 30000)
     path = tmp_path / "v.nii.gz"
     path.write_bytes(gzip.compress(bytes(data)))
-    for read in (lambda file: axial_slices(file, 1), blank_volume):
+    for read in (show_volume, grey_volume):
         with pytest.raises(OSError, match="takes more than 1,800 MB"):
             read(path)
 
@@ -368,7 +370,7 @@ def test_what_follows_the_voxels_of_a_volume_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
         gzip.GzipFile, "read", lambda file, size=-1: lengths.append(size) or read(file, size)
     )
-    assert len(axial_slices(path, 2)) == 2
+    assert len(show_volume(path, VolumeRule(slices=2)).images) == 2
     assert all(0 < length <= max(HEADER_BYTES, len(data) + 1) for length in lengths)
 
 
@@ -407,7 +409,7 @@ def test_members_of_archives_and_packed_tables_are_limited(tmp_path, small_limit
         member.size = len(BOMB)
         archive.addfile(member, io.BytesIO(BOMB))
     with pytest.raises(UnusableFile, match="takes more than 1 MB"):
-        list(_OpenI(tmp_path / "unpacked").published(tmp_path, packed.name, ".png"))
+        list(_OpenI(tmp_path / "unpacked").unpacked_files(tmp_path, packed.name, ".png"))
     assert not (tmp_path / "unpacked" / "1.png").exists()
     table.write_bytes(gzip.compress(b"a,b\n" + b"x" * (3 << 20) + b",y\n"))
     with pytest.raises(SourceError, match=r"a line of t.csv.gz takes more than"):
@@ -481,7 +483,7 @@ def test_a_report_named_by_more_digits_than_python_reads(monkeypatch, tmp_path):
         data = f"<r><uId id='CXR{stem[:3]}'/></r>".encode()
         reports[stem] = SimpleNamespace(stem=stem, name=f"{stem}.xml", data=data)
     monkeypatch.setattr("medtasks.data.sources.iu_xray.read_named", lambda path: path.data)
-    monkeypatch.setattr(_OpenI, "published", lambda *_: iter(reports.values()))
+    monkeypatch.setattr(_OpenI, "unpacked_files", lambda *_: iter(reports.values()))
     rows = _OpenI(tmp_path).table(tmp_path, "test").rows()
     assert [row.text("id") for row in rows] == ["CXRx", "CXR2", "CXR10", "CXR777"]
 

@@ -8,19 +8,34 @@ import numpy as np
 import pytest
 
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.images.volume_files import (
-    axial,
-    axial_slices,
-    is_volume,
-    read_header,
-    volume_digests,
-)
+from medtasks.data.images.volume_files import is_volume, read_header, volume_digests
+from medtasks.data.images.volume_reading import open_volume
+from medtasks.data.images.volume_rule import Plane, VolumeRule
+from medtasks.data.images.volume_slices import show_volume
 
 from ..medical_files import nifti, put_nifti, scan
 from ..tables import each_row
 
+PERCENTILE = ("percentile",)
 # Right, front, head.
 VOXELS = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+
+
+@pytest.fixture
+def axial(tmp_path):
+    """Return the values of all axial slices of an unpacked file."""
+
+    def values(data):
+        path = tmp_path / "v.nii"
+        path.write_bytes(data)
+        volume = open_volume(path)
+        return volume.slices(Plane.AXIAL, range(volume.depth(Plane.AXIAL)))
+
+    return values
+
+
+def axial_slices(path, count):
+    return show_volume(path, VolumeRule(slices=count, windows=PERCENTILE)).images
 
 
 def printed(voxels):
@@ -31,7 +46,7 @@ def printed(voxels):
 @each_row("axes", permutations(range(3)))
 @each_row("signs", product((1, -1), repeat=3))
 @each_row("order", "<>")
-def test_every_way_a_volume_may_be_stored(axes, signs, order):
+def test_every_way_a_volume_may_be_stored(axial, axes, signs, order):
     stored = VOXELS.transpose(axes)
     directions = np.zeros((3, 3))
     for axis, (towards, sign) in enumerate(zip(axes, signs, strict=True)):
@@ -54,12 +69,12 @@ def test_every_way_a_volume_may_be_stored(axes, signs, order):
         ({"directions": None}, VOXELS[::-1]),  # columns run to the left
     ],
 )
-def test_other_ways_to_say_how_axes_run(axes, wanted):
+def test_other_ways_to_say_how_axes_run(axial, axes, wanted):
     assert np.array_equal(axial(nifti(VOXELS, **axes)), printed(wanted))
 
 
 @each_row("kind", ["u1", "i2", "f4", "i8", "u8"])
-def test_kinds_of_voxels_and_scaling(kind):
+def test_kinds_of_voxels_and_scaling(axial, kind):
     voxels = VOXELS.astype(kind)
     assert (axial(nifti(voxels)) == printed(VOXELS)).all()
     assert np.allclose(axial(nifti(voxels, scaling=(2, -1))), 2 * printed(VOXELS) - 1)
@@ -168,7 +183,7 @@ def test_damaged_files_and_digests(tmp_path):
     assert [is_volume(name) for name in ("a/b.nii.gz", "B.NII.GZ", "a.png")] == [True, True, False]
 
 
-def test_the_same_as_nibabel(tmp_path):
+def test_the_same_as_nibabel(tmp_path, axial):
     noise = np.random.default_rng(1)
     directions = noise.normal(size=(3, 3)) * 0.2 + np.eye(3)[[2, 0, 1]]
     path = tmp_path / "a.nii.gz"

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessage
 from medtasks.extract.failure import cut_reply, failed_reply, failure_cause, reasoned_reply
 from medtasks.families.family import Reply, Rule, without_its_reasoning
 from medtasks.lmms.earlier_replies import KeptReply
-from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
+from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watch_replies
 from medtasks.runs.logged_samples import is_withheld
 from medtasks.runs.reply_envelope import make_envelope, open_envelope, parse_loglikelihood
 
@@ -161,7 +161,7 @@ def request(task="ours", row=0, number=0, repeats=1):
 
 
 def replies_of(model, requests=None, kept=None, call="generate_until"):
-    with watched(model, {"ours"}, kept or {}, {}):
+    with watch_replies(model, {"ours"}, kept or {}, {}):
         replies = getattr(model, call)(requests or [request()])
     return [
         unwrap_generation_output(reply)[0] if call == "generate_until" else reply
@@ -215,7 +215,7 @@ def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
         Counted(failed_reply("x"), 7, 8),
     ]
     replies += [GenerationResult("So A", TokenCounts(7, 8)), Counted(cut_reply("So A"), 7, 8)]
-    with watched(model := Model(replies), {"mediconfusion_think"}, {}, {}):
+    with watch_replies(model := Model(replies), {"mediconfusion_think"}, {}, {}):
         found = model.generate_until([asked] * len(replies))
     assert vars(model).keys() == {"replies", "asked"}  # the model is as before after the block
     texts = [unwrap_generation_output(reply)[0] for reply in found]
@@ -223,7 +223,7 @@ def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
     assert texts == [cut, "So A", "So A", failed_reply("x"), cut, cut]
     other = request("mediconfusion")  # whose replies end at their limit as ever
     other.arguments = asked.arguments
-    with watched(model := Model(replies[:1]), {"mediconfusion"}, {}, {}):
+    with watch_replies(model := Model(replies[:1]), {"mediconfusion"}, {}, {}):
         assert model.generate_until([other]) == ["So A"]
 
 
@@ -268,7 +268,7 @@ def test_no_reply_of_a_model_is_read_as_a_mark_or_an_envelope(text, of_text):
     model = of_text(text)
     model.marks_replies = False
     origins = {}
-    with watched(model, {"ours"}, {}, origins):
+    with watch_replies(model, {"ours"}, {}, origins):
         (reply,) = model.generate_until([request()])
     assert_is_plain(reply)
     assert origins == {("ours", 0): ""}

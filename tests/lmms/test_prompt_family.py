@@ -131,7 +131,7 @@ def test_the_command_line_wins_and_an_unknown_family_is_refused(asked, judging):
 def test_prompts_of_another_family_are_refused(asked, monkeypatch):
     """A caller may hold the harness's function as it was before it was wrapped."""
     monkeypatch.setattr(
-        plugin, "_checked_and_redacted", lambda evaluate, *args, **kwargs: evaluate(*args, **kwargs)
+        plugin, "_check_and_redact", lambda evaluate, *args, **kwargs: evaluate(*args, **kwargs)
     )
     monkeypatch.setattr(harness(), "simple_evaluate", inspect.unwrap(harness().simple_evaluate))
     with pytest.raises(

@@ -7,7 +7,7 @@ import pytest
 from medtasks.errors import WeightsMissing
 from medtasks.metrics import cider
 
-TOKENIZED = functools.cache(cider._tokenized)
+TOKENIZED = functools.cache(cider._tokenize)
 
 
 @pytest.fixture
@@ -17,4 +17,4 @@ def tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
         cider.tokenizer_command()
     except WeightsMissing as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(cider, "_tokenized", TOKENIZED)
+    monkeypatch.setattr(cider, "_tokenize", TOKENIZED)

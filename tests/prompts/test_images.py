@@ -12,7 +12,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import blank, blind, swapped
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
-from medtasks.prompts import volumes
+from medtasks.hooks import volumes
 from medtasks.prompts.images import image_path, images
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.prompt_settings import prompt_settings
@@ -158,7 +158,8 @@ def test_of_two_files_that_a_name_may_mean_none_is_shown(tmp_path):
 def test_a_folder_is_no_image(tmp_path):
     (tmp_path / "series").mkdir()
     with pytest.raises(
-        SourceError, match="series of sample q1 is a folder; list its images in 'image_files'"
+        SourceError,
+        match="series of sample q1 is a folder that cannot be shown as a volume: it holds no DICOM files; list its",
     ):
         images(document("series"), {"image_root": str(tmp_path)})
 
@@ -275,7 +276,8 @@ def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_
     assert file.endswith(".nii.gz")
     whole = read_volume(file, 8)[0].numpy()
     shown = [
-        np.asarray(picture)[..., 0] / 255 for picture in volumes.volumes(ct_doc, {"slices": 6})
+        np.asarray(picture)[..., 0] / 255
+        for picture in volumes.volumes(ct_doc, {"slices": 6, "window": "percentile"})
     ]
     assert np.allclose(np.stack(shown, axis=-1), whole, atol=1e-2)
     settings = {"template": TEXT, "image_mark": "<image>", "slices": 3, "images_joined_by": " "}
@@ -284,6 +286,10 @@ def test_a_model_that_reads_volumes_gets_the_file_and_others_slices_that_lie_as_
     assert [(picture.mode, picture.size) for picture in pictures] == [("RGB", (10, 9))] * 3
     assert volumes.prompt(ct_doc, {"template": TEXT}) == "Report on: please"
     assert len(volumes.volumes(ct_doc)) == 8
+    assert (
+        volumes.prompt(ct_doc, {"template": TEXT, "image_mark": "+"})
+        == f"Report on: {8 * '+'} please"
+    )
     (turn,) = volumes.messages(ct_doc, settings)
     assert [part["type"] for part in turn["content"]] == [
         "text",
@@ -306,12 +312,12 @@ def test_volumes_that_cannot_be_shown(ct_doc, tmp_path):
     for file in files:
         file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(
-        SourceError, match=r"the volume of sample 0 is broken \(it cannot be unpacked"
+        SourceError, match=r"image .*0\.nii\.gz of sample 0 is broken \(it cannot be unpacked"
     ):
         volumes.volumes(ct_doc, {"slices": 2})
     for file in files:
         file.unlink()
     for slices in (0, 8):
-        gone = r"the volume of sample 0 is missing; put .*0\.nii\.gz back, or run 'medtasks"
+        gone = r"image .*volumes/.*0\.nii\.gz of sample 0 is missing; run 'medtasks"
         with pytest.raises(SourceError, match=gone):
             volumes.volumes(ct_doc, {"slices": slices})

@@ -582,23 +582,6 @@ def test_paths_without_bytes_that_are_there(tmp_path):
     assert completed(table, config, apart=True)["image_file"][0] == "1.png"
 
 
-@each_row(
-    "visual, file",
-    [
-        ("images.images", ["scan.nii"]),
-        ("images.images", ["Scan.NII.GZ"]),
-        ("volumes.volumes", ["1.png"]),
-        ("volumes.volumes", None),
-    ],
-)
-def test_volumes_are_refused(visual, file):
-    table = datasets.Dataset.from_dict(
-        {"question": ["?"], "options": [["x", "y"]], "answer": ["A"], "image_files": [file]}
-    )
-    with pytest.raises(MedTasksError, match="volumes are not shown to a model by own tasks yet"):
-        completed(table, {**CHOICE, "doc_to_visual": f"medtasks.hooks.{visual}"})
-
-
 GOOD = {
     "answer": ["A", "B"],
     "options": ['["x", "y"]', '["x", "y"]'],

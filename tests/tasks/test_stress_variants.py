@@ -18,10 +18,10 @@ from medtasks.data.sources.medevalkit import kit_choice, letter_options
 from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, degraded, nota, rotated, told
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Reply
+from medtasks.hooks.volumes import volumes
 from medtasks.metrics.metric import evaluate
 from medtasks.prompts.images import images
 from medtasks.prompts.template import NO_IMAGE
-from medtasks.prompts.volumes import volumes
 from medtasks.tasks.documents import variant_hook
 from medtasks.tasks.task_files import include, task_config, task_file
 from medtasks.tasks.task_index import SETTINGS, resolved
@@ -348,4 +348,4 @@ def test_pixels_of_each_kind_and_severity(pairs, kind):
     )
     assert (first.mode, first.tobytes()) == ("RGB", second.tobytes()) != ("RGB", before.tobytes())
     with pytest.raises(MedTasksError, match="files of volumes cannot be degraded; set slices"):
-        volumes({**document, "image_files": ["a.nii.gz"], "dataset": "x"}, {"slices": 0})
+        volumes({**document, "image_files": ["/a.nii.gz"]}, {"slices": 0})

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -55,14 +56,16 @@ Encode = Callable[[Sequence[Image.Image]], Any]
 """From RGB images to an array of shape (images, dimension)."""
 
 _VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
-_OPEN_CLIP, _VLM = "open_clip_config.json", "hf_vlm:"
+_OPEN_CLIP = "open_clip_config.json"
+_VLM = "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
-UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
+UNREADABLE = "image cannot be read"
+UNUSABLE = "without a usable embedding"
 _BYTES = 2  # of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
 
 
-class _Seen(Exception):
+class _LanguageModelReached(Exception):
     """Ends a forward pass at the language model."""
 
 
@@ -76,9 +79,15 @@ class Encoder:
 
 
 def open_encoder(name: str, device: str | None = None, option: str = "--encoder") -> Encoder:
-    """Return the encoder of a name (see the module's table); MedTasksError for an unknown one.
+    """Return the encoder of a name.
 
-    ``device`` is ``cpu``, ``cuda`` or ``cuda:N``, by default a GPU if available; ``option`` gave the name.
+    Args:
+        name: See the table at the head of this module.
+        device: ``cpu``, ``cuda`` or ``cuda:N``, by default a GPU if available.
+        option: Option of the command that gave the name, for messages.
+
+    Raises:
+        MedTasksError: There is no such encoder.
     """
     import torch
 
@@ -95,21 +104,20 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     files = [file for file in sorted(folder.iterdir()) if file.suffix in _DECIDE and file.is_file()]
     digests = [(file.name, file_sha256(file)) for file in files]
     digest = digest_of(_VERSION, chosen.type, name.startswith(_VLM), digests)[:32]
+    is_cuda = chosen.type == "cuda"
 
     def load() -> Encode:
         if name.startswith(_VLM):
             features = _vlm(plain, chosen)  # transformers knows which other files it needs
+        elif (folder / _OPEN_CLIP).is_file():
+            features = _open_clip(folder, chosen)
         else:
-            features = (_open_clip if (folder / _OPEN_CLIP).is_file() else _transformers)(
-                folder, chosen
-            )
+            features = _transformers(folder, chosen)
 
         def encode(images: Sequence[Image.Image]) -> Vectors:
             """Encode without gradients, in bfloat16 on a GPU."""
-            with (
-                torch.inference_mode(),
-                torch.autocast(chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"),
-            ):
+            precision = torch.autocast(chosen.type, torch.bfloat16, enabled=is_cuda)
+            with torch.inference_mode(), precision:
                 vectors: Vectors = features(images).float().cpu().numpy()
             return vectors
 
@@ -119,8 +127,6 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
 
 
 def _own_encoder(name: str, device: str) -> Encoder:
-    from torch import nn
-
     module_name, _, factory = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # for a module of the user's that is not installed
@@ -134,18 +140,26 @@ def _own_encoder(name: str, device: str) -> Encoder:
         ) from error
     if not callable(getattr(made, "encode", None)):
         raise MedTasksError(f"the encoder that {name} returns has no encode(images); give it one")
-    decides = getattr(made, "digest", None)
-    if not decides:
-        source = inspect.getsourcefile(module)
-        content = hashlib.sha256(Path(source).read_bytes() if source else b"")
-        parts = {"": made} | (vars(made) if hasattr(made, "__dict__") else {})
-        for part_name, part in sorted(parts.items()):
-            for key, tensor in part.state_dict().items() if isinstance(part, nn.Module) else ():
-                content.update(
-                    f"{part_name}.{key}".encode() + tensor.detach().float().cpu().numpy().tobytes()
-                )
-        decides = [content.hexdigest()]
+    decides = getattr(made, "digest", None) or [_content_digest(module, made)]
     return Encoder(name, digest_of(_VERSION, device, name, decides)[:32], lambda: made.encode)
+
+
+def _content_digest(module: ModuleType, encoder: Any) -> str:
+    """Return a digest of the source of a module and of the tensors of its encoder."""
+    from torch import nn
+
+    source = inspect.getsourcefile(module)
+    content = hashlib.sha256(Path(source).read_bytes() if source else b"")
+    parts = {"": encoder}
+    if hasattr(encoder, "__dict__"):
+        parts |= vars(encoder)
+    for part_name, part in sorted(parts.items()):
+        if not isinstance(part, nn.Module):
+            continue
+        for key, tensor in part.state_dict().items():
+            content.update(f"{part_name}.{key}".encode())
+            content.update(tensor.detach().float().cpu().numpy().tobytes())
+    return content.hexdigest()
 
 
 def _open_clip(folder: Path, device: Any) -> Encode:
@@ -168,15 +182,12 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         weights_file = Path(factory._find_checkpoint_in_dir(folder))
         if weights_file.suffix != ".safetensors":
             check_unpickling(weights_file)
-        weights = factory.load_state_dict(str(weights_file), weights_only=True)
-        stored = {
-            key.removeprefix("visual."): value
-            for key, value in weights.items()
-            if key.startswith("visual.")
-        }
-        tower.load_state_dict(
-            stored
-        )  # strictly: a weight that the checkpoint lacks would be random
+        stored = {}
+        for key, value in factory.load_state_dict(str(weights_file), weights_only=True).items():
+            if key.startswith("visual."):
+                stored[key.removeprefix("visual.")] = value
+        # Strictly: a weight that the checkpoint lacks would be random.
+        tower.load_state_dict(stored)
     except MedTasksError:
         raise
     except Exception as error:  # open_clip and timm raise whatever a damaged file brings about
@@ -225,11 +236,8 @@ def _transformers(folder: Path, device: Any) -> Encode:
     run = getattr(model, "get_image_features", model)
 
     def features(images: Sequence[Image.Image]) -> Any:
-        out = run(
-            pixel_values=processor(images=list(images), return_tensors="pt")["pixel_values"].to(
-                device
-            )
-        )
+        pixels = processor(images=list(images), return_tensors="pt")["pixel_values"]
+        out = run(pixel_values=pixels.to(device))
         pooled = getattr(out, "pooler_output", None)
         if pooled is None:
             raise CheckpointError(
@@ -254,52 +262,47 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     writer = PromptWriter(processor, None if template is None else Template(), pretrained)
     network = load_model(arguments, device)
     slot = getattr(network.config, "image_token_id", None)
-    seen: list[Any] = []
+    language_inputs = []
 
     def stop(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
-        seen.append(kwargs.get("inputs_embeds"))
-        raise _Seen
+        language_inputs.append(kwargs.get("inputs_embeds"))
+        raise _LanguageModelReached
 
     network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)
 
     def features(images: Sequence[Image.Image]) -> Any:
-        inputs = writer.batch([writer.write("", 1)] * len(images), [[image] for image in images])
-        inputs = {
-            key: value.to(device, network.dtype if value.is_floating_point() else None)
-            for key, value in inputs.items()
-        }
-        seen.clear()
-        with contextlib.suppress(_Seen):
+        prompts = [writer.write("", 1)] * len(images)
+        inputs = writer.batch(prompts, [[image] for image in images])
+        for key, value in inputs.items():
+            dtype = network.dtype if value.is_floating_point() else None
+            inputs[key] = value.to(device, dtype)
+        language_inputs.clear()
+        with contextlib.suppress(_LanguageModelReached):
             network(**inputs)
+        embeds = next(iter(language_inputs), None)
         at = (inputs["input_ids"] == slot).unsqueeze(-1)
-        if (
-            slot is None
-            or not seen
-            or seen[0] is None
-            or seen[0].shape[:2] != at.shape[:2]
-            or not at.any(1).all()
-        ):
+        is_shown = slot is not None and at.any(1).all()
+        if not is_shown or embeds is None or embeds.shape[:2] != at.shape[:2]:
             raise CheckpointError(
                 f"{pretrained} puts no image among its language model's inputs; take another encoder"
             )
-        return (seen[0].float() * at).sum(1) / at.sum(1)
+        return (embeds.float() * at).sum(1) / at.sum(1)
 
     return features
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embeddings:
     """The embeddings of images by one encoder."""
 
-    vectors: npt.NDArray[
-        np.float16
-    ]  # shape (embedded images, dimension), of length 1, in the order of ``kept``
+    # Shape (embedded images, dimension), of length 1, in the order of ``kept``.
+    vectors: npt.NDArray[np.float16]
     kept: npt.NDArray[np.int64]  # numbers of the images that have a vector, rising
     left_out: Counter[str]  # number of other images by reason
 
 
 def file_digests(files: Sequence[Path]) -> list[bytes]:
-    """Return the SHA-256 of each file; empty for a file that cannot be read."""
+    """Return the SHA-256 of each file, in order. It is empty for a file that cannot be read."""
 
     def digest(file: Path) -> bytes:
         try:
@@ -308,43 +311,38 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
             return b""
 
     with ThreadPoolExecutor() as workers:
-        return list(
-            tqdm(
-                workers.map(digest, files),
-                "Reading",
-                len(files),
-                unit="image",
-                leave=False,
-                disable=None,
-            )
-        )
+        digests = workers.map(digest, files)
+        total = len(files)
+        return list(tqdm(digests, "Reading", total, unit="image", leave=False, disable=None))
 
 
 def embed_files(
     files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int
-) -> Embedded:
-    """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
+) -> Embeddings:
+    """Return the embeddings of image files, computing those that are not on disk yet.
 
-    MedTasksError: the encoder gives no vectors, or ones of another dimension than those on disk; or the disk is full.
+    Args:
+        files: Images to embed.
+        digests: Their SHA-256, see :func:`file_digests`.
+        encoder: Loaded only if an image is new.
+        batch_size: Images that it gets at a time.
+
+    Raises:
+        MedTasksError: The encoder gives no vectors, or ones of another dimension than those on disk; or the disk is
+            full.
     """
-    store = _Store(
-        home() / "embeddings" / f"{encoder.digest}.sqlite",
-        ("images", "vector"),
-        "",
-        disposable=True,
-    )
+    path = home() / "embeddings" / f"{encoder.digest}.sqlite"
+    store = _Store(path, ("images", "vector"), "", disposable=True)
     reasons = {b"": UNREADABLE}
     stored = dict(store.get(set(digests)))
-    todo = {
-        digest: file
-        for digest, file in zip(digests, files, strict=True)
-        if digest and digest not in stored
-    }
+    todo = {}
+    for digest, file in zip(digests, files, strict=True):
+        if digest and digest not in stored:
+            todo[digest] = file
     encode: _Encoding | None = None
     most_failures = _GIVE_UP if stored else min(_GIVE_UP, len(todo))
-    with tqdm(
-        desc="Embedding", total=len(todo), unit="image", disable=None if todo else True
-    ) as bar:
+    is_hidden = None if todo else True
+    with tqdm(desc="Embedding", total=len(todo), unit="image", disable=is_hidden) as bar:
         for batch in _decoded_batches(todo, batch_size):
             images = {}
             for digest, image in batch:
@@ -359,7 +357,7 @@ def embed_files(
                 store.put(new)
                 stored.update(new)
             bar.update(len(batch))
-    return _joined(digests, stored, reasons)
+    return _join_vectors(digests, stored, reasons)
 
 
 def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int) -> None:
@@ -370,16 +368,20 @@ def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int
         )
 
 
-def _joined(
+def _join_vectors(
     digests: Sequence[bytes], vectors: Mapping[bytes, bytes], reasons: Mapping[bytes, str]
-) -> Embedded:
-    """Return the vectors of images in their order; ``reasons`` are those of images without one."""
-    numbers = [number for number, digest in enumerate(digests) if digest in vectors]
-    left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in vectors)
+) -> Embeddings:
+    """Return the vectors of images in their order, with the ``reasons`` of images without one."""
+    numbers = []
+    left_out: Counter[str] = Counter()
+    for number, digest in enumerate(digests):
+        if digest in vectors:
+            numbers.append(number)
+        else:
+            left_out[reasons.get(digest, UNUSABLE)] += 1
     joined = np.frombuffer(b"".join(vectors[digests[number]] for number in numbers), np.float16)
-    return Embedded(
-        joined.reshape(len(numbers), _dimension(vectors)), np.array(numbers, np.int64), left_out
-    )
+    shaped = joined.reshape(len(numbers), _dimension(vectors))
+    return Embeddings(shaped, np.array(numbers, np.int64), left_out)
 
 
 def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) -> dict[bytes, bytes]:
@@ -387,12 +389,11 @@ def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) ->
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         units = (vectors / lengths).astype(np.float16)
-    of_digests = zip(digests, units, strict=True)
-    return {
-        digest: unit.tobytes()
-        for digest, unit in of_digests
-        if unit.size and np.isfinite(unit).all()
-    }
+    by_digest = {}
+    for digest, unit in zip(digests, units, strict=True):
+        if unit.size and np.isfinite(unit).all():
+            by_digest[digest] = unit.tobytes()
+    return by_digest
 
 
 def _dimension(vectors: Mapping[bytes, bytes]) -> int:
@@ -402,7 +403,7 @@ def _dimension(vectors: Mapping[bytes, bytes]) -> int:
 def _decoded_batches(
     todo: Mapping[bytes, Path], size: int
 ) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
-    """Decode a batch while the one before it is encoded; an image that cannot be read is the reason instead."""
+    """Decode a batch while the one before it is encoded. Instead of an image that cannot be read, give the reason."""
 
     def decode(file: Path) -> Image.Image | str:
         try:
@@ -412,17 +413,14 @@ def _decoded_batches(
 
     waiting: deque[list[tuple[bytes, Future[Image.Image | str]]]] = deque()
     items = list(todo.items())
+    if not items:
+        return
     with warnings.catch_warnings(), ThreadPoolExecutor() as workers:
-        warnings.simplefilter(
-            "ignore"
-        )  # of decoders about metadata, which may name a file or a patient
-        for start in range(0, len(items) + size, size) if items else ():
-            waiting.append(
-                [
-                    (digest, workers.submit(decode, file))
-                    for digest, file in items[start : start + size]
-                ]
-            )
+        # Decoders warn about metadata, and may name a file or a patient.
+        warnings.simplefilter("ignore")
+        for start in range(0, len(items) + size, size):
+            batch = items[start : start + size]
+            waiting.append([(digest, workers.submit(decode, file)) for digest, file in batch])
             if len(waiting) == 2:
                 yield [(digest, image.result()) for digest, image in waiting.popleft()]
 
@@ -431,7 +429,9 @@ class _Encoding:
     """Encodes batches, and the images of a batch that fails one by one: an odd image must not end a long run."""
 
     def __init__(self, encoder: Encoder, most_failures: int) -> None:
-        self._encode, self._name, self._most = encoder.load(), encoder.name, most_failures
+        self._encode = encoder.load()
+        self._name = encoder.name
+        self._most = most_failures
         self._failures = 0  # in a row
 
     def __call__(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
@@ -442,15 +442,7 @@ class _Encoding:
             raise
         except Exception as error:
             if len(images) > 1:
-                parts = [self([image]) for image in images]
-                sizes = {part.shape[1] for part in parts} - {0}
-                if len(sizes) > 1:
-                    raise MedTasksError(
-                        f"the encoder {self._name} gives vectors of different lengths; take another"
-                    ) from None
-                return np.concatenate(
-                    [part if part.size else np.zeros((1, max(sizes, default=0))) for part in parts]
-                )
+                return self._one_by_one(images)
             self._failures += 1
             if self._failures >= self._most:
                 fix = "give a smaller --batch-size" if "memory" in str(error) else "take another"
@@ -465,6 +457,16 @@ class _Encoding:
             )
         self._failures = 0
         return vectors
+
+    def _one_by_one(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+        parts = [self([image]) for image in images]
+        sizes = {part.shape[1] for part in parts} - {0}
+        if len(sizes) > 1:
+            raise MedTasksError(
+                f"the encoder {self._name} gives vectors of different lengths; take another"
+            ) from None
+        missing = np.zeros((1, max(sizes, default=0)))
+        return np.concatenate([part if part.size else missing for part in parts])
 
 
 class _Store(SqliteCache):

@@ -9,8 +9,8 @@ A digest of the pair's id decides which image has option A: an LLM names the fir
 in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
 
 Areas follow the second prompt of A.2. The list is the paper's, or the user's, for which the first prompt of A.2 lets an
-LLM make a draft from captions. Each
-image is sent once, whatever the number of its pairs, and only if a question was drafted for it.
+LLM make a draft from captions. Each image is sent once, whatever the number of its pairs, and only if a question was
+drafted for it.
 
 Failure modes that pairs probe are named by prompt A.3 (section 4.1), for the pairs of a study or the published ones.
 The paper's radiologist corrected the LLM's list: it is a draft for an expert, no result.
@@ -20,7 +20,7 @@ import random
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,6 @@ from medtasks.curate.drafts import (
     Draft,
     DraftingPrompt,
     DraftOutcome,
-    Job,
     ask,
     draft_all,
     fill_marks,
@@ -117,10 +116,14 @@ class PairReply:
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
-    """Draft a question for each pair of a study that has none yet, and count the outcomes."""
+    """Draft a question for each pair of a study that has none yet.
+
+    Returns:
+        The number of pairs by outcome, those of earlier runs included.
+    """
     images = read_images(folder)
     prompt = prompts_in(PROMPTS)["question"]
-    jobs: dict[str, Job] = {}
+    jobs = {}
     for pair in read_pairs(folder):
         if not images.keys() >= set(pair.images):
             raise SourceError(
@@ -149,57 +152,68 @@ def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
     reply = read_pair_reply(text)
     if reply is None:
         return None
-    question, options, answers = reply.question, reply.options, reply.answers
     draft = Draft(
         item_id=pair.pair_id,
         images=pair.images,
-        question=question,
-        options=options,
-        answers=answers,
+        question=reply.question,
+        options=reply.options,
+        answers=reply.answers,
     )
-    if causes := broken_rules(reply):
-        return {
-            "drafts": (
-                draft.model_copy(update={"outcome": DraftOutcome.REJECTED, "reason": causes[0]}),
-            )
-        }
-    letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
-    positions = [option_of_answer(answer, options) for answer in answers]
-    texts = {
-        letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)
-    }
-    return {
-        "drafts": (
-            draft.model_copy(update={"options": (texts["A"], texts["B"]), "answers": letters}),
-        )
-    }
+    causes = broken_rules(reply)
+    if causes:
+        rejection = {"outcome": DraftOutcome.REJECTED, "reason": causes[0]}
+        return {"drafts": (draft.model_copy(update=rejection),)}
+    is_first_a = int(digest_of(pair.pair_id)[0], 16) % 2
+    letters = ("A", "B") if is_first_a else ("B", "A")
+    texts = {}
+    for letter, answer in zip(letters, reply.answers, strict=True):
+        position = option_of_answer(answer, reply.options)
+        texts[letter] = reply.options[position or 0]
+    lettered = {"options": (texts["A"], texts["B"]), "answers": letters}
+    return {"drafts": (draft.model_copy(update=lettered),)}
 
 
 def read_pair_reply(text: str) -> PairReply | None:
-    """Read the draft in a reply; None for a malformed one."""
-    names, values = [], []
+    r"""Read the draft in a reply, or return None for a malformed one.
+
+    Example:
+        >>> lines = "Question: Which side?", "Option1: left", "Option2: right", "Image1: left", "Image2: right"
+        >>> read_pair_reply("\n".join(lines)).answers
+        ('left', 'right')
+    """
+    names = []
+    values = []
     for line in (without_thoughts(text) or "").splitlines():
-        if match := _LABELLED.fullmatch(line):
-            names.append(match[1].lower().replace("question 1", "question").replace(" ", ""))
-            value = match[2].strip(_MARKUP)
-            if len(value) > 1 and value[0] + value[-1] in _QUOTES:
-                value = value[1:-1].strip(_MARKUP)
-            values.append(one_line(value))
-        elif (
-            0 < len(names) < len(_PARTS)
-            and (other := line.strip(f"{_MARKUP}#-"))
-            and not other.endswith(":")
-        ):
-            return None
+        labelled = _LABELLED.fullmatch(line)
+        if labelled:
+            names.append(labelled[1].lower().replace("question 1", "question").replace(" ", ""))
+            values.append(one_line(_without_markup(labelled[2])))
+        elif 0 < len(names) < len(_PARTS):
+            heading = line.strip(f"{_MARKUP}#-")
+            if heading and not heading.endswith(":"):
+                return None
     if tuple(names) != _PARTS or not all(0 < len(value) <= LONGEST for value in values):
         return None
     question, first, second, of_first, of_second = values
     return PairReply(question, (first, second), (of_first, of_second))
 
 
+def _without_markup(text: str) -> str:
+    value = text.strip(_MARKUP)
+    if len(value) > 1 and value[0] + value[-1] in _QUOTES:
+        return value[1:-1].strip(_MARKUP)
+    return value
+
+
 def option_of_answer(answer: str, options: tuple[str, str]) -> int | None:
-    """Return the position of the option that an answer repeats or names; None where it is none of them, or both."""
-    if named := _NAMED.fullmatch(answer):
+    """Return the position of the option that an answer repeats or names, or None if that is none of them, or both.
+
+    Example:
+        >>> option_of_answer("Option 2", ("left", "right")), option_of_answer("Left.", ("left", "right"))
+        (1, 0)
+    """
+    named = _NAMED.fullmatch(answer)
+    if named:
         number = int(named[1]) - 1
         return number if _words(named[2]) in ([], _words(options[number])) else None
     same = [number for number, option in enumerate(options) if _words(option) == _words(answer)]
@@ -207,21 +221,16 @@ def option_of_answer(answer: str, options: tuple[str, str]) -> int | None:
 
 
 def broken_rules(reply: PairReply) -> list[str]:
-    """List the rules that a draft breaks, as phrases without its text."""
+    """List the rules that a draft breaks, as phrases without its text.
+
+    Example:
+        >>> broken_rules(PairReply("Which side?", ("left", "right"), ("left", "left")))
+        ['both answers are equal']
+    """
     wording = " | ".join((reply.question, *reply.options))
     answers = [option_of_answer(answer, reply.options) for answer in reply.answers]
-    short, long = sorted(map(_words, reply.options), key=len)
-    within = (
-        start
-        for start in range(len(long) - len(short) + 1)
-        if long[start : start + len(short)] == short
-    )
-    start = next(
-        within, None
-    )  # of one option in the other: "stenosis", "mild stenosis"; but not "no stenosis"
-    others = [] if start is None else long[:start] + long[start + len(short) :]
     rules = (
-        (start is not None and _NEGATIONS.isdisjoint(others), "the options overlap"),
+        (_overlap(reply.options), "the options overlap"),
         (None in answers, "an answer is none of the options"),
         (answers[0] == answers[1], "both answers are equal"),
         (bool(_OF_SEVERAL_IMAGES.search(wording)), "it speaks of the images"),
@@ -230,12 +239,30 @@ def broken_rules(reply: PairReply) -> list[str]:
     return [reason for broken, reason in rules if broken]
 
 
+def _overlap(options: tuple[str, str]) -> bool:
+    """Return whether one option is in the other: "stenosis", "mild stenosis", but not "no stenosis"."""
+    short, long = sorted(map(_words, options), key=len)
+    for start in range(len(long) - len(short) + 1):
+        end = start + len(short)
+        if long[start:end] == short:
+            return _NEGATIONS.isdisjoint(long[:start] + long[end:])
+    return False
+
+
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def given_categories(text: str) -> tuple[str, ...]:
-    """Split a list with commas; MedTasksError for fewer than two names."""
+    """Split a list with commas.
+
+    Raises:
+        MedTasksError: It has fewer than two names.
+
+    Example:
+        >>> given_categories("Chest, Head and neck, Chest")
+        ('Chest', 'Head and neck')
+    """
     names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
     if len(names) < 2:
         raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas")
@@ -243,42 +270,70 @@ def given_categories(text: str) -> tuple[str, ...]:
 
 
 def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
-    """Ask for each drafted image's category of ``names``, None for the paper's list and prompt; count the outcomes."""
+    """Ask for the category of each image for which a question was drafted.
+
+    Args:
+        folder: Of the study.
+        llm: The LLM to ask.
+        names: Categories to choose from, or None for the paper's list and prompt.
+
+    Returns:
+        The number of images by outcome, those of earlier runs included.
+    """
     images = read_images(folder)
-    used = dict.fromkeys(image for draft in read_drafts(folder).values() for image in draft.images)
+    used: dict[str, None] = {}
+    for draft in read_drafts(folder).values():
+        used |= dict.fromkeys(draft.images)
     prompts = prompts_in(PROMPTS)
-    prompt = prompts["category"] if names is None else prompts["category_corrected"]
-    listed = names or given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
-    marks = {} if names is None else {"**CATEGORIES**": ", ".join(names)}
-
-    by_text = {one_line(name).casefold(): name for name in listed}
-    category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
-    between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
-
-    def read(reply: str) -> dict[str, tuple[str, ...]] | None:
-        """Read the categories that a reply consists of, one or several; None if it says anything else."""
-        text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
-        text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
-        if not re.fullmatch(f"(?:{category})(?:{between}(?:{category}))*", text):
-            return None
-        return {
-            "categories": tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))
-        }
-
-    jobs: dict[str, Job] = {}
+    marks = {}
+    if names is None:
+        prompt = prompts["category"]
+        names = given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
+    else:
+        prompt = prompts["category_corrected"]
+        marks = {"**CATEGORIES**": ", ".join(names)}
+    read = _category_reader(names)
+    jobs = {}
     for image in used:
-        request, values = (
-            f"categories/{image}",
-            {**marks, "**IMAGE CAPTION**": one_line(images[image].text)},
-        )
+        request = f"categories/{image}"
+        values = {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
         jobs[request] = job_of(llm, request, prompt, values, read)
     return draft_all(folder, jobs, llm.settings.concurrency)
+
+
+def _category_reader(
+    names: Sequence[str],
+) -> Callable[[str], dict[str, tuple[str, ...]] | None]:
+    """Return a function that reads the categories of a reply, or returns None if it says anything else."""
+    by_text = {one_line(name).casefold(): name for name in names}
+    category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
+    between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
+    only_categories = re.compile(f"(?:{category})(?:{between}(?:{category}))*")
+
+    def categories_in(reply: str) -> dict[str, tuple[str, ...]] | None:
+        text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
+        text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
+        if not only_categories.fullmatch(text):
+            return None
+        names_in_reply = [by_text[name] for name in re.findall(category, text)]
+        return {"categories": tuple(dict.fromkeys(names_in_reply))}
+
+    return categories_in
 
 
 def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     """Ask for the categories of up to 100 captions of a study, and write the reply for an expert.
 
-    Images are drawn at random, the same each time. Returns their number; MedTasksError without a caption or a reply.
+    Args:
+        folder: Of the study.
+        llm: The LLM to ask.
+        path: File to write, in Markdown.
+
+    Returns:
+        The number of images. They are drawn at random, the same each time.
+
+    Raises:
+        MedTasksError: No caption can be sent, or there is no reply.
     """
     captions = {}
     for image_id, image in sorted(read_images(folder).items()):
@@ -296,7 +351,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     if reply is None:
         raise MedTasksError(f"the LLM named no categories: {reason}; nothing was written")
     heading = (
-        f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+        f"JournalLine by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
     )
     sent = ", ".join(f"{number}: {image_id}" for number, image_id in enumerate(drawn))
     texts = (
@@ -317,8 +372,8 @@ def _with_blocks(prompt: DraftingPrompt, label: str, entries: Sequence[Mapping[s
     return text
 
 
-class _Published(BaseModel):
-    """The fields used of a record of ``dataset.json``."""
+class _CaptionedPair(BaseModel):
+    """A pair with its question, by the keys of MediConfusion's ``dataset.json``."""
 
     cap_1: str
     cap_2: str
@@ -330,80 +385,103 @@ class _Published(BaseModel):
 def pairs_with_questions(
     folder: Path | None, source: Path | None
 ) -> tuple[Study, dict[str, dict[str, str]]]:
-    """Return a study, and its pairs with a question: texts for the marks of prompt A.3, by pair id.
+    """Return a study, and its pairs with a question.
 
-    Without a folder they are those of MediConfusion's published ``dataset.json``, in ``source`` or where it was
-    prepared from, and the study is the one that would have made them.
+    Args:
+        folder: Of the study, or None for the published MediConfusion.
+        source: Folder of its ``dataset.json``, or None for the one that it was prepared from.
+
+    Returns:
+        The study (that of MediConfusion is the one that would have made it), and by pair id the texts for the marks of
+        prompt A.3.
     """
-    name, texts = MEDICONFUSION.name, {}  # captions, question and options by pair id
-    if folder is not None:
-        study, images, drafts = (
-            read_study(folder, StudyKind.PAIRS),
-            read_images(folder),
-            read_drafts(folder),
-        )
-        for pair in read_pairs(folder):
-            if draft := drafts.get(pair.pair_id):
-                captions = [images[name].text if name in images else "" for name in pair.images]
-                texts[pair.pair_id] = (captions, draft.question, draft.options)
-    else:
-        try:
-            published = str(source or Manifest.read(dataset_folder(name)).source)
-        except FileNotFoundError:
-            raise SourceError(
-                f"'{name}' is not prepared; give the folder of its dataset.json with --source"
-            ) from None
-        places = (Path(published, "dataset.json"), Path(published, "data/dataset.json"))
-        path = next(filter(Path.is_file, places), None)
-        if path is None:
-            raise SourceError(
-                f"{published} is no folder with dataset.json, which holds the captions of '{name}'; give its folder "
-                f"with --source"
-            )
-        try:
-            records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise SourceError(
-                f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
-            ) from None
-        study = Study(
-            name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)
-        )
-        for pair_id, record in records.items():
-            texts[pair_id] = (
-                [record.cap_1, record.cap_2],
-                record.question,
-                (record.option_A, record.option_B),
-            )
+    study, pairs = _published_pairs(source) if folder is None else _drafted_pairs(folder)
     blocks = {}
-    for pair_id, (captions, question, options) in texts.items():
-        marks = {
-            f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(captions, 1)
+    for pair_id, pair in pairs.items():
+        options = f"(A) {pair.option_A} (B) {pair.option_B}"
+        blocks[pair_id] = {
+            "**IMAGE 1 CAPTION**": one_line(pair.cap_1),
+            "**IMAGE 2 CAPTION**": one_line(pair.cap_2),
+            "**QUESTION**": f"{one_line(pair.question)} {options}",
         }
-        lettered = [f"({letter}) {option}" for letter, option in zip("AB", options, strict=True)]
-        blocks[pair_id] = {**marks, "**QUESTION**": " ".join([one_line(question), *lettered])}
     return study, blocks
+
+
+def _drafted_pairs(folder: Path) -> tuple[Study, dict[str, _CaptionedPair]]:
+    study = read_study(folder, StudyKind.PAIRS)
+    images = read_images(folder)
+    drafts = read_drafts(folder)
+    pairs = {}
+    for pair in read_pairs(folder):
+        draft = drafts.get(pair.pair_id)
+        if draft is None:
+            continue
+        captions = [images[name].text if name in images else "" for name in pair.images]
+        pairs[pair.pair_id] = _CaptionedPair(
+            cap_1=captions[0],
+            cap_2=captions[1],
+            question=draft.question,
+            option_A=draft.options[0],
+            option_B=draft.options[1],
+        )
+    return study, pairs
+
+
+def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPair]]:
+    name = MEDICONFUSION.name
+    try:
+        published = str(source or Manifest.read(dataset_folder(name)).source)
+    except FileNotFoundError:
+        raise SourceError(
+            f"'{name}' is not prepared; give the folder of its dataset.json with --source"
+        ) from None
+    places = (Path(published, "dataset.json"), Path(published, "data/dataset.json"))
+    path = next(filter(Path.is_file, places), None)
+    if path is None:
+        raise SourceError(
+            f"{published} is no folder with dataset.json, which holds the captions of '{name}'; give its folder "
+            f"with --source"
+        )
+    try:
+        pairs = TypeAdapter(dict[str, _CaptionedPair]).validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise SourceError(
+            f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
+        ) from None
+    study = Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path))
+    return study, pairs
 
 
 def write_failure_modes(
     name: str, pairs: Mapping[str, Mapping[str, str]], llm: Judge, path: Path
 ) -> Counter[DraftOutcome]:
-    """Ask about all pairs of a benchmark, 100 at a time, and write the replies; count the outcomes.
+    """Ask about all pairs of a benchmark, 100 at a time, and write the replies.
 
     The LLM's cache keeps replies, so that a later run sends only the requests that failed.
+
+    Args:
+        name: Of the benchmark.
+        pairs: Texts for the marks of the prompt by pair id, see :func:`pairs_with_questions`.
+        llm: The LLM to ask.
+        path: File to write, in Markdown.
+
+    Returns:
+        The number of requests by outcome.
+
+    Raises:
+        MedTasksError: There are no pairs, or no request got a reply.
     """
     if not pairs:
         raise MedTasksError(
             f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'"
         )
-    parts = [
-        list(pairs)[start : start + PAIRS_PER_REQUEST]
-        for start in range(0, len(pairs), PAIRS_PER_REQUEST)
-    ]
     prompt = prompts_in(PROMPTS)["failure_modes"]
-    requests = [
-        _with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]) for part in parts
-    ]
+    parts = []
+    requests = []
+    for start in range(0, len(pairs), PAIRS_PER_REQUEST):
+        part = list(pairs)[start : start + PAIRS_PER_REQUEST]
+        parts.append(part)
+        requests.append(_with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]))
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
         replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
     counts = Counter(outcome for _, outcome, _ in replies)

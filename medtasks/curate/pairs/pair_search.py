@@ -9,7 +9,7 @@ fourth.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from medtasks.curate.pairs.encoders import (
     UNUSABLE,
-    Embedded,
+    Embeddings,
     embed_files,
     file_digests,
     open_encoder,
@@ -69,18 +69,30 @@ class Space:
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
 
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
-        """Return ``size`` vectors, scaled to length 1."""
+        """Return vectors scaled to length 1, shape (size, dimension).
+
+        Args:
+            start: Number of the first one.
+            size: Most of them.
+        """
         part = slice(start, start + size)
         return np.asarray(
             self.vectors[part] / self.lengths[part].astype(np.float32)[:, None], np.float32
         )
 
     def cosines(self, first: Numbers, second: Numbers, kind: type = np.float32) -> Floats:
-        """Return the similarities of pairs, computed in float32 or float64."""
+        """Return the similarities of pairs, computed in float32 or float64.
+
+        Args:
+            first: Numbers of images, shape (pairs,).
+            second: Numbers of the others.
+            kind: Type to compute in.
+        """
         cosines: Floats = np.empty(len(first), kind)
         for start in range(0, len(first), _CHUNK):
             part = slice(start, start + _CHUNK)
-            left, right = first[part], second[part]
+            left = first[part]
+            right = second[part]
             products = np.einsum(
                 "nd,nd->n", self.vectors[left].astype(kind), self.vectors[right].astype(kind)
             )
@@ -90,7 +102,7 @@ class Space:
 
 @dataclass(frozen=True)
 class ConfusingPairs:
-    """Confusing pairs, the largest gap first; of equal gaps the smallest numbers first."""
+    """Confusing pairs, the largest gap first, and of equal gaps the smallest numbers first."""
 
     first: Numbers  # number of an image
     second: Numbers  # of the other one, which is larger
@@ -99,12 +111,48 @@ class ConfusingPairs:
     more: bool  # whether there were more than MOST_PAIRS
     of_one_group: int  # pairs left out because both images are of one group
 
+    @property
+    def images(self) -> list[tuple[int, int]]:
+        """Numbers of the images of each pair."""
+        return list(zip(self.first.tolist(), self.second.tolist(), strict=True))
+
     def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
-        """Return some of the pairs."""
-        parts = {
-            name: getattr(self, name)[mask] for name in ("first", "second", "sim_med", "sim_gen")
-        }
-        return replace(self, **parts)
+        """Return some of the pairs.
+
+        Args:
+            mask: Shape (pairs,), true for those to return.
+        """
+        columns = ("first", "second", "sim_med", "sim_gen")
+        return replace(self, **{name: getattr(self, name)[mask] for name in columns})
+
+
+class _WidestGaps:
+    """Pairs found so far. When they are too many, those with the largest gaps are kept."""
+
+    def __init__(self, most: int) -> None:
+        self.floor = -math.inf  # gap that a further pair has to reach
+        self._most = most
+        self._parts: list[tuple[Floats, ...]] = []
+        self._count = 0
+        self._more = False
+
+    def add(self, *pairs: Floats) -> None:
+        """Add pairs: first and second image, medical and general similarity."""
+        self._parts.append(pairs)
+        self._count += len(pairs[0])
+        if self._count > 2 * self._most:
+            widest = tuple(part[: self._most] for part in _by_gap(self._parts))
+            self._parts = [widest]
+            self._count = self._most
+            self._more = True
+            self.floor = float(widest[2][-1] - widest[3][-1])
+
+    def pairs(self, of_one_group: int) -> ConfusingPairs:
+        """Return the pairs in order."""
+        ordered = _by_gap(self._parts)
+        more = self._more or len(ordered[0]) > self._most
+        first, second, sim_med, sim_gen = (part[: self._most] for part in ordered)
+        return ConfusingPairs(first, second, sim_med, sim_gen, more, of_one_group)
 
 
 def find_pairs(
@@ -115,26 +163,31 @@ def find_pairs(
     groups: Numbers | None = None,
     most: int = MOST_PAIRS,
 ) -> ConfusingPairs:
-    """Find the confusing pairs of images: medical similarity at least ``sim_med``, general one at most ``sim_gen``.
+    """Find the confusing pairs of images.
 
-    Two images of one group are never a pair. ``medical`` and ``general`` have the shapes (images, dimension), each of
-    its own dimension and in float16 or float32; ``groups`` holds one number per image, -1 for none.
+    Args:
+        medical: Embeddings, shape (images, dimension), in float16 or float32.
+        general: The same, in a dimension of its own.
+        sim_med: Smallest medical similarity of a pair.
+        sim_gen: Largest general similarity of a pair.
+        groups: One number per image, -1 for none. Two images of one group are never a pair.
+        most: Of more pairs, those with the largest gaps are kept.
+
+    Example:
+        >>> medical = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+        >>> pairs = find_pairs(medical, general=np.eye(3))
+        >>> pairs.first, pairs.second, pairs.sim_med
+        (array([0]), array([1]), array([0.995037]))
     """
     count = len(medical)
-    groups = np.full(count, -1, np.int64) if groups is None else groups
-    spaces = med, gen = Space(medical), Space(general)
-    blocks = [
-        (start, left) for start in range(0, count, _ROWS) for left in range(start, count, _COLUMNS)
-    ]
-    parts: list[tuple[Floats, ...]] = []
-    number, floor, more, of_one_group = (
-        0,
-        -math.inf,
-        False,
-        0,
-    )  # floor: gap that a further pair has to reach
+    if groups is None:
+        groups = np.full(count, -1, np.int64)
+    med = Space(medical)
+    gen = Space(general)
+    widest = _WidestGaps(most)
+    of_one_group = 0
     with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
-        for top, left in blocks:
+        for top, left in _blocks(count):
             bar.update(top - bar.n)
             alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
             near = alike >= sim_med - _ROUGH
@@ -145,31 +198,32 @@ def find_pairs(
                 rough = (gen.block(top, _ROWS) @ gen.block(left, _COLUMNS).T)[near]
             else:
                 rough = gen.cosines(first, second)
-            possible = (rough <= sim_gen + _ROUGH) & (alike[near] - rough >= floor - 2 * _ROUGH)
-            first, second = first[possible], second[possible]
-            exact_med, exact_gen = (
-                np.round(space.cosines(first, second, np.float64), _DIGITS) for space in spaces
-            )
+            is_wide = alike[near] - rough >= widest.floor - 2 * _ROUGH
+            possible = (rough <= sim_gen + _ROUGH) & is_wide
+            first = first[possible]
+            second = second[possible]
+            exact_med = np.round(med.cosines(first, second, np.float64), _DIGITS)
+            exact_gen = np.round(gen.cosines(first, second, np.float64), _DIGITS)
             confusing = (exact_med >= sim_med) & (exact_gen <= sim_gen)
             same = confusing & (groups[first] == groups[second]) & (groups[first] >= 0)
             of_one_group += int(same.sum())
             good = confusing & ~same
-            parts.append((first[good], second[good], exact_med[good], exact_gen[good]))
-            number += int(good.sum())
-            if number > 2 * most:
-                parts, number, more = [tuple(part[:most] for part in _by_gap(parts))], most, True
-                floor = float(parts[0][2][-1] - parts[0][3][-1])
-    pairs = _by_gap(parts)
-    first, second, *values = (part[:most] for part in pairs)
-    return ConfusingPairs(
-        first, second, values[0], values[1], more or len(pairs[0]) > most, of_one_group
-    )
+            widest.add(first[good], second[good], exact_med[good], exact_gen[good])
+    return widest.pairs(of_one_group)
+
+
+def _blocks(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the first row and column of the blocks on and above the diagonal."""
+    for top in range(0, count, _ROWS):
+        for left in range(top, count, _COLUMNS):
+            yield top, left
 
 
 def _by_gap(parts: Sequence[tuple[Floats, ...]]) -> list[Floats]:
     """Join parts of pairs, and sort these as :class:`ConfusingPairs` says."""
     pairs = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
+    gaps = np.round(pairs[2] - pairs[3], _DIGITS)
+    order = np.lexsort((pairs[1], pairs[0], -gaps))
     return [part[order] for part in pairs]
 
 
@@ -186,16 +240,23 @@ class PairOptions:
 
 
 def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[str]]:
-    """Read the images of a list that have a caption and a file; SourceError for one that holds fewer than two.
+    """Read the images of a list that have a caption and a file.
 
-    Returns the images by id, without the digests of their files; the number of other rows by reason; and unknown keys.
+    Args:
+        source: JSONL file, see the head of this module.
+
+    Returns:
+        The images by id, without the digests of their files, the number of other rows by reason, and unknown keys.
+
+    Raises:
+        SourceError: There is no list, or it holds fewer than two images.
     """
     source = source.expanduser().absolute()
     if not source.is_file():
         raise SourceError(
             f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}"
         )
-    images: list[StudyImage] = []
+    images = []
     left_out: Counter[str] = Counter()
     keys: set[str] = set()
     for row in list_rows(source, "id"):
@@ -251,9 +312,22 @@ def make_pair_study(
 ) -> tuple[Study, ConfusingPairs | None, list[str]]:
     """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
 
-    Returns the study, its pairs (None if it was there before) and the list's unknown keys. SourceError: the list cannot
-    be used. MedTasksError: the folder holds a study that was made with something else, an encoder cannot be used, or no
-    pair is confusing.
+    Args:
+        source: List of images, see :func:`read_image_list`.
+        folder: Of the study.
+        name: Of the dataset that it becomes.
+        access: Who may see the study.
+        options: Settings by which pairs are chosen.
+        batch_size: Images that an encoder gets at a time.
+        device: See :func:`~medtasks.curate.pairs.encoders.open_encoder`.
+
+    Returns:
+        The study, its pairs (None if it was there before) and the list's unknown keys.
+
+    Raises:
+        SourceError: The list cannot be used.
+        MedTasksError: The folder holds a study that was made with something else, an encoder cannot be used, or no
+            pair is confusing.
     """
     listed, left_out, unused = read_image_list(source)
     encoders = {
@@ -261,20 +335,18 @@ def make_pair_study(
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
     }
     made_with: dict[str, Any] = {
-        **{
-            role: {"name": encoder.name, "digest": encoder.digest}
-            for role, encoder in encoders.items()
-        },
+        role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()
+    }
+    # Of every row that counts, without its pixels.
+    rows = [(row.image_id, row.file, row.text, row.group, row.licence) for row in listed]
+    made_with |= {
         "sim_med": options.sim_med,
         "sim_gen": options.sim_gen,
         "sample": None,  # all pairs are compared; earlier studies could be of a sample
         "seed": 0,
         "per_image": options.per_image,
         "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
-        # Of every row that counts, without its pixels.
-        "list": digest_of([(im.image_id, im.file, im.text, im.group, im.licence) for im in listed])[
-            :16
-        ],
+        "list": digest_of(rows)[:16],
     }
     planned = Study(
         name=name,
@@ -283,45 +355,43 @@ def make_pair_study(
         source=str(source.absolute()),
         made_with=made_with,
     )
-    if existing := begun(folder, planned):
+    existing = begun(folder, planned)
+    if existing is not None:
         return existing, None, unused
     files = [Path(image.file) for image in listed]
     digests = file_digests(files)
-    spaces = {
-        role: embed_files(files, digests, encoder, batch_size) for role, encoder in encoders.items()
-    }
-    numbers, pairs, counts = _chosen_pairs(listed, left_out, spaces, options)
-    dimensions = {
-        role: {**made_with[role], "dimension": space.vectors.shape[1]}
-        for role, space in spaces.items()
-    }
+    spaces = {}
+    dimensions = {}
+    for role, encoder in encoders.items():
+        space = embed_files(files, digests, encoder, batch_size)
+        spaces[role] = space
+        dimensions[role] = {**made_with[role], "dimension": space.vectors.shape[1]}
+    numbers, pairs, counts = _choose_pairs(listed, left_out, spaces, options)
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
-    write_lines(
-        folder / IMAGES,
-        [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used],
-    )
-    rows = zip(
-        *(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)),
-        strict=True,
-    )
-    width, chosen = len(str(len(pairs.first))), []
-    for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
-        ids = (listed[numbers[first]].image_id, listed[numbers[second]].image_id)
-        chosen.append(
-            ImagePair(
-                pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen
-            )
-        )
-    write_lines(folder / PAIRS, chosen)
+    images = [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used]
+    write_lines(folder / IMAGES, images)
+    write_lines(folder / PAIRS, _records(pairs, [listed[at].image_id for at in numbers]))
     write_study(folder, study)
     return study, pairs, unused
 
 
-def _chosen_pairs(
+def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> list[ImagePair]:
+    """Return the records of pairs in their order, whose numbers are positions in ``ids``."""
+    rows = zip(pairs.images, pairs.sim_med.tolist(), pairs.sim_gen.tolist(), strict=True)
+    width = len(str(len(pairs.first)))
+    records = []
+    for number, ((first, second), sim_med, sim_gen) in enumerate(rows, 1):
+        pair_id = f"pair_{number:0{width}d}"
+        images = (ids[first], ids[second])
+        records.append(ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen))
+    return records
+
+
+def _choose_pairs(
     listed: Sequence[StudyImage],
     left_out: Counter[str],
-    spaces: Mapping[str, Embedded],
+    spaces: Mapping[str, Embeddings],
     options: PairOptions,
 ) -> tuple[Numbers, ConfusingPairs, dict[str, int]]:
     """Return the numbers of images with both embeddings, the pairs chosen among them, and the study's counts."""
@@ -329,58 +399,35 @@ def _chosen_pairs(
     in_both = np.intersect1d(medical.kept, general.kept)
     images = [listed[number] for number in in_both]
     counts = medical.left_out.copy()
-    counts[UNUSABLE] = (
-        0  # unreadable images are the same for both encoders, but each may fail on other images
-    )
+    # Unreadable images are the same for both encoders, but each may fail on other images.
+    counts[UNUSABLE] = 0
     counts[UNUSABLE] = len(listed) - len(images) - counts.total()
     counts += left_out
     if len(images) < 2:
         raise MedTasksError(
-            f"{len(images)} of {len(listed)} images have embeddings ({_listed(counts)}); pairs need two"
+            f"{len(images)} of {len(listed)} images have embeddings ({_in_words(counts)}); pairs need two"
         )
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
-    confusing = find_pairs(vectors[0], vectors[1], options.sim_med, options.sim_gen, groups)
-    pairs, compared = confusing, len(images) * (len(images) - 1) // 2
-    counts["pairs of one group"] = confusing.of_one_group
+    pairs = find_pairs(vectors[0], vectors[1], options.sim_med, options.sim_gen, groups)
+    compared = len(images) * (len(images) - 1) // 2
+    counts["pairs of one group"] = pairs.of_one_group
     if not options.keep_near_duplicates:
-        files = [Path(image.file) for image in images]
-        hashes = hash_images([files[number] for number in np.unique([pairs.first, pairs.second])])[
-            0
-        ]
-        unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
-        hashed = [(file, hashes.get(file, unreadable)) for file in files]
-        same = np.array(
-            near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool
-        )
+        same = _near_duplicates(images, pairs)
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:
-        uses: Counter[int] = Counter()
-        mask = np.zeros(
-            len(pairs.first), bool
-        )  # in the order of the pairs, each image at most so often
-        for number, pair in enumerate(
-            zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
-        ):
-            if all(uses[image] < options.per_image for image in pair):
-                uses.update(pair)
-                mask[number] = True
+        mask = _within_limit(pairs, options.per_image)
         counts["pairs beyond --per-image"] = int((~mask).sum())
         pairs = pairs.where(mask)
     if not len(pairs.first):
-        usual = []
-        for space in vectors:
-            first, second = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
-            cosines = Space(space).cosines(first[first != second], second[first != second])
-            low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
-            usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
+        medical_usual, general_usual = map(_usual_similarities, vectors)
         raise MedTasksError(
             f"none of {compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
             f"least {options.sim_med} and a general one of at most {options.sim_gen} "
-            f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
-            f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
+            f"({_in_words(counts)}). Of pairs drawn at random the medical ones are {medical_usual}, the general ones "
+            f"{general_usual}; change --sim-med or --sim-gen, the embeddings are kept"
         )
     totals = {
         "images compared": len(images),
@@ -390,8 +437,34 @@ def _chosen_pairs(
     return in_both, pairs, {**totals, **counts}
 
 
-def _listed(counts: Mapping[str, int]) -> str:
-    return (
-        "; ".join(f"{reason}: {count}" for reason, count in sorted(counts.items()) if count)
-        or "none was left out"
-    )
+def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> npt.NDArray[np.bool_]:
+    """Return for each pair whether its images look the same, shape (pairs,)."""
+    files = [Path(image.file) for image in images]
+    used = np.unique([pairs.first, pairs.second])
+    hashes, _ = hash_images([files[number] for number in used])
+    unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
+    hashes_by_image = [(file, hashes.get(file, unreadable)) for file in files]
+    return np.array(near_pairs(hashes_by_image, pairs.images), bool)
+
+
+def _within_limit(pairs: ConfusingPairs, per_image: int) -> npt.NDArray[np.bool_]:
+    """Return for each pair, in order, whether both images are in fewer than ``per_image`` pairs before it."""
+    uses: Counter[int] = Counter()
+    mask = np.zeros(len(pairs.first), bool)
+    for number, pair in enumerate(pairs.images):
+        if all(uses[image] < per_image for image in pair):
+            uses.update(pair)
+            mask[number] = True
+    return mask
+
+
+def _usual_similarities(vectors: Floats) -> str:
+    first, second = np.random.default_rng(0).integers(0, len(vectors), (2, _TYPICAL))
+    cosines = Space(vectors).cosines(first[first != second], second[first != second])
+    low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
+    return f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them"
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    reasons = [f"{reason}: {count}" for reason, count in sorted(counts.items()) if count]
+    return "; ".join(reasons) or "none was left out"

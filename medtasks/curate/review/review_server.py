@@ -85,7 +85,7 @@ _MOST_STRANGERS = 32  # idle connections of others would use up the process's fi
 
 
 class Unfit(MedTasksError):
-    """A review that cannot be kept; ``problems`` are sentences by field."""
+    """A review that cannot be kept, because of ``problems``: sentences by field."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("; ".join(dict.fromkeys(problems.values())))
@@ -97,7 +97,7 @@ class ChangedElsewhere(MedTasksError):
 
 
 class ReviewerFile:
-    """The review of a study's drafts by one reviewer; made by :func:`open_reviewer_file`. Threads may share it."""
+    """The review of a study's drafts by one reviewer. :func:`open_reviewer_file` makes it, and threads may share it."""
 
     def __init__(self, folder: Path, reviewer: str) -> None:
         self.reviewer = reviewer
@@ -114,29 +114,50 @@ class ReviewerFile:
             raise MedTasksError(
                 f"{folder} has no drafts to review yet; make them with 'medtasks curate draft {folder}'"
             )
-        if lost := sum(
-            image not in self.images for draft in self.drafts.values() for image in draft.images
-        ):
+        lost = 0
+        for draft in self.drafts.values():
+            lost += sum(image not in self.images for image in draft.images)
+        if lost:
             raise MedTasksError(
                 f"{lost} images of drafts are not in {folder}; make the study again in another folder"
             )
 
     def review(self, item: str) -> ItemReview:
-        """Return the review of a draft in its present form."""
-        draft, review = self.drafts[item], self._review.items.get(item)
-        return review if review and review.digest == draft.digest else empty_review(draft)
+        """Return the review of a draft in its present form.
+
+        Args:
+            item: Id of the draft.
+        """
+        draft = self.drafts[item]
+        review = self._review.items.get(item)
+        if review is None or review.digest != draft.digest:
+            return empty_review(draft)
+        return review
 
     def save(self, item: str, review: ItemReview, made_from: str) -> None:
-        """Write the review of a draft that was changed from a version; Unfit, ChangedElsewhere or MedTasksError."""
+        """Write the review of a draft.
+
+        Args:
+            item: Id of the draft.
+            review: As the reviewer left it.
+            made_from: Version of the review that the reviewer changed.
+
+        Raises:
+            Unfit: The review cannot be kept.
+            ChangedElsewhere: The draft or its review was changed meanwhile.
+            MedTasksError: The review was ended, or the file cannot be written.
+        """
         with self._lock:
             if not self._open:
                 raise MedTasksError("the review was ended")
             draft = self.drafts[item]
             if review.digest != draft.digest:
                 raise ChangedElsewhere("this question was drafted anew; load the page again")
-            if causes := problems(draft, review):
+            causes = problems(draft, review)
+            if causes:
                 raise Unfit(causes)
-            new, old = complete_review(draft, review), self.review(item)
+            new = complete_review(draft, review)
+            old = self.review(item)
             if new == old:
                 return
             if made_from != old.version:
@@ -154,13 +175,15 @@ class ReviewerFile:
 
     def summary(self) -> str:
         """Describe the reviewer's progress in one sentence."""
-        reviews = [self.review(item) for item in self.drafts]
-        scored = sum(review.scores is not None for review in reviews)
-        low = sum(
-            any(each.score is not None and each.score < PASSING for each in of.judgements)
-            for of in reviews
+        scored = low = 0
+        for item in self.drafts:
+            review = self.review(item)
+            scored += review.scores is not None
+            scores = [judgement.score for judgement in review.judgements]
+            low += any(score is not None and score < PASSING for score in scores)
+        return (
+            f"{self.reviewer}: {scored} of {len(self.drafts)} drafts scored, {low} below {PASSING}"
         )
-        return f"{self.reviewer}: {scored} of {len(reviews)} drafts scored, {low} below {PASSING}"
 
     def close(self) -> None:
         """Wait for a change that is being written, and take no other."""
@@ -170,7 +193,15 @@ class ReviewerFile:
 
 @contextlib.contextmanager
 def open_reviewer_file(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
-    """Yield a reviewer's file that no other process works on meanwhile, or raise a MedTasksError."""
+    """Yield a reviewer's file that no other process works on meanwhile.
+
+    Args:
+        folder: Of the study.
+        reviewer: Name of the reviewer.
+
+    Raises:
+        MedTasksError: Another process works on it, or the study has no drafts or is damaged.
+    """
     path = review_file(folder, reviewer)
     read_study(folder)
     try:
@@ -212,9 +243,8 @@ class ReviewServer(ThreadingHTTPServer):
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
-        self.strangers: dict[
-            socket.socket, None
-        ] = {}  # connections that have not shown the token, the oldest first
+        # Connections that have not shown the token, the oldest first.
+        self.strangers: dict[socket.socket, None] = {}
         self.decoding = threading.Lock()  # one large image in memory at a time
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -223,7 +253,7 @@ class ReviewServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; without a pause, a lack of file descriptors would be an endless loop."""
+        """Accept a connection, or wait a moment: a lack of file descriptors would otherwise be an endless loop."""
         try:
             return super().get_request()
         except OSError:
@@ -242,13 +272,15 @@ class ReviewServer(ThreadingHTTPServer):
     def study(self) -> dict[str, Any]:
         """Return all that the page needs but images."""
         file = self.file
-        used = {image for draft in file.drafts.values() for image in draft.images}
-        shown = ((name, image) for name, image in file.images.items() if name in used)
-        images = {
-            name: {"text": image.text, "context": dict(image.context)} for name, image in shown
-        }
-        drafts = ((item, draft.model_dump(mode="json")) for item, draft in file.drafts.items())
-        items = [{"id": item, "draft": draft, **self.state(item)} for item, draft in drafts]
+        used = set[str]()
+        items = []
+        for item, draft in file.drafts.items():
+            used.update(draft.images)
+            items.append({"id": item, "draft": draft.model_dump(mode="json"), **self.state(item)})
+        images = {}
+        for name, image in file.images.items():
+            if name in used:
+                images[name] = {"text": image.text, "context": dict(image.context)}
         return {
             "key": self.key,
             "name": file.study.name,
@@ -263,15 +295,19 @@ class ReviewServer(ThreadingHTTPServer):
         }
 
     def state(self, item: str) -> dict[str, Any]:
-        """Return the review of a draft, its version, and the drafting rules of pairs that its wording breaks."""
-        draft, review, remarks = self.file.drafts[item], self.file.review(item), list[str]()
-        if len(draft.images) == 2:
+        """Return the review of a draft, its version, and the drafting rules of pairs that its wording breaks.
+
+        Args:
+            item: Id of the draft.
+        """
+        review = self.file.review(item)
+        remarks = list[str]()
+        if len(self.file.drafts[item].images) == 2:
             texts = dict(zip(string.ascii_uppercase, review.options, strict=False))
             first, second = (texts.get(answer, answer) for answer in review.answers)
-            reply = PairReply(
-                review.question, (review.options[0], review.options[1]), (first, second)
-            )
-            remarks = [f"{rule[0].upper()}{rule[1:]}." for rule in broken_rules(reply)]
+            options = (review.options[0], review.options[1])
+            rules = broken_rules(PairReply(review.question, options, (first, second)))
+            remarks = [f"{rule[0].upper()}{rule[1:]}." for rule in rules]
         return {
             "said": review.model_dump(mode="json"),
             "version": review.version,
@@ -315,7 +351,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def _allowed_path(self, address: str) -> str:
-        """Return the path after the token, or that of the proof; _Refused for requests of strangers."""
+        """Return the path after the token, or that of the proof.
+
+        Raises:
+            _Refused: The request is a stranger's.
+        """
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         token, _, path = address.removeprefix("/").partition("/")
         has_token = secrets.compare_digest(
@@ -371,9 +411,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
         if not length.isdecimal():
             raise _Refused(411, error="the length of the body is missing")
-        if (
-            len(length) > 9 or int(length) > LARGEST_BODY
-        ):  # Python reads no number of thousands of digits
+        # Python reads no number of thousands of digits.
+        if len(length) > 9 or int(length) > LARGEST_BODY:
             raise _Refused(
                 413, error=f"the texts are longer than {LARGEST_BODY:,} characters together"
             )
@@ -388,9 +427,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.server.file.save(saving.item, saving.said, saving.version)
             content = self.server.state(saving.item)
-        except (
-            Unfit
-        ) as unfit:  # a text is empty while it is being edited: no error that a browser should log
+        except Unfit as unfit:
+            # A text is empty while it is being edited: no error that a browser should log.
             content = {"problems": unfit.problems}
         except ChangedElsewhere as error:
             raise _Refused(409, error=str(error), **self.server.state(saving.item)) from None

@@ -11,6 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,17 +33,16 @@ PASSING = 5
 """Questions of a lower score are not for the benchmark (as above)."""
 ASPECTS = ("correctness", "relevance", "language")
 HALLUCINATIONS = ("anatomy", "measurement", "symptom", "technique")
-UNSCORED, TOO_LOW, DISAGREED = (
-    "not scored by any reviewer",
-    "scored too low",
-    "reviewers differ in the wording",
-)
-SCORE, PASSES = "score", f"score >= {PASSING}"
+UNSCORED = "not scored by any reviewer"
+TOO_LOW = "scored too low"
+DISAGREED = "reviewers differ in the wording"
+SCORE = "score"
+PASSES = f"score >= {PASSING}"
 Question = tuple[str, int]  # item and position of its image
 
 
 class Judgement(StudyRecord):
-    """Scores that a reviewer gives one question on one image; None if not given."""
+    """Scores that a reviewer gives one question on one image, each None if it is not given."""
 
     score: int | None = None  # 1 to 10
     correctness: bool | None = None
@@ -64,7 +64,7 @@ class ItemReview(StudyRecord):
 
     @property
     def scores(self) -> tuple[int, ...] | None:
-        """The scores of all its questions; None while one is missing."""
+        """The scores of all its questions, or None while one is missing."""
         scores = tuple(
             judgement.score for judgement in self.judgements if judgement.score is not None
         )
@@ -86,7 +86,15 @@ class Review(StudyRecord):
 
 
 def review_file(folder: Path, reviewer: str) -> Path:
-    """Return the file of a reviewer; MedTasksError for a name that no file can have."""
+    """Return the file of a reviewer.
+
+    Raises:
+        MedTasksError: The name cannot be that of a file.
+
+    Example:
+        >>> review_file(Path("study"), "anna").as_posix()
+        'study/reviews/anna.json'
+    """
     if not reviewer or not all(letter.isalnum() or letter in "-_" for letter in reviewer):
         raise MedTasksError(
             f"'{reviewer}' cannot name a reviewer's file; take letters, digits, - and _"
@@ -95,7 +103,11 @@ def review_file(folder: Path, reviewer: str) -> Path:
 
 
 def read_review(path: Path, study: Study) -> Review:
-    """Return a reviewer's file; SourceError for a damaged one, and for one of another study."""
+    """Return the review in a reviewer's file.
+
+    Raises:
+        SourceError: The file is damaged, or of another study.
+    """
     try:
         review = Review.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
@@ -111,12 +123,21 @@ def read_review(path: Path, study: Study) -> Review:
 
 
 def read_reviews(folder: Path, study: Study) -> list[Review]:
-    """Return the files of all reviewers of a study, by name; errors as above."""
+    """Return the reviews of all reviewers of a study, by name.
+
+    Raises:
+        SourceError: A file is damaged, or of another study.
+    """
     return [read_review(path, study) for path in sorted((folder / REVIEWS).glob("*.json"))]
 
 
 def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview]:
-    """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since."""
+    """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since.
+
+    Args:
+        review: Of one reviewer.
+        drafts: By item id, as they are now.
+    """
     return {
         item: of
         for item, of in review.items.items()
@@ -125,7 +146,13 @@ def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview
 
 
 def empty_review(draft: Draft) -> ItemReview:
-    """Return the empty review of a draft: its own wording, no scores."""
+    """Return the empty review of a draft: its own wording, no scores.
+
+    Example:
+        >>> draft = Draft(item_id="p1", images=("a", "b"), question="Which side?", answers=("A", "B"))
+        >>> empty_review(draft).judgements == (Judgement(), Judgement())
+        True
+    """
     wording = {
         name: getattr(draft, name) for name in ("question", "options", "answers", "categories")
     }
@@ -133,18 +160,21 @@ def empty_review(draft: Draft) -> ItemReview:
 
 
 def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
-    """Return the reasons not to keep a review by field, such as ``options.0`` or ``judgements.1.score``."""
-    per_image = (
-        review.answers,
-        review.judgements,
-        *([review.categories] if review.categories else []),
-    )
-    if not (
-        len(review.options) == len(draft.options)
-        and all(len(part) == len(draft.images) for part in per_image)
-    ):
+    """Return the reasons not to keep a review.
+
+    Args:
+        draft: The draft as it is now.
+        review: As the reviewer left it, before :func:`complete_review`.
+
+    Returns:
+        One phrase by field, such as ``options.0`` or ``judgements.1.score``. The field is empty if the form is wrong.
+    """
+    images = len(draft.images)
+    is_complete = len(review.answers) == len(review.judgements) == images
+    has_categories = len(review.categories) in (0, images)
+    if len(review.options) != len(draft.options) or not is_complete or not has_categories:
         return {"": "it does not have the options, images or categories of the draft"}
-    causes: dict[str, str] = {}
+    causes = {}
     if not review.question.strip():
         causes["question"] = "the question is empty"
     causes |= _option_problems(review.options)
@@ -197,31 +227,38 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
     """Return a review without problems in the form of the file.
 
     A question that is not correct has the lowest score. Aspects that are not given next to a score are met.
+
+    Args:
+        draft: The draft as it is now.
+        review: One for which :func:`problems` returns none.
     """
-    judgements = []
-    for judgement in review.judgements:
-        update: dict[str, object] = {}
-        if judgement.correctness is False:
-            update = {"score": LOWEST}
-        elif judgement.score is not None:
-            update = {name: True for name in ASPECTS if getattr(judgement, name) is None}
-        judgements.append(judgement.model_copy(update=update))
     categories = tuple(
         tuple(name.strip() for name in names if name.strip()) for names in review.categories
     )
-    return review.model_copy(
-        update={
-            "question": review.question.strip(),
-            "options": tuple(option.strip() for option in review.options),
-            "answers": tuple(answer.strip() for answer in review.answers),
-            "judgements": tuple(judgements),
-            "categories": categories if any(categories) or draft.categories else (),
-            "hallucination": None
-            if review.hallucination == draft.hallucination
-            else review.hallucination,
-            "note": review.note.strip(),
-        }
-    )
+    if not draft.categories and not any(categories):
+        categories = ()
+    hallucination = review.hallucination
+    if hallucination == draft.hallucination:
+        hallucination = None
+    update = {
+        "question": review.question.strip(),
+        "options": tuple(map(str.strip, review.options)),
+        "answers": tuple(map(str.strip, review.answers)),
+        "judgements": tuple(map(_complete_judgement, review.judgements)),
+        "categories": categories,
+        "hallucination": hallucination,
+        "note": review.note.strip(),
+    }
+    return review.model_copy(update=update)
+
+
+def _complete_judgement(judgement: Judgement) -> Judgement:
+    update = {}
+    if judgement.correctness is False:
+        update["score"] = LOWEST
+    elif judgement.score is not None:
+        update |= {name: True for name in ASPECTS if getattr(judgement, name) is None}
+    return judgement.model_copy(update=update)
 
 
 @dataclass(frozen=True)
@@ -244,26 +281,43 @@ def agreements(
 ) -> list[ReviewerAgreement]:
     """Return the agreement of each two reviewers on scores, on passing and on each aspect.
 
-    Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
-    are those of a bootstrap over clusters of questions that share an image or its group.
+    Kappa is 1 - observed / expected cost of disagreements. Scores have quadratic weights (Cohen 1968, Psychological
+    Bulletin 70), all else the plain kappa (Cohen 1960). Errors are those of a bootstrap over clusters of questions that
+    share an image or its group.
+
+    Args:
+        reviews: One per reviewer.
+        drafts: By item id. Reviews of earlier forms of them do not count.
+        images: By id, for their groups.
     """
     clusters = clusters_of(drafts, images)
-    classes: dict[
-        tuple[str, str], dict[Question, int]
-    ] = {}  # from 0, of each question, by reviewer and criterion
-    for review, what in itertools.product(reviews, (SCORE, PASSES, *ASPECTS)):
-        of_reviewer = classes[review.reviewer, what] = {}
-        for item, item_review in current(review, drafts).items():
-            for position, judgement in enumerate(item_review.judgements):
-                value = getattr(judgement, what if what in ASPECTS else "score")
-                if value is not None:
-                    number = {SCORE: value - LOWEST, PASSES: value >= PASSING}.get(what, value)
-                    of_reviewer[item, position] = int(number)
-    return [
-        _agreement(what, pair, classes[pair[0], what], classes[pair[1], what], clusters)
-        for pair in itertools.combinations([review.reviewer for review in reviews], 2)
-        for what in (SCORE, PASSES, *ASPECTS)
-    ]
+    criteria = (SCORE, PASSES, *ASPECTS)
+    classes = {}
+    for review in reviews:
+        for what in criteria:
+            classes[review.reviewer, what] = _classes_of(current(review, drafts), what)
+    results = []
+    for pair in itertools.combinations([review.reviewer for review in reviews], 2):
+        for what in criteria:
+            first, second = (classes[reviewer, what] for reviewer in pair)
+            results.append(_agreement(what, pair, first, second, clusters))
+    return results
+
+
+def _classes_of(reviews: Mapping[str, ItemReview], what: str) -> dict[Question, int]:
+    """Return the class of each judged question by a criterion, counted from 0."""
+    classes = {}
+    for item, review in reviews.items():
+        for position, judgement in enumerate(review.judgements):
+            value = getattr(judgement, what if what in ASPECTS else "score")
+            if value is None:
+                continue
+            if what == SCORE:
+                value -= LOWEST
+            elif what == PASSES:
+                value = value >= PASSING
+            classes[item, position] = int(value)
+    return classes
 
 
 def _agreement(
@@ -274,62 +328,73 @@ def _agreement(
     clusters: Mapping[str, Hashable],
 ) -> ReviewerAgreement:
     common = [question for question in first if question in second]
-    classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-    scale = np.arange(classes, dtype=np.float64)
-    # For two classes the weight is 0 for the same and 1 for the other.
-    weights = (scale[:, np.newaxis] - scale) ** 2
-    table = np.zeros((len(common), classes * classes), dtype=np.int64)
-    for row, question in zip(table, common, strict=True):
-        row[first[question] * classes + second[question]] = 1
-    units = [clusters[item] for item, _ in common]
-
-    def kappa_of(counts: Integers) -> dict[str, Floats]:
-        """Return kappa, 1 - observed / expected cost of disagreements; NaN if chance alone would make them agree."""
-        tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
-        rows, columns = tables.sum(axis=-1), tables.sum(axis=-2)
-        observed = (tables * weights).sum(axis=(-1, -2))
-        # Times the number of questions, so that nothing is divided before it is known to be defined.
-        chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return {
-                "kappa": np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)
-            }
-
-    values = values_with_errors(table, units, kappa_of)
-    kappa, error = values.get("kappa", math.nan), values.get("kappa_stderr", math.nan)
-    number = len(set(units))
-    error = error if error >= 0 else math.nan
-    low, high = interval(kappa, error, number - 1, share=False) if common else (math.nan,) * 2
-    constant = [
-        len({classes_of[question] for question in common}) == 1 for classes_of in (first, second)
-    ]
+    cluster_ids = [clusters[item] for item, _ in common]
+    number = len(set(cluster_ids))
+    equal = kappa = low = high = math.nan
+    if common:
+        equal = sum(first[question] == second[question] for question in common) / len(common)
+        classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
+        table = np.zeros((len(common), classes * classes), dtype=np.int64)
+        for row, question in zip(table, common, strict=True):
+            row[first[question] * classes + second[question]] = 1
+        values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
+        kappa = values.get("kappa", math.nan)
+        error = values.get("kappa_stderr", math.nan)
+        if not error >= 0:
+            error = math.nan
+        low, high = interval(kappa, error, number - 1, share=False)
+    constant = []
+    for reviewer, classes_of in zip(pair, (first, second), strict=True):
+        if len({classes_of[question] for question in common}) == 1:
+            constant.append(reviewer)
+    # A NaN stays, because it comes first.
+    low = max(low, -1.0)
+    high = min(high, 1.0)
     return ReviewerAgreement(
         what=what,
         reviewers=pair,
         questions=len(common),
         clusters=number,
-        equal=sum(first[question] == second[question] for question in common) / len(common)
-        if common
-        else math.nan,
+        equal=equal,
         kappa=kappa,
-        low=max(low, -1.0) if low == low else low,
-        high=min(high, 1.0) if high == high else high,
-        constant=tuple(itertools.compress(pair, constant)),
+        low=low,
+        high=high,
+        constant=tuple(constant),
     )
+
+
+def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
+    """Return kappa of counts of shape (..., classes * classes), NaN where chance alone would make reviewers agree."""
+    tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
+    scale = np.arange(classes, dtype=np.float64)
+    # For two classes the weight is 0 for the same and 1 for the other.
+    weights = (scale[:, np.newaxis] - scale) ** 2
+    rows = tables.sum(axis=-1)
+    columns = tables.sum(axis=-2)
+    observed = (tables * weights).sum(axis=(-1, -2))
+    # Times the number of questions, so that nothing is divided before it is known to be defined.
+    chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kappa = 1 - observed * rows.sum(axis=-1) / chance
+    return {"kappa": np.where(chance > 0, kappa, np.nan)}
 
 
 def clusters_of(
     drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
 ) -> dict[str, Hashable]:
-    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster."""
+    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster.
+
+    Args:
+        drafts: By item id.
+        images: By id, for their groups.
+    """
     keys = []
     for draft in drafts.values():
-        groups = [
-            (image, images[image].group if image in images else None) for image in draft.images
-        ]
-        keys.append(
-            [("group", group) if group is not None else ("image", image) for image, group in groups]
-        )
+        keys_of_draft = []
+        for name in draft.images:
+            group = images[name].group if name in images else None
+            keys_of_draft.append(("image", name) if group is None else ("group", group))
+        keys.append(keys_of_draft)
     return dict(zip(drafts, connected_components(keys), strict=True))
 
 
@@ -339,37 +404,43 @@ def accept_drafts(
     min_score: int,
     wording: str | None = None,
 ) -> tuple[dict[str, Draft], Counter[str]]:
-    """Return the accepted drafts in the words of their reviewers, by item id, and the number of others by reason.
+    """Return the accepted drafts in the words of their reviewers, and the number of others by reason.
 
-    A draft is accepted if a reviewer scored all its questions and none gave any of them less than ``min_score``.
-    ``wording`` is the reviewer whose words count if they differ.
+    A draft is accepted if a reviewer scored all its questions and no reviewer gave any of them less than ``min_score``.
+
+    Args:
+        drafts: By item id.
+        reviews: One per reviewer.
+        min_score: From 1 to 10.
+        wording: Name of the reviewer whose words count if they differ.
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
-    published: dict[str, Draft] = {}
+    published = {}
     left_out: Counter[str] = Counter()
     for item, draft in drafts.items():
-        of_draft = {who: of[item] for who, of in by_reviewer.items() if item in of}
+        of_draft = {who: items[item] for who, items in by_reviewer.items() if item in items}
         scored = {who: review for who, review in of_draft.items() if review.scores}
         deciding = list(scored.values())
-        if reason := _refusal(draft, of_draft.values(), deciding, min_score):
-            left_out[reason] += 1
+        refusal = _refusal(draft, of_draft.values(), deciding, min_score)
+        if refusal:
+            left_out[refusal] += 1
             continue
         if wording is not None and wording in scored:
             deciding = [scored[wording]]
-        worded = _reworded(draft, deciding)
-        if worded is None:
+        in_their_words = _reword(draft, deciding)
+        if in_their_words is None:
             left_out[DISAGREED] += 1
-        elif len(worded.images) > 1 and len(set(worded.answers)) == 1:
+        elif len(draft.images) > 1 and len(set(in_their_words.answers)) == 1:
             left_out["unusable after review: both images have the same answer"] += 1
         else:
-            published[item] = worded
+            published[item] = in_their_words
     return published, left_out
 
 
 def _refusal(
     draft: Draft, reviews: Iterable[ItemReview], scored: Sequence[ItemReview], min_score: int
 ) -> str | None:
-    """Return why reviews do not accept a draft; None if they do. ``scored`` are those that score all its questions."""
+    """Return why reviews, of which some have ``scored`` all its questions, do not accept a draft."""
     if not scored:
         return UNSCORED
     causes: dict[str, None] = {}  # in order
@@ -380,29 +451,31 @@ def _refusal(
     for review in reviews:
         if len(review.judgements) != len(draft.images):
             continue
-        if any(
-            judgement.score is not None and judgement.score < min_score
-            for judgement in review.judgements
-        ):
-            return TOO_LOW
+        for judgement in review.judgements:
+            if judgement.score is not None and judgement.score < min_score:
+                return TOO_LOW
     return None
 
 
-def _reworded(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
-    """Return a draft in the words of its reviews, with all categories that any of them names; None if words differ."""
+def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
+    """Return a draft in the words of its reviewers, with all categories that any of them names.
+
+    Returns:
+        None if their words differ.
+    """
     wordings = []
     for review in reviews:
         complete = complete_review(draft, review)
         wording = {name: getattr(complete, name) for name in ("question", "options", "answers")}
-        wordings.append({**wording, "hallucination": complete.hallucination or draft.hallucination})
+        wording["hallucination"] = complete.hallucination or draft.hallucination
+        wordings.append(wording)
     if any(wording != wordings[0] for wording in wordings):
         return None
-    areas = [review.categories for review in reviews if any(review.categories)] or [
-        draft.categories
-    ]
-    of_images = (itertools.chain.from_iterable(of_image) for of_image in zip(*areas, strict=True))
-    categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
-    return draft.model_copy(update={**wordings[0], "categories": categories})
+    areas = [review.categories for review in reviews if any(review.categories)]
+    categories = []
+    for of_image in zip(*(areas or [draft.categories]), strict=True):
+        categories.append(tuple(dict.fromkeys(itertools.chain(*of_image))))
+    return draft.model_copy(update={**wordings[0], "categories": tuple(categories)})
 
 
 def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
@@ -410,23 +483,31 @@ def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]
 
     Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one
     more draft changes at most one other.
+
+    Args:
+        drafts: By item id. Those that are no yes/no questions stay.
     """
-    answers = {
-        item: draft.options[option_index(draft.answers[0])]
-        for item, draft in drafts.items()
-        if is_yes_no(draft)
-    }
-    by_answer = {
-        word: [item for item, answer in answers.items() if answer == word] for word in YES_NO
-    }
+    balanced = set[str]()
+    by_answer: dict[str, list[str]] = {word: [] for word in YES_NO}
+    for item, draft in drafts.items():
+        if is_yes_no(draft):
+            by_answer[draft.options[option_index(draft.answers[0])]].append(item)
+        else:
+            balanced.add(item)
     size = min(map(len, by_answer.values()))
-    even = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
-    left_out = Counter(
-        {f"surplus of {word.lower()}": len(items) - size for word, items in by_answer.items()}
-    )
-    return even | (drafts.keys() - answers.keys()), +left_out
+    left_out: Counter[str] = Counter()
+    for word, items in by_answer.items():
+        balanced.update(sorted(items, key=digest_of)[:size])
+        left_out[f"surplus of {word.lower()}"] = len(items) - size
+    return balanced, +left_out
 
 
 def is_yes_no(draft: Draft) -> bool:
-    """Return whether a draft is answered by yes or no, in either order of the options."""
+    """Return whether a draft is answered by yes or no, in either order of the options.
+
+    Example:
+        >>> draft = Draft(item_id="1", images=("a",), question="?", options=("No", "Yes"), answers=("A",))
+        >>> is_yes_no(draft)
+        True
+    """
     return sorted(draft.options) == sorted(YES_NO)

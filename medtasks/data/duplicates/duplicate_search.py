@@ -1,17 +1,21 @@
-"""Search for images of a dataset that look like others, and what each pair is worth."""
+"""Search for images of a dataset that look like others, and the reason why each pair matters.
+
+``medtasks data duplicates`` calls :func:`find_duplicates` and shows its result. Files are not read again here: all
+rests on the hashes of :mod:`medtasks.data.duplicates.image_copies`.
+"""
 
 import enum
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, OtherImages
-from medtasks.data.duplicates.image_hashes import Alike, ImageViews, near
+from medtasks.data.duplicates.image_hashes import ImageViews, Resemblance, near
 from medtasks.data.samples import Documents
 from medtasks.stats.standard_error import connected_components
 
-_EXACT = Alike(0, 1.0)
+_EXACT = Resemblance(0, 1.0)
 
 
 class CopyKind(enum.StrEnum):
@@ -39,16 +43,14 @@ class DuplicatePair:
     second: DistinctImage  # another one, of the set or not; or the same, used in two ways that contradict each other
     kind: CopyKind
     concern: Concern | None  # None for an image outside of the set
-    alike: Alike
+    alike: Resemblance
 
     @property
     def questions(self) -> tuple[str, ...]:
         """Ids of the set's questions that show either image."""
-        ids = (
-            self.first.questions
-            if self.concern is None
-            else self.first.questions + self.second.questions
-        )
+        ids = self.first.questions
+        if self.concern is not None:
+            ids += self.second.questions
         return tuple(dict.fromkeys(ids))
 
 
@@ -61,11 +63,9 @@ class Duplicates:
     within: tuple[DuplicatePair, ...]  # findings within the set, the weightiest and surest first
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
     groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
-    uniform: tuple[
-        DistinctImage, ...
-    ]  # images of the set of a single grey, which were not compared
+    uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, not compared
     uniform_outside: int  # number of distinct ones in ``other``
-    # ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
+    # Ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
     # and of equal images all questions but those on the first. Pairs go as a whole.
     left_out: tuple[str, ...]
 
@@ -73,16 +73,19 @@ class Duplicates:
 def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int) -> Duplicates:
     """Compare all images of a set with each other, and with others it may share with them, such as training images.
 
-    Hashes of images that look the same differ in at most ``distance`` bits.
+    Args:
+        dataset: The set.
+        other: Images that it should not share, or None.
+        distance: Most bits of 256 that differ in the hashes of images that look the same.
     """
     images = [image for image in dataset.images if image.known.views]
-    looks = ImageViews([(image.files[0], image.known) for image in images])
-    within = _pairs_within(images, looks, distance)
-    outside: list[DuplicatePair] = []
+    views = _views_of(images)
+    within = _pairs_within(images, views, distance)
+    outside = []
     uniform_outside = 0
     if other:
         others = [image for image in other.images if image.known.views]
-        outside = _equal_outside(images, others) + _similar_outside(images, looks, others, distance)
+        outside = _equal_outside(images, others) + _similar_outside(images, views, others, distance)
         uniform_outside = len(other.images) - len(others)
     return Duplicates(
         shown=dataset,
@@ -96,14 +99,18 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     )
 
 
+def _views_of(images: Sequence[DistinctImage]) -> ImageViews:
+    return ImageViews([(image.files[0], image.known) for image in images])
+
+
 def _pairs_within(
-    images: Sequence[DistinctImage], looks: ImageViews, distance: int
+    images: Sequence[DistinctImage], views: ImageViews, distance: int
 ) -> list[DuplicatePair]:
-    alike = {(number, number): _EXACT for number in range(len(images))} | near(
-        looks, looks, distance
-    )
+    # Each image is a copy of itself, too: its files are equal, and its uses may contradict each other.
+    resemblances = {(number, number): _EXACT for number in range(len(images))}
+    resemblances |= near(views, views, distance)
     pairs = []
-    for (number, twin), resemblance in alike.items():
+    for (number, twin), resemblance in resemblances.items():
         first = images[number]
         second = images[twin]
         concern = concern_of(first, second)
@@ -131,13 +138,12 @@ def _equal_outside(
 
 def _similar_outside(
     images: Sequence[DistinctImage],
-    looks: ImageViews,
+    views: ImageViews,
     others: Sequence[DistinctImage],
     distance: int,
 ) -> list[DuplicatePair]:
-    close = near(looks, ImageViews([(image.files[0], image.known) for image in others]), distance)
     pairs = []
-    for (number, twin), resemblance in close.items():
+    for (number, twin), resemblance in near(views, _views_of(others), distance).items():
         first = images[number]
         second = others[twin]
         if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
@@ -146,9 +152,9 @@ def _similar_outside(
 
 
 def _weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
-    concern = list(Concern).index(finding.concern) if finding.concern else 0
+    """Return a key that sorts findings, the weightiest and surest first."""
     return (
-        concern,
+        list(Concern).index(finding.concern) if finding.concern else 0,
         list(CopyKind).index(finding.kind),
         -finding.alike.likeness,
         str(finding.first.files[0]),
@@ -159,47 +165,48 @@ def _connected_images(
     images: Iterable[DistinctImage], findings: Sequence[DuplicatePair]
 ) -> tuple[tuple[DistinctImage, ...], ...]:
     """Return the images that findings connect, in groups, the largest first."""
-    components = connected_components(
-        [(id(finding.first), id(finding.second)) for finding in findings]
-    )
-    members = {}
-    for finding, component in zip(findings, components, strict=True):
-        members.update({id(finding.first): component, id(finding.second): component})
+    pairs = [(id(finding.first), id(finding.second)) for finding in findings]
+    component_of: dict[int, int] = {}
+    for pair, component in zip(pairs, connected_components(pairs), strict=True):
+        component_of |= dict.fromkeys(pair, component)
     groups: dict[int, list[DistinctImage]] = defaultdict(list)
     for image in images:
-        if id(image) in members:
-            groups[members[id(image)]].append(image)
+        if id(image) in component_of:
+            groups[component_of[id(image)]].append(image)
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
 def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
-    """Return why it matters that two images, or all uses of one, show the same; None if it does not."""
+    """Return why it matters that two images, or all uses of one, show the same.
+
+    Args:
+        first: An image of the set.
+        second: Another one that looks the same, or the same one.
+
+    Returns:
+        The weightiest concern, or None without one.
+    """
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE
     if _in_one_pair(first, second):
         return Concern.PAIR
-    uses = first.asking
-    twins = second.asking
-    if _differ(
-        {use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}
-    ):
+    patients = {use.patient_id for use in first.asking} - {None}
+    patients_of_twin = {use.patient_id for use in second.asking} - {None}
+    if _differ(patients, patients_of_twin):
         return Concern.PATIENTS
-    return (
-        Concern.TWICE
-        if _differ({use.identity for use in uses}, {use.identity for use in twins})
-        else None
-    )
+    identities = {use.identity for use in first.asking}
+    identities_of_twin = {use.identity for use in second.asking}
+    if _differ(identities, identities_of_twin):
+        return Concern.TWICE
+    return None
 
 
 def _in_one_pair(first: DistinctImage, second: DistinctImage) -> bool:
     if first is not second:
-        return bool(
-            {use.pair_id for use in first.asking} & {use.pair_id for use in second.asking} - {None}
-        )
-    pairs = Counter(
-        pair for pair, _ in {(use.pair_id, use.doc_id) for use in first.asking} if pair is not None
-    )
-    return any(questions > 1 for questions in pairs.values())
+        pairs = {use.pair_id for use in first.asking} - {None}
+        return not pairs.isdisjoint(use.pair_id for use in second.asking)
+    questions = {(use.pair_id, use.doc_id) for use in first.asking if use.pair_id is not None}
+    return len({pair for pair, _ in questions}) < len(questions)
 
 
 def _differ(ids: set[Any], of_twins: set[Any]) -> bool:
@@ -209,7 +216,13 @@ def _differ(ids: set[Any], of_twins: set[Any]) -> bool:
 def left_out_of(
     documents: Documents, within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
 ) -> tuple[str, ...]:
-    """Return the questions to leave out so that no finding remains, see :class:`Duplicates`."""
+    """Return the ids of questions to leave out so that no finding remains, in order, see :class:`Duplicates`.
+
+    Args:
+        documents: All questions of the set. Of equal images the first question stays.
+        within: Findings within the set.
+        outside: Findings in other images.
+    """
     spoiled: set[str] = set()
     for finding in outside:
         spoiled.update(finding.questions)
@@ -218,16 +231,20 @@ def left_out_of(
         spoiled |= _spoiled_questions(finding)
         for question in finding.questions:
             neighbours[question].append(finding)
+    # A pair of questions stays or leaves as a whole.
     units: dict[Any, list[str]] = defaultdict(list)
     for document in documents:
         units[document.get("pair_id") or (document["doc_id"],)].append(document["doc_id"])
     staying: set[str] = set()
     leaving: set[str] = set()
     for unit in units.values():
-        contradicted = any(
-            _is_contradicted(question, neighbours[question], staying) for question in unit
+        leaves = not spoiled.isdisjoint(unit) or any(
+            _is_ruled_out(question, neighbours[question], staying) for question in unit
         )
-        (leaving if contradicted or not spoiled.isdisjoint(unit) else staying).update(unit)
+        if leaves:
+            leaving.update(unit)
+        else:
+            staying.update(unit)
     return tuple(document["doc_id"] for document in documents if document["doc_id"] in leaving)
 
 
@@ -248,7 +265,7 @@ def _spoiled_questions(finding: DuplicatePair) -> set[str]:
     return questions
 
 
-def _is_contradicted(question: str, findings: Iterable[DuplicatePair], staying: set[str]) -> bool:
+def _is_ruled_out(question: str, findings: Iterable[DuplicatePair], staying: set[str]) -> bool:
     """Return whether a question shows an image that a staying one shows under another identity."""
     for finding in findings:
         uses = {*finding.first.asking, *finding.second.asking}

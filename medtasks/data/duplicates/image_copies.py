@@ -20,7 +20,7 @@ from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, ImageHash, hash_images
 from medtasks.data.images.strict_pillow import FORMATS
-from medtasks.data.images.volume_files import is_volume
+from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Document, Documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, DEMONSTRATIONS_SPLIT, image_digests
@@ -36,9 +36,8 @@ class Use:
     doc_id: str  # the question; for a solved example without one, its file
     file: Path
     example: bool  # it is a solved example of few-shot prompts and no question
-    identity: tuple[
-        str, str | None
-    ]  # by image id and patient; equal for uses that say they show the same
+    # By image id and patient. It is equal for uses that say they show the same.
+    identity: tuple[str, str | None]
     image_id: str | None = None
     patient_id: str | None = None
     pair_id: str | None = None
@@ -81,15 +80,22 @@ class FolderImages:
 
 
 def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
-    """Find all images in a folder and its subfolders, following links, except files and folders of ``without``."""
+    """Find all images in a folder and its subfolders, following links.
+
+    Args:
+        folder: Where to start.
+        without: Files and folders to leave out.
+    """
     formats = Image.registered_extensions()
     readable = {ending for ending, name in formats.items() if name in FORMATS}
     if importlib.util.find_spec("pydicom"):
         readable.update(DICOM_ENDINGS)
-    images, closed = FolderImages(), list[OSError]()
+    images = FolderImages()
+    closed = list[OSError]()
     visited = {os.path.realpath(path) for path in without}
     for path, folders, names in os.walk(folder, onerror=closed.append, followlinks=True):
-        if (real := os.path.realpath(path)) in visited:
+        real = os.path.realpath(path)
+        if real in visited:
             folders.clear()
             continue
         visited.add(real)
@@ -115,9 +121,7 @@ class DatasetImages:
     """Images of a prepared dataset, or of a task of the user's own."""
 
     documents: Documents  # questions, in order
-    images: tuple[
-        DistinctImage, ...
-    ]  # in the order of the questions; those of solved examples last
+    images: tuple[DistinctImage, ...]  # in the order of the questions, of solved examples last
     folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
     volumes: int  # number of distinct volumes, which are not compared
@@ -129,9 +133,8 @@ class OtherImages:
     """Images that a dataset is compared with."""
 
     name: str  # the folder or dataset as the user named it
-    folder: (
-        Path | None
-    )  # paths are shown below it; None for a dataset, whose images are called by their questions
+    # Paths are shown below it. None for a dataset, whose images are called by their questions.
+    folder: Path | None
     images: tuple[DistinctImage, ...]
     files: int  # number of files read
     unreadable: Mapping[Path, str]  # error messages of files that cannot be read
@@ -140,28 +143,31 @@ class OtherImages:
 
 
 def dataset_images(name: str) -> DatasetImages:
-    """Hash all images of a prepared dataset; SourceError for damaged documents and images, MedTasksError for none."""
+    """Hash all images of a prepared dataset.
+
+    Args:
+        name: Of the dataset, or of one that holds parts of several.
+
+    Raises:
+        SourceError: Documents or images are damaged.
+        MedTasksError: The questions show no images.
+    """
     documents = load_documents(name)
+    examples = load_documents(name, DEMONSTRATIONS_SPLIT)
     uses: dict[Path, list[Use]] = defaultdict(list)
-    for example, split in ((False, documents), (True, load_documents(name, DEMONSTRATIONS_SPLIT))):
+    for is_example, split in ((False, documents), (True, examples)):
         for document in split:
             folder = prepared_folder(str(document["dataset"]))
             for digest in image_digests(document):
-                _add_use(
-                    uses,
-                    folder / digest,
-                    document,
-                    document.get("image_id") or digest,
-                    example=example,
-                )
-    folders = tuple(sorted({prepared_folder(str(document["dataset"])) for document in documents}))
+                identity = document.get("image_id") or digest
+                _add_use(uses, folder / digest, document, identity, example=is_example)
+    datasets = {str(document["dataset"]) for document in documents}
+    folders = tuple(sorted(map(prepared_folder, datasets)))
     for folder in folders:
         for file in images_below(folder / DEMONSTRATIONS_FOLDER).files:
             uses[file].append(Use(file.name, file, True, (file.name, None)))
-    private = sorted(
-        filter(is_private, {name, *(str(document["dataset"]) for document in documents)})
-    )
-    return _hashed(name, documents, uses, folders, private)
+    private = sorted(filter(is_private, {name, *datasets}))
+    return _hash_shown(name, documents, uses, folders, private)
 
 
 def own_images(
@@ -184,7 +190,7 @@ def own_images(
         for path in paths:  # the id of a question with several images is that of all of them
             image_id = document.get("image_id") if len(paths) == 1 else None
             _add_use(uses, path, document, str(image_id or path))
-    return _hashed(name, documents, uses, (), private)
+    return _hash_shown(name, documents, uses, (), private)
 
 
 def _add_use(
@@ -195,67 +201,59 @@ def _add_use(
     *,
     example: bool = False,
 ) -> None:
-    image_id, patient_id, pair_id = (
-        document.get(key) for key in ("image_id", "patient_id", "pair_id")
+    patient_id = document.get("patient_id")
+    use = Use(
+        doc_id=document["doc_id"],
+        file=path,
+        example=example,
+        identity=(identity, patient_id),
+        image_id=document.get("image_id"),
+        patient_id=patient_id,
+        pair_id=document.get("pair_id"),
     )
-    uses[path].append(
-        Use(
-            document["doc_id"], path, example, (identity, patient_id), image_id, patient_id, pair_id
-        )
-    )
+    uses[path].append(use)
 
 
-def _hashed(
+def _hash_shown(
     name: str,
     documents: Documents,
     uses: Mapping[Path, Sequence[Use]],
     folders: tuple[Path, ...],
     private: Sequence[str],
 ) -> DatasetImages:
-    files = [file for file in uses if not is_volume(file)]
+    files = [file for file in uses if not holds_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
         raise MedTasksError(
             f"the questions of '{name}' show no images{' but volumes' if volumes else ''}"
         )
     hashes, errors = hash_images(files)
-    for file, error in errors.items():
+    if errors:
+        file, error = next(iter(errors.items()))
         first = "" if private else f" ({file}: {error})"
-        fix = (
-            f"run 'medtasks data prepare {name}' again"
-            if folders
-            else "'medtasks data verify' names all"
-        )
+        fix = "'medtasks data verify' names all"
+        if folders:
+            fix = f"run 'medtasks data prepare {name}' again"
         raise SourceError(
             f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; {fix}"
         )
-    return DatasetImages(
-        documents,
-        _distinct(files, hashes, uses),
-        folders,
-        folders or tuple(files),
-        volumes,
-        private,
-    )
+    images = _group_by_pixels(files, hashes, uses)
+    return DatasetImages(documents, images, folders, folders or tuple(files), volumes, private)
 
 
 def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
-    """Hash the images of a folder, except those ``without``; or, if no folder has this name, of a dataset."""
+    """Hash the images of a folder or of a prepared dataset.
+
+    Args:
+        named: A folder or, without one of this name, a dataset.
+        without: Files and folders to leave out of the folder.
+
+    Raises:
+        MedTasksError: There is neither, or it holds no image that can be read.
+    """
     folder = Path(named).expanduser()
     if folder.is_dir():
-        listed = images_below(folder, without)
-        hashes, errors = hash_images(listed.files)
-        if hashes:
-            files = [file for file in listed.files if file in hashes]
-            return OtherImages(
-                named, folder, _distinct(files, hashes, {}), len(files), errors, listed
-            )
-        dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
-        raise MedTasksError(
-            f"{named} holds no image that can be read (damaged images: {len(errors)}, volumes: {listed.volumes}, "
-            f"other files: {listed.others}, folders that may not be read: {listed.closed}"
-            f"{dicom if listed.without_decoder else ''})"
-        )
+        return _images_of_folder(named, folder, without)
     if folder.exists() or not known(named):
         raise MedTasksError(
             f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
@@ -266,18 +264,38 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     return OtherImages(named, None, dataset.images, files_read, {}, volumes, bool(dataset.private))
 
 
-def _distinct(
+def _images_of_folder(named: str, folder: Path, without: Sequence[Path]) -> OtherImages:
+    listed = images_below(folder, without)
+    hashes, errors = hash_images(listed.files)
+    if hashes:
+        files = [file for file in listed.files if file in hashes]
+        images = _group_by_pixels(files, hashes, {})
+        return OtherImages(named, folder, images, len(files), errors, listed)
+    dicom = ""
+    if listed.without_decoder:
+        dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
+    raise MedTasksError(
+        f"{named} holds no image that can be read (damaged images: {len(errors)}, volumes: {listed.volumes}, "
+        f"other files: {listed.others}, folders that may not be read: {listed.closed}{dicom})"
+    )
+
+
+def _group_by_pixels(
     files: Sequence[Path], hashes: Mapping[Path, ImageHash], uses: Mapping[Path, Sequence[Use]]
 ) -> tuple[DistinctImage, ...]:
     groups: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         groups[hashes[file].pixels_sha256].append(file)
-    return tuple(
-        DistinctImage(
+    images = []
+    for group in groups.values():
+        uses_of_group: list[Use] = []
+        for file in group:
+            uses_of_group += uses.get(file, ())
+        image = DistinctImage(
             files=tuple(group),
             known=hashes[group[0]],
             file_digests=frozenset(hashes[file].file_sha256 for file in group),
-            uses=tuple(use for file in group for use in uses.get(file, ())),
+            uses=tuple(uses_of_group),
         )
-        for group in groups.values()
-    )
+        images.append(image)
+    return tuple(images)

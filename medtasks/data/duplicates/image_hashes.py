@@ -57,8 +57,10 @@ _FLAT = 8  # grey levels
 _BORDER = 4  # grey levels that a plain border may vary by, which JPEG makes of a single one
 _SPECKS = 0.005  # share of a border's line that may differ more
 _CORE = 0.2  # an image that is narrower than this without its border has none
-_BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
-_ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between two results
+_BLUR = 2.0  # pixels
+_FLOOR = 4.0  # grey levels of contrast below which there is only noise
+_ROWS = 8  # hashes compared with all others at once
+_BLOCK = 4096  # and between two results
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 3  # of the hashes; hashes of another version are not used
 _CHUNK = 1000  # files between two writes to the cache
@@ -83,23 +85,33 @@ _DETAILS_KEPT = 20_000  # vectors, about 160 MB
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
-    """Return 64 x 64 grey versions of an image and of its part inside a plain border; none if it is flat."""
+    """Return 64 x 64 grey versions of an image and of its part inside a plain border.
+
+    Returns:
+        Two of them, one for an image without a border, and none for a flat image.
+
+    Example:
+        >>> [sketch.shape for sketch in sketches(Image.radial_gradient("L"))]
+        [(64, 64)]
+        >>> sketches(Image.new("L", (100, 100)))
+        []
+    """
     grey = image.convert("L")
     whole = np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
     if int(whole.max()) - int(whole.min()) <= _FLAT:
         return []
     pixels = np.asarray(grey)
     height, width = pixels.shape
-    left, top = _plain_lines(pixels.T), _plain_lines(pixels)
-    right, bottom = width - _plain_lines(pixels.T[::-1]), height - _plain_lines(pixels[::-1])
+    left = _plain_lines(pixels.T)
+    top = _plain_lines(pixels)
+    right = width - _plain_lines(pixels.T[::-1])
+    bottom = height - _plain_lines(pixels[::-1])
     box = (left, top, right, bottom)
-    if (
-        box == (0, 0, width, height)
-        or (right - left) / width < _CORE
-        or (bottom - top) / height < _CORE
-    ):
+    core = min((right - left) / width, (bottom - top) / height)
+    if box == (0, 0, width, height) or core < _CORE:
         return [whole]
-    return [whole, np.asarray(grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS))]
+    inside = grey.crop(box).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return [whole, np.asarray(inside)]
 
 
 def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:
@@ -119,26 +131,43 @@ def perceptual_hash(sketch: Sketch) -> str:
 
 
 def stack_hashes(hashes: Sequence[str]) -> Hashes:
-    """Return hashes in hexadecimal digits as an array of shape (hashes, 4)."""
+    """Return hashes in hexadecimal digits as an array of shape (hashes, 4).
+
+    Example:
+        >>> stack_hashes(["0" * 64, "f" * 64]).shape
+        (2, 4)
+    """
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
 
-def side_compared(first: tuple[int, int], second: tuple[int, int]) -> int:
-    """Return the side of the sketches to compare two images by, given their sizes in pixels."""
+def sketch_side(first: tuple[int, int], second: tuple[int, int]) -> int:
+    """Return the side of the sketches to compare two images by, given their sizes in pixels.
+
+    Example:
+        >>> sketch_side((512, 512), (1024, 768)), sketch_side((512, 512), (28, 28))
+        (64, 28)
+    """
     return SIDE if min(*first, *second) >= _SMALLEST else TINY_SIDE
 
 
 def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
-    """Return the features that tell images of one kind apart: shape (side * side,), products are correlations."""
+    """Return the features that tell images of one kind apart.
+
+    Args:
+        sketch: Shape (64, 64).
+        side: Of the square that it is reduced to, see :func:`sketch_side`.
+
+    Returns:
+        A vector of shape (side * side,). The product of two is the correlation of their details.
+    """
     from scipy import ndimage  # type: ignore[import-untyped]  # it has no types
 
-    grey = np.asarray(sketch, np.float32)
-    if (
-        side != SIDE
-    ):  # sketches of a large image hold more than those of a small one until both are reduced
-        grey = np.asarray(
-            Image.fromarray(sketch).resize((side, side), Image.Resampling.BICUBIC), np.float32
-        )
+    if side == SIDE:
+        grey = np.asarray(sketch, np.float32)
+    else:
+        # Sketches of a large image hold more than those of a small one until both are reduced.
+        reduced = Image.fromarray(sketch).resize((side, side), Image.Resampling.BICUBIC)
+        grey = np.asarray(reduced, np.float32)
     fine = grey - ndimage.gaussian_filter(grey, _BLUR, mode="nearest")
     contrast = np.sqrt(ndimage.gaussian_filter(fine * fine, 1.5 * _BLUR, mode="nearest"))
     even = (fine / (contrast + _FLOOR)).ravel()
@@ -150,10 +179,16 @@ def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
 def close_pairs(
     first: Hashes, second: Hashes, distance: int
 ) -> Iterator[tuple[int, Any, Any, Any, Any]]:
-    """Find the pairs among hashes of shapes (n, 4) and (m, 4) that differ in at most ``distance`` bits.
+    """Find the pairs of hashes that differ in few bits, or in nearly all.
 
-    Yields for parts of ``second``, in order: the part's end, and four arrays of equal length: row in ``first``, row in
-    ``second``, bits that differ (or do not), and whether one image is inverted.
+    Args:
+        first: Shape (n, 4).
+        second: Shape (m, 4).
+        distance: Most bits that differ, or that do not.
+
+    Yields:
+        For parts of ``second``, in order: the part's end, and four arrays of equal length: row in ``first``, row in
+        ``second``, bits that differ (or do not), and whether one image is inverted.
     """
     words = np.ascontiguousarray(first.T)
 
@@ -176,9 +211,16 @@ def close_pairs(
 
 
 def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]:
-    """Read an image of any format, from ``data`` if given, and the SHA-256 of its pixels; errors as ``decoded``.
+    """Read an image of any format, and the SHA-256 of its pixels.
 
     It is decoded by the rule ``linear``, whatever the rule of its dataset, which may lose detail that tells twins.
+
+    Args:
+        path: File. Its ending tells DICOM from the rest.
+        data: Its content, or None to read it.
+
+    Raises:
+        UnreadableImage: It is no image, or damaged. Decoders of rare formats raise other errors, too.
     """
     if path.suffix.lower() in DICOM_ENDINGS:
         from medtasks.data.sources.multimedeval.x_rays import read_dicom
@@ -195,44 +237,41 @@ class ImageHash(BaseModel, frozen=True):
     file_sha256: str  # of the file's bytes
     pixels_sha256: str  # of size and RGB pixels
     size: tuple[int, int]  # width and height in pixels
-    views: tuple[
-        str, ...
-    ]  # perceptual hash of each of its sketches; none for an image of a single grey
+    views: tuple[str, ...]  # hash of each of its sketches, none for an image of a single grey
 
 
 def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path, str]]:
-    """Hash images on all processors; return the hashes by file, and the error message of each unreadable file.
+    """Hash images on all processors.
 
     A file whose path, size and time of change are those of an earlier call is not decoded again.
+
+    Args:
+        files: Of any format that Pillow or pydicom reads.
+
+    Returns:
+        The hashes by file, and the error message of each unreadable file.
     """
     cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
-    hashes: dict[Path, ImageHash] = {}
-    errors: dict[Path, str] = {}
+    hashes = {}
+    errors = {}
+    total = len(files)
     with (
         warnings.catch_warnings(),
         ThreadPoolExecutor() as workers,
-        tqdm(
-            desc="Hashing images", total=len(files), unit="image", leave=False, disable=None
-        ) as bar,
+        tqdm(desc="Hashing images", total=total, unit="image", leave=False, disable=None) as bar,
     ):
-        warnings.simplefilter(
-            "ignore"
-        )  # of decoders about metadata, which may name a file or a patient
-        for start in range(0, len(files), _CHUNK):
+        # Decoders warn about metadata, and may name a file or a patient.
+        warnings.simplefilter("ignore")
+        for start in range(0, total, _CHUNK):
             part = files[start : start + _CHUNK]
-            keys: dict[Path, bytes] = {}  # that change when a file does, and do not show its path
-            for path in part:
-                with contextlib.suppress(OSError):
-                    state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
-                    keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
+            keys = _cache_keys(part)
             cached = cache.get(keys.values())
             for path, key in keys.items():
-                with contextlib.suppress(
-                    KeyError, ValidationError
-                ):  # not hashed before, or damaged
+                # An image may be new, or its hash damaged.
+                with contextlib.suppress(KeyError, ValidationError):
                     hashes[path] = ImageHash.model_validate_json(cached[key])
             missing = [path for path in part if path not in hashes]
-            for path, result in zip(missing, workers.map(_hashed, missing), strict=True):
+            for path, result in zip(missing, workers.map(_hash_file, missing), strict=True):
                 if isinstance(result, str):
                     errors[path] = result
                 else:
@@ -243,7 +282,17 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
     return hashes, errors
 
 
-def _hashed(path: Path) -> ImageHash | str:
+def _cache_keys(files: Sequence[Path]) -> dict[Path, bytes]:
+    """Return keys that change when a file does, and do not show its path. Missing files have none."""
+    keys = {}
+    for path in files:
+        with contextlib.suppress(OSError):
+            state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
+            keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
+    return keys
+
+
+def _hash_file(path: Path) -> ImageHash | str:
     """Return the hash of an image, or why it cannot be read."""
     try:
         data = read_file(path)
@@ -254,13 +303,13 @@ def _hashed(path: Path) -> ImageHash | str:
     except UnreadableImage as error:
         return str(error)
     except _FAILURES as error:
-        return (
-            error.strerror if isinstance(error, OSError) else None
-        ) or f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        return f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)
-class Alike:
+class Resemblance:
     """Resemblance of two images."""
 
     distance: int  # bits that differ in their hashes, of 256
@@ -280,51 +329,60 @@ class ImageViews:
     """Views of images and their hashes, none of a single grey."""
 
     def __init__(self, images: Sequence[tuple[Path, ImageHash]]) -> None:
-        numbered = enumerate(images)
-        self.views = [
-            _View(n, file, image.size, at)
-            for n, (file, image) in numbered
-            for at in range(len(image.views))
-        ]
-        self.hashes = stack_hashes([view for _, image in images for view in image.views])
+        self.views: list[_View] = []
+        hashes: list[str] = []
+        for number, (file, image) in enumerate(images):
+            hashes += image.views
+            for sketch in range(len(image.views)):
+                self.views.append(_View(number, file, image.size, sketch))
+        self.hashes = stack_hashes(hashes)
 
 
-def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int, int], Alike]:
+def near(
+    first: ImageViews, second: ImageViews, distance: int
+) -> dict[tuple[int, int], Resemblance]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
-    Returns the closest resemblance by number of the image in ``first`` and in ``second``, in one set the smaller number
-    first. MedTasksError: more than a million pairs look the same, which says nothing about any of them.
+    Args:
+        first: Views of the images of a set.
+        second: Those of another set, or the same object.
+        distance: Most bits that differ in the hashes of images that look the same.
+
+    Returns:
+        The closest resemblance by number of the image in ``first`` and in ``second``, in one set the smaller number
+        first.
+
+    Raises:
+        MedTasksError: More than a million pairs look the same, which says nothing about any of them.
     """
-    pairs: dict[tuple[int, int], Alike] = {}
+    pairs: dict[tuple[int, int], Resemblance] = {}
     likeness_of = _likenesses()
 
-    def confirmed(
+    def resemblance_of(
         row: int, other: int, bits: int, inverted: bool
-    ) -> tuple[tuple[int, int], Alike] | None:
-        view, twin = first.views[row], second.views[other]
-        likeness = (
-            None
-            if first is second and view.image >= twin.image
-            else likeness_of(view, twin, inverted)
-        )
-        return (
-            None
-            if likeness is None
-            else ((view.image, twin.image), Alike(bits, likeness, inverted))
-        )
+    ) -> tuple[tuple[int, int], Resemblance] | None:
+        view = first.views[row]
+        twin = second.views[other]
+        if first is second and view.image >= twin.image:
+            return None
+        likeness = likeness_of(view, twin, inverted)
+        if likeness is None:
+            return None
+        return (view.image, twin.image), Resemblance(bits, likeness, inverted)
 
+    total = len(second.hashes)
     with (
         ThreadPoolExecutor() as workers,
-        tqdm(
-            desc="Comparing", total=len(second.hashes), unit="image", leave=False, disable=None
-        ) as bar,
+        tqdm(desc="Comparing", total=total, unit="image", leave=False, disable=None) as bar,
     ):
         for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
-            for match in workers.map(confirmed, *(column.tolist() for column in candidates)):
-                if match and (
-                    match[0] not in pairs or match[1].likeness > pairs[match[0]].likeness
-                ):
-                    pairs[match[0]] = match[1]
+            columns = [column.tolist() for column in candidates]
+            for match in workers.map(resemblance_of, *columns):
+                if match is None:
+                    continue
+                pair, resemblance = match
+                if pair not in pairs or resemblance.likeness > pairs[pair].likeness:
+                    pairs[pair] = resemblance
             bar.update(end - bar.n)
             if len(pairs) > _MOST_PAIRS:
                 raise MedTasksError(
@@ -337,19 +395,25 @@ def near(first: ImageViews, second: ImageViews, distance: int) -> dict[tuple[int
 def near_pairs(
     images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]
 ) -> list[bool]:
-    """Tell for each pair of images, by their numbers, whether they look the same; unlike ``near`` it skips others."""
-    looks, likeness_of = ImageViews(images), _likenesses()
+    """Return for each pair of images, in order, whether they look the same. Unlike :func:`near` it skips other pairs.
+
+    Args:
+        images: Files and their hashes.
+        pairs: Positions in ``images``.
+    """
+    looks = ImageViews(images)
+    likeness_of = _likenesses()
     rows: dict[int, list[int]] = defaultdict(list)
     for row, view in enumerate(looks.views):
         rows[view.image].append(row)
 
     def are_near(pair: tuple[int, int]) -> bool:
-        for first, second in product(rows.get(pair[0], ()), rows.get(pair[1], ())):
+        for first, second in product(*(rows.get(image, ()) for image in pair)):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
+            if min(bits, BITS - bits) > DISTANCE:
+                continue
             inverted = bits > BITS // 2
-            if min(bits, BITS - bits) <= DISTANCE and likeness_of(
-                looks.views[first], looks.views[second], inverted
-            ):
+            if likeness_of(looks.views[first], looks.views[second], inverted):
                 return True
         return False
 
@@ -369,7 +433,7 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
         return details(sketch, side).astype(np.float16)
 
     def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
-        side = side_compared(view.size, twin.size)
+        side = sketch_side(view.size, twin.size)
         correlation = float(
             details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32)
         )

@@ -17,6 +17,7 @@ extra ``dicom``. JPEG with 12 bits per value takes ``pylibjpeg-libjpeg``, whose 
 import contextlib
 import importlib
 import math
+import re
 import struct
 import sys
 import warnings
@@ -58,15 +59,43 @@ _COLOUR_TABLES = tuple(
 )
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 """Height and width of a pixel, in DCMTK's order."""
+_CODE = re.compile(
+    "[A-Z]{1,3}|MONOCHROME[12]|PALETTE COLOR|YBR_[A-Z0-9_]+|IDENTITY|INVERSE|LINEAR|LINEAR_EXACT|SIGMOID"
+)
+"""Code strings of the attributes below."""
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "modality": ("Modality",),
+    "values stand for": ("PhotometricInterpretation", "PresentationLUTShape"),
+    "window": ("WindowCenter", "WindowWidth", "VOILUTFunction"),
+    "rescale": ("RescaleSlope", "RescaleIntercept"),
+    "padding": ("PixelPaddingValue", "PixelPaddingRangeLimit"),
+    "spacing": ("PixelSpacing", "ImagerPixelSpacing", "PixelAspectRatio", "SliceThickness"),
+    "orientation": ("ImageOrientationPatient", "PatientOrientation", "ViewPosition"),
+    "frames": ("NumberOfFrames",),
+}
+"""Attributes of DICOM files by the fact that they are shown as."""
 
 
 @contextlib.contextmanager
 def reading_dicom(
-    name: str, source: ImageSource, *, force: bool = False
+    name: str,
+    source: ImageSource,
+    *,
+    force: bool = False,
+    headers_only: bool = False,
+    cost: int = _COST,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield ``pydicom`` and a file's data set; errors become :class:`UnreadableImage`, and warnings nothing.
 
-    Raises UnusableFile for one that would fill the memory.
+    Args:
+        name: Name of the file's kind, for messages.
+        source: The file.
+        force: Read a data set without preamble, too.
+        headers_only: Stop before the pixels.
+        cost: Bytes of memory for each of its values.
+
+    Raises:
+        UnusableFile: It would fill the memory.
     """
     try:
         pydicom = importlib.import_module("pydicom")
@@ -79,12 +108,16 @@ def reading_dicom(
         with warnings.catch_warnings(), opened as stream:
             warnings.simplefilter("ignore")  # about header fields that do not matter here
             _check_deflated(pydicom, stream)
-            dataset = pydicom.dcmread(stream, force=force)
+            dataset = pydicom.dcmread(stream, force=force, stop_before_pixels=headers_only)
             sides = (
                 dataset.get(name) or 1
                 for name in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
             )
-            check_size(math.prod(sides, start=_COST), MOST_MEMORY)
+            check_size(math.prod(sides, start=cost), MOST_MEMORY)
+            if not dataset.file_meta.get("TransferSyntaxUID"):
+                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(
+                    _SYNTAXES[dataset.original_encoding]
+                )
             yield pydicom, dataset
     except pydicom.errors.InvalidDicomError as error:
         raise UnreadableImage("it is no DICOM file") from error
@@ -120,14 +153,10 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
     """
     try:
         with reading_dicom("a DICOM file", source, force=True) as (pydicom, dataset):
-            frames = _numbers(dataset, "NumberOfFrames")
+            frames = numbers_of(dataset, "NumberOfFrames")
             if frames and frames[0] > 1:
                 raise UnreadableImage(
                     f"it holds {frames[0]:g} frames; save the one to show by itself"
-                )
-            if not dataset.file_meta.get("TransferSyntaxUID"):
-                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(
-                    _SYNTAXES[dataset.original_encoding]
                 )
             _lift_functional_groups(dataset)
             stored = dataset.pixel_array
@@ -137,7 +166,7 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
             else:
                 image, done = _grey(pydicom.pixels, dataset, stored, value_range)
             for name in _SPACINGS:
-                spacing = _numbers(dataset, name)
+                spacing = numbers_of(dataset, name)
                 if len(spacing) == 2 and min(spacing) > 0:
                     squared = with_square_pixels(image, *spacing)
                     return squared, done if squared is image else [
@@ -163,7 +192,7 @@ def _check_deflated(pydicom: Any, stream: IO[bytes]) -> None:
     stream.seek(0)
 
 
-def _numbers(dataset: Any, name: str) -> list[float]:
+def numbers_of(dataset: Any, name: str) -> list[float]:
     """Return the numbers of an attribute, with decimal commas as points; none if it is missing or blank."""
     try:
         parts = [str(number) for number in np.ravel(dataset.get(name, ""))]
@@ -205,7 +234,7 @@ def _coloured(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Im
 def _grey(
     pixels: Any, dataset: Any, stored: Any, value_range: Range | None
 ) -> tuple[Image.Image, list[str]]:
-    padding = _is_padding(dataset, stored)
+    padding = is_padding(dataset, stored)
     share, scaling = _scaled(pixels, dataset, stored, padding, value_range)
     done = [scaling]
     kind, shape = dataset.PhotometricInterpretation, dataset.get("PresentationLUTShape")
@@ -220,7 +249,7 @@ def _grey(
     return from_unit(share), done
 
 
-def _is_padding(dataset: Any, stored: Any) -> Any:
+def is_padding(dataset: Any, stored: Any) -> Any:
     """Return the mask of padding pixels (PS3.3 C.7.5.1.1.2)."""
     padding = dataset.get("PixelPaddingValue")
     if padding is None or stored.dtype.kind not in "iu":
@@ -243,8 +272,8 @@ def _scaled(
     if dataset.get("VOILUTSequence"):
         return _through_voi_table(dataset, values), "DICOM VOI table applied"
     try:
-        centers = _numbers(dataset, "WindowCenter")
-        widths = _numbers(dataset, "WindowWidth")
+        centers = numbers_of(dataset, "WindowCenter")
+        widths = numbers_of(dataset, "WindowWidth")
     except UnreadableImage as fault:
         raise _unclear(str(fault), values) from fault
     if centers and widths:
@@ -299,8 +328,8 @@ def _of_modality(pixels: Any, dataset: Any, stored: Any) -> Any:
     """Return values of the modality, as floats; a slope or intercept that is blank changes nothing."""
     if dataset.get("ModalityLUTSequence"):
         return pixels.apply_modality_lut(stored, dataset).astype(np.float64)
-    slope = next(iter(_numbers(dataset, "RescaleSlope")), 1.0)
-    intercept = next(iter(_numbers(dataset, "RescaleIntercept")), 0.0)
+    slope = next(iter(numbers_of(dataset, "RescaleSlope")), 1.0)
+    intercept = next(iter(numbers_of(dataset, "RescaleIntercept")), 0.0)
     if slope == 0:
         raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
     return stored.astype(np.float64) * slope + intercept
@@ -316,3 +345,54 @@ def _through_voi_table(dataset: Any, values: Any) -> Any:
     greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
     at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
     return to_unit(greys[at], 0, 2**bits - 1)
+
+
+# ---- facts of headers, for people ----
+
+
+def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
+    """Add facts from the header of a DICOM file by name, until a damaged part; errors as :func:`reading_dicom`.
+
+    Headers hold names of patients. Only technical attributes are read, and a value that is neither a number nor a code
+    is withheld.
+    """
+    facts["kind"] = "DICOM"
+    with reading_dicom("a DICOM file", path, force=True) as (pydicom, dataset):
+        syntax = dataset.file_meta.get("TransferSyntaxUID")
+        if syntax in pydicom.uid.UID_dictionary:
+            facts["kind"] += f", {syntax.name}"
+        facts["size"] = f"{int(dataset.Columns)} x {int(dataset.Rows)}"
+        signed = "signed" if dataset.get("PixelRepresentation") else "unsigned"
+        facts["bits"] = f"{int(dataset.BitsStored)} of {int(dataset.BitsAllocated)}, {signed}"
+        _lift_functional_groups(dataset)
+        facts.update(_attributes(dataset))
+        if dataset.get("VOILUTSequence"):
+            facts["window"] = "VOI table"
+        stored = dataset.pixel_array
+        slope = float(dataset.get("RescaleSlope") or 1)
+        intercept = float(dataset.get("RescaleIntercept") or 0)
+        ends = sorted(float(end) * slope + intercept for end in (stored.min(), stored.max()))
+        facts["values"] = f"{ends[0]:g} to {ends[1]:g}"
+
+
+def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
+    for fact, names in _ATTRIBUTES.items():
+        texts = []
+        for name in [name for name in names if name in dataset]:
+            label = f"{name} " if len(names) > 1 else ""
+            texts.append(label + _technical(dataset.get(name)))
+        if texts:
+            yield fact, ", ".join(texts)
+
+
+def _technical(value: Any) -> str:
+    """Return the numbers or codes in an attribute as text, or that something else is withheld."""
+    is_single = isinstance(value, str) or not hasattr(value, "__iter__")
+    texts = []
+    for part in [value] if is_single else value:
+        text = str(part).strip()
+        try:
+            texts.append(f"{float(text):g}")
+        except ValueError:
+            texts.append(text if _CODE.fullmatch(text) else "withheld")
+    return "\\".join(texts)

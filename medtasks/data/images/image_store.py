@@ -13,7 +13,14 @@ from PIL import Image
 from medtasks.data.images.decoding import REFERENCE, Decoding, decode_image, flat_mark
 from medtasks.data.images.file_kinds import is_dicom
 from medtasks.data.images.strict_pillow import ImageSource
-from medtasks.data.images.volume_files import ENDING, is_volume, volume_digests
+from medtasks.data.images.volume_files import (
+    ARRAY,
+    NIFTI,
+    SERIES,
+    VolumeDigests,
+    holds_volume,
+    volume_digests,
+)
 from medtasks.data.named_files import named_file, read_named
 
 FOLDER = "images"
@@ -87,9 +94,10 @@ class ImageStore:
         return StoredImage(file, hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path, root: Path | None = None) -> StoredImage:
-        """Link to the file of a volume below ``root``, by default in its folder; it is not copied."""
-        digests = volume_digests(named_file(path, root))
-        file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
+        """Link to a volume below ``root``, by default in its folder; it is not copied."""
+        digests = _whole_volume(named_file(path, root))
+        ending = next(filter(path.name.lower().endswith, (*NIFTI, ARRAY)), SERIES)
+        file = f"{FOLDER}/{digests.file[:_DIGITS]}{ending}"
         self.facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -123,10 +131,20 @@ class ImageStore:
 
 def read_facts(source: ImageSource, decoding: Decoding) -> ImageFacts:
     """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
-    if isinstance(source, Path) and is_volume(source):
-        return ImageFacts(volume_digests(source).voxels, (VOLUME,))
+    if isinstance(source, Path) and holds_volume(source):
+        return ImageFacts(_whole_volume(source).voxels, (VOLUME,))
     seen = decode_image(source, decoding)
     return ImageFacts(pixels_sha256(seen.pixels), seen.conversions)
+
+
+def _whole_volume(path: Path) -> VolumeDigests:
+    """Read a volume to its end."""
+    digests = volume_digests(path)
+    if not path.name.lower().endswith(NIFTI):  # of which the digests are checked
+        from medtasks.data.images.volume_reading import open_volume  # which brings NumPy
+
+        open_volume(path).read(None)
+    return digests
 
 
 def pixels_sha256(pixels: Image.Image) -> str:

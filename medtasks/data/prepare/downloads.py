@@ -1,4 +1,8 @@
-"""Downloading published files: one large file in pieces, resumable; or a dataset's files from the Hugging Face Hub."""
+"""Downloading published files: one large file in pieces, or a dataset's files from the Hugging Face Hub.
+
+Sources and PhysioNet download through this module. What has arrived is kept, so that the same command goes on where it
+stopped, and no file is used that differs from its published digest.
+"""
 
 import contextlib
 import errno
@@ -48,9 +52,8 @@ class SafeSession(requests.Session):
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """Return the address of a redirect, if there is one."""
         target = super().get_redirect_target(resp)
-        is_insecure = resp.url.startswith("https:") and not urljoin(
-            resp.url, target or ""
-        ).startswith("https:")
+        address = urljoin(resp.url, target or "")
+        is_insecure = resp.url.startswith("https:") and not address.startswith("https:")
         if target and (is_insecure or self.auth is not None):
             raise InsecureRedirect(f"{resp.url} redirects to {target}")
         return target
@@ -71,14 +74,15 @@ class Unreachable(Transient):
 def patiently(
     attempts: int, backoff_s: float, stop: threading.Event | None = None
 ) -> tenacity.Retrying:
-    """Return a caller that repeats a request while its failures are :class:`Transient`, until ``stop`` is set.
+    """Return a caller that repeats a request while its failures are :class:`Transient`.
 
-    It waits ``backoff_s`` before the second try; twice as long before every further one, or as a server asks.
+    Args:
+        attempts: Most tries.
+        backoff_s: Seconds before the second try. They double before every further one, or are what a server asks for.
+        stop: Ends the waiting when it is set.
     """
-    stop, backoff = (
-        stop or threading.Event(),
-        tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S),
-    )
+    stop = stop or threading.Event()
+    backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
 
     def wait_s(state: tenacity.RetryCallState) -> float:
         retry_after_s = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
@@ -95,7 +99,17 @@ def patiently(
 
 @contextlib.contextmanager
 def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[requests.Response]:
-    """Send a request for ``what`` and yield its answer; an error while reading is a Failure, too."""
+    """Send a request and yield its answer.
+
+    Args:
+        request: Sends it.
+        what: Name of what is asked for, for messages.
+
+    Raises:
+        Unreachable: There is no answer.
+        Transient: Another try may succeed. The answer may also break off while it is read.
+        Failure: The server refuses.
+    """
     try:
         answer = request()
     except InsecureRedirect as error:
@@ -106,7 +120,8 @@ def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[r
         try:
             yield answer
         except requests.HTTPError as error:
-            status, cause = answer.status_code, f"HTTP {answer.status_code} for {what}"
+            status = answer.status_code
+            cause = f"HTTP {status} for {what}"
             if status < 500 and status not in _WORTH_ANOTHER_TRY:
                 raise Failure(cause) from error
             retry_after_s = 0.0
@@ -125,10 +140,9 @@ def _root_cause(error: BaseException) -> BaseException:
 
 def file_md5(path: Path) -> str:
     """Return the MD5 of a file, as hex digits."""
+    md5 = functools.partial(hashlib.md5, usedforsecurity=False)
     with path.open("rb") as stream:
-        return hashlib.file_digest(
-            stream, functools.partial(hashlib.md5, usedforsecurity=False)
-        ).hexdigest()
+        return hashlib.file_digest(stream, md5).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -142,13 +156,16 @@ class Published:
 
     def matches(self, path: Path) -> bool:
         """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""
-        md5 = self.md5 is None or self.md5 == file_md5(path)
-        blob = self.git_blob is None or self.git_blob == git_blob(path)
-        return md5 and blob and (self.sha256 is None or self.sha256 == file_sha256(path))
+        checks = (
+            (self.md5, file_md5),
+            (self.git_blob, git_blob),
+            (self.sha256, file_sha256),
+        )
+        return all(digest is None or digest == digest_of(path) for digest, digest_of in checks)
 
 
 def download(published: Published, target: Path, session: requests.Session | None = None) -> Path:
-    """Download a file to ``target`` unless it exists; an interrupted download continues in ``<name>.part``.
+    """Download a file unless it exists. An interrupted download continues in ``<name>.part``.
 
     Args:
         published: Address and digests of the file.
@@ -170,11 +187,9 @@ def download(published: Published, target: Path, session: requests.Session | Non
         patiently(_ATTEMPTS, _BACKOFF_S)(proceed)
     except Failure as failure:
         error = failure.__cause__
-        what = (
-            f"HTTP {error.response.status_code}"
-            if isinstance(error, requests.HTTPError)
-            else type(error).__name__
-        )
+        what = type(error).__name__
+        if isinstance(error, requests.HTTPError):
+            what = f"HTTP {error.response.status_code}"
         raise SourceError(
             f"cannot download {target.name} from {published.url} ({what}); check the connection and run the same "
             f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
@@ -218,40 +233,25 @@ def _continue(session: requests.Session, url: str, partial: Path, name: str) -> 
 
 
 def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Path:
-    """Bring the files of a dataset into a folder and return that; each of ``patterns`` must match at least one file.
+    """Bring the files of a dataset into a folder.
 
     It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
     where it publishes no checksum, as for small files, with the catalogue's.
-    """
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.hf_api import RepoFile
 
-    hub, repository = HfApi(), info.source.removeprefix(_HUB)
+    Args:
+        info: Of the dataset.
+        patterns: Of its files. Each must match at least one.
+        folder: Where they go.
+
+    Returns:
+        The folder, with a note of the commit.
+
+    Raises:
+        SourceError: The Hub cannot be reached, lacks a file or sent another one.
+        OSError: The disk is full.
+    """
     try:
-        # Also for a known commit: without a network this fails at once, where listing tries again and again.
-        commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
-        tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
-        files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-        selected: dict[str, Any] = {}
-        for pattern in patterns:
-            matching = sorted(fnmatch.filter(files, pattern))
-            if not matching:
-                raise SourceError(
-                    f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source"
-                )
-            selected |= {path: files[path] for path in matching}
-        for name, file in selected.items():
-            path = Path(
-                hf_hub_download(
-                    repository, name, repo_type="dataset", revision=commit, local_dir=folder
-                )
-            )
-            published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
-            if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
-                path.unlink()  # so that the next attempt fetches it anew
-                raise SourceError(
-                    f"{_HUB}{repository} sent another {name} than it published; run the same command again"
-                )
+        commit = _download_from_hub(info, patterns, folder)
     except SourceError:
         raise
     except Exception as error:
@@ -267,10 +267,50 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Pa
     return folder
 
 
-def hub_revision(info: DatasetInfo, source: Path) -> str:
-    """Return the commit that a source folder was downloaded at, if it was.
+def _download_from_hub(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> str:
+    """Download the files of a dataset, and return the commit that they are of."""
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.hf_api import RepoFile
 
-    Otherwise it is the catalogue's if all files with a known checksum are the published ones, or ``"local"``.
+    hub = HfApi()
+    repository = info.source.removeprefix(_HUB)
+    # Also for a known commit: without a network this fails at once, where listing tries again and again.
+    commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
+    tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
+    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+    selected: dict[str, Any] = {}
+    for pattern in patterns:
+        matching = sorted(fnmatch.filter(files, pattern))
+        if not matching:
+            raise SourceError(
+                f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source"
+            )
+        selected |= {path: files[path] for path in matching}
+    for name, file in selected.items():
+        path = Path(
+            hf_hub_download(
+                repository, name, repo_type="dataset", revision=commit, local_dir=folder
+            )
+        )
+        published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
+        if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
+            path.unlink()  # so that the next attempt fetches it anew
+            raise SourceError(
+                f"{_HUB}{repository} sent another {name} than it published; run the same command again"
+            )
+    return commit
+
+
+def hub_revision(info: DatasetInfo, source: Path) -> str:
+    """Return the revision of a source folder.
+
+    Args:
+        info: Of the dataset.
+        source: The folder, which may be a user's copy.
+
+    Returns:
+        The commit that it was downloaded at, if it was. Otherwise it is the catalogue's if all files with a known
+        checksum are the published ones, or ``"local"``.
     """
     note = source / _REVISION
     if note.is_file():
@@ -278,9 +318,8 @@ def hub_revision(info: DatasetInfo, source: Path) -> str:
     if not info.sha256 or not source.is_dir():
         return "local"
     for name, sha256 in info.sha256.items():
-        path = next(
-            (path for path in (source / name, source / Path(name).name) if path.is_file()), None
-        )
+        paths = (source / name, source / Path(name).name)
+        path = next(filter(Path.is_file, paths), None)
         if path is None or file_sha256(path) != sha256:
             return "local"
     return info.revision

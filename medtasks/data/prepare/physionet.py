@@ -37,7 +37,7 @@ def login_of(user: str, password: str) -> HTTPBasicAuth:
 
 
 def stored_login() -> HTTPBasicAuth | None:
-    """Return the login in the environment or, for PhysioNet by name, in ``~/.netrc``; None without one."""
+    """Return the login in the environment or, for PhysioNet by name, in ``~/.netrc``, or None without one."""
     user, password = map(os.environ.get, PHYSIONET_VARIABLES)
     if user and password:
         return login_of(user, password)
@@ -74,10 +74,9 @@ class PhysioNet:
         requested = set(names)
         if not requested:
             return
-        checksums = self._download(
-            project, _CHECKSUMS, folder / f"{project.replace('/', '-')}-{_CHECKSUMS}"
-        )
-        digests: dict[str, str] = {}
+        target = folder / f"{project.replace('/', '-')}-{_CHECKSUMS}"
+        checksums = self._download(project, _CHECKSUMS, target)
+        digests = {}
         with checksums.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 digest, _, name = line.strip().partition(" ")

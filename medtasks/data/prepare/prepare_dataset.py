@@ -1,4 +1,7 @@
-"""Preparing a dataset by name, a part of a prepared one, and checking a prepared one."""
+"""Preparing a dataset by name, a part of a prepared one, and checking a prepared one.
+
+``medtasks data prepare``, ``select`` and ``verify`` call this module. It imports only the source that it prepares.
+"""
 
 import dataclasses
 import enum
@@ -14,12 +17,15 @@ from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
-from medtasks.data.images.image_store import ImageFacts, read_facts
+from medtasks.data.drawing import DrawRequest, draw_documents
+from medtasks.data.images.image_store import read_facts
+from medtasks.data.images.volume_files import volume_digests
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of
-from medtasks.data.schema import SPLIT, image_digests, image_key
+from medtasks.data.samples import Documents
+from medtasks.data.schema import SPLIT, drawn_schema, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
@@ -37,28 +43,37 @@ class Obtaining(enum.StrEnum):
 
 
 def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
-    """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
+    """Return the recipe of a dataset of the catalogue. Only the module that reads it is imported.
+
+    Args:
+        name: In the catalogue.
+        options: With a ``login`` the recipe downloads from PhysioNet.
+    """
     info = CATALOGUE[name]
-    package = info.reader.rpartition(".")[
-        0
-    ]  # datasets of one are called after it: ``multimedeval_medqa``
-    entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[
-        name.removeprefix(f"{package}_")
-    ]
+    package = info.reader.rpartition(".")[0]
+    # Datasets of a package are called after it: ``multimedeval_medqa``.
+    key = name.removeprefix(f"{package}_")
+    entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[key]
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
         fetch = functools.partial(recipe.login_download, PhysioNet(options.login))
         return dataclasses.replace(recipe, download=fetch)
     if not recipe.hub_files:
         return recipe
-    download = functools.partial(hub_download, info, recipe.hub_files)
     return dataclasses.replace(
-        recipe, download=download, revision=functools.partial(hub_revision, info)
+        recipe,
+        download=functools.partial(hub_download, info, recipe.hub_files),
+        revision=functools.partial(hub_revision, info),
     )
 
 
 def obtaining(info: DatasetInfo) -> Obtaining:
-    """Return the way to the files of a dataset. A user's own is made of a copy."""
+    """Return the way to the files of a dataset. A user's own is made of a copy.
+
+    Example:
+        >>> obtaining(CATALOGUE["multimedeval_mimic_cxr_classification"])
+        <Obtaining.LOGIN: 'download with a PhysioNet login'>
+    """
     if info.name not in CATALOGUE:
         return Obtaining.COPY
     recipe = recipe_of(info.part_of or info.name)
@@ -72,12 +87,28 @@ def obtaining(info: DatasetInfo) -> Obtaining:
 
 
 def copy_arguments(info: DatasetInfo) -> Sequence[str]:
-    """Return the options with which a dataset is prepared from a copy, with words in capitals to fill in."""
-    return recipe_of(info.part_of or info.name).arguments if info.name in CATALOGUE else ()
+    """Return the options with which a dataset is prepared from a copy, with words in capitals to fill in.
+
+    Example:
+        >>> copy_arguments(CATALOGUE["medheval_visual_mm"])
+        ['--source CLONE', '--images slake=DIR', '--images vqa_rad=DIR']
+    """
+    if info.name not in CATALOGUE:
+        return ()
+    return recipe_of(info.part_of or info.name).arguments
 
 
 def prepare(name: str, options: Options) -> Manifest:
-    """Prepare dataset ``name``; UnknownName or MedTasksError if the name, the source or the disk do not allow it."""
+    """Prepare a dataset.
+
+    Args:
+        name: In the catalogue, or of a user's own.
+        options: Settings. A part is made anew of the whole one unless this was prepared from the same source.
+
+    Raises:
+        UnknownName: There is no such dataset.
+        MedTasksError: The source or the disk do not allow it.
+    """
     info = dataset_info(name)
     if info.part_of is None:
         return prepare_recipe(info, recipe_of(name, options), options)
@@ -88,41 +119,66 @@ def prepare(name: str, options: Options) -> Manifest:
     return publish_part(info.part_of, info.selection, name)
 
 
-def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
-    """Make the documents of a prepared dataset that fit, by values of columns, a dataset of their own, called ``name``.
+def publish_part(
+    dataset: str,
+    criteria: Criteria,
+    name: str,
+    request: DrawRequest | None = None,
+) -> Manifest:
+    """Make the documents of a prepared dataset that fit, or a random draw of them, a dataset of their own.
 
-    Errors are those of :func:`medtasks.data.selecting.choose`, and another MedTasksError if an image is broken or
-    nothing can be written.
+    Args:
+        dataset: The prepared one.
+        criteria: Values by column.
+        name: Of the new dataset.
+        request: What to draw, in place of ``criteria``.
+
+    Raises:
+        MedTasksError: An image is broken, or nothing can be written. Further errors are those of
+            :func:`medtasks.data.selecting.choose` and :func:`medtasks.data.drawing.draw_documents`.
     """
     folder = prepared_folder(dataset)
     whole = Manifest.read(folder)
-    documents = choose(load_documents(dataset), criteria)
+    documents: Documents = load_documents(dataset)
+    schema = open_documents(dataset)[SPLIT].features.arrow_schema
+    draw = None
+    if request is None:
+        documents = choose(documents, criteria)
+    else:
+        documents, draw = draw_documents(documents, request)
+        schema = drawn_schema(schema)
     files = sorted({file for document in documents for file in image_digests(document)})
     facts = {}
-    for file in tqdm(
-        files, desc="Fingerprint of the images", unit="image", leave=False, disable=None
-    ):
+    progress = tqdm(files, "Fingerprint of the images", unit="image", leave=False, disable=None)
+    for file in progress:
         try:
             facts[image_key(file)] = read_facts(folder / file, whole.decoding)
         except OSError as error:
             raise SourceError(
                 f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
             ) from error
-    selection = {column: tuple(values) for column, values in criteria.items() if values}
     changes = {
         "name": name,
         **measure_documents(documents, facts),
         "selected_from": dataset,
-        "selection": selection,
+        "selection": {column: tuple(values) for column, values in criteria.items() if values},
+        "draw": draw,
     }
     manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
-        publish(work, manifest, documents, open_documents(dataset)[SPLIT].features.arrow_schema)
+        publish(work, manifest, documents, schema)
     return manifest
 
 
 def verify(name: str) -> Iterator[str]:
-    """Read a prepared dataset completely and yield one sentence for each difference from its manifest."""
+    """Read a prepared dataset completely.
+
+    Args:
+        name: Of the dataset.
+
+    Yields:
+        One sentence for each difference from its manifest.
+    """
     folder = prepared_folder(name)
     manifest = Manifest.read(folder)
     open_documents(name)  # as the harness does, which reads more files than the next line
@@ -131,23 +187,23 @@ def verify(name: str) -> Iterator[str]:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
     if dataset_manifest.text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
-    digests = {
-        file: digest for document in documents for file, digest in image_digests(document).items()
-    }
+    digests: dict[str, str] = {}
+    for document in documents:
+        digests |= image_digests(document)
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
-    facts: dict[str, ImageFacts] = {}
+    facts = {}
     for file, digest in digests.items():
         path = images / file
         try:
-            if file_sha256(path) != digest:
+            stored = volume_digests(path).file if path.is_dir() else file_sha256(path)
+            if stored != digest:
                 yield f"{path} has changed since it was prepared"
             facts[image_key(file)] = read_facts(path, manifest.decoding)
         except FileNotFoundError:
             yield f"{path} is missing"
         except OSError as error:
             yield f"{path} is broken ({error})"
-    if (
-        len(facts) == len(digests)
-        and dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256
-    ):
+    if len(facts) < len(digests):
+        return
+    if dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

@@ -8,6 +8,7 @@ nothing matches, a location in a folder may differ from its pattern in capitals 
 
 import contextlib
 import fnmatch
+import itertools
 import lzma
 import re
 import tarfile
@@ -15,16 +16,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import IO
 
 from medtasks.data.named_files import read_named, read_stream
 from medtasks.errors import SourceError
 
-_MOST_UNPACKED = (
-    200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
-)
+# Times the size of an archive. Text is packed to a tenth, a file of zeros to a thousandth.
+_MOST_UNPACKED = 200
 _PUNCTUATION = re.compile(r"[\s_-]")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
@@ -41,28 +40,41 @@ class SourceFile:
 
     @property
     def name(self) -> str:
-        """Its name in messages: ``test.jsonl``, or ``mednli.zip/mli_test_v1.jsonl``."""
-        return (
-            self.path.name if self.member is None else f"{self.path.name}/{Path(self.member).name}"
-        )
+        """Its name in messages: ``test.jsonl``, or ``mednli.zip/mli_test_v1.jsonl``.
+
+        Example:
+            >>> SourceFile(Path("data/mednli.zip"), "mednli/mli_test_v1.jsonl").name
+            'mednli.zip/mli_test_v1.jsonl'
+        """
+        if self.member is None:
+            return self.path.name
+        return f"{self.path.name}/{Path(self.member).name}"
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open for reading; that an archive is damaged may also show while reading."""
+        """Open for reading. Damage of an archive may show only while it is read.
+
+        Raises:
+            SourceError: The archive is damaged or encrypted.
+        """
         if self.member is None:
             with self.path.open("rb") as stream:
                 yield stream
-        else:
-            with (
-                unpacking(self.path),
-                open_archive(self.path) as archive,
-                archive.open(self.member) as stream,
-            ):
-                yield stream
+            return
+        with (
+            unpacking(self.path),
+            open_archive(self.path) as archive,
+            archive.open(self.member) as stream,
+        ):
+            yield stream
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
-    """Open a zip archive; SourceError if it would fill the disk."""
+    """Open a zip archive.
+
+    Raises:
+        SourceError: It would fill the disk.
+    """
     archive = zipfile.ZipFile(path)
     size = sum(member.file_size for member in archive.infolist())
     if size > _MOST_UNPACKED * path.stat().st_size:
@@ -85,12 +97,17 @@ def unpacking(archive: Path) -> Iterator[None]:
 def file_reader(
     folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
 ) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads a file by name, from folders or archives (after a prefix of ``below``).
+    """Yield a function that reads a file by name.
 
-    The function raises FileNotFoundError or UnusableFile.
+    It raises FileNotFoundError or UnusableFile.
+
+    Args:
+        folders: Searched first.
+        archives: Zip files, searched next.
+        below: Prefixes of names in the archives.
     """
     with contextlib.ExitStack() as stack:
-        opened: dict[Path, zipfile.ZipFile] = {}
+        opened = {}
         for path in archives:
             with unpacking(path):
                 opened[path] = stack.enter_context(open_archive(path))
@@ -112,10 +129,20 @@ def file_reader(
         yield read
 
 
-def unpacked_or_archived(
+def folder_or_archive_reader(
     source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
 ) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
-    """Return a reader of files by name, in one of the ``folders`` of a source or below a prefix in their archive."""
+    """Return a reader of files by name, unpacked or still in their archive.
+
+    Args:
+        source: Folder of the user.
+        folders: Where the files may be in it.
+        archive: Name of the zip file.
+        below: Prefixes of names in the archive.
+
+    Raises:
+        SourceError: There is neither a folder nor the archive.
+    """
     unpacked = [source / folder for folder in folders if (source / folder).is_dir()]
     archives = [source / archive] if (source / archive).is_file() else []
     if not unpacked and not archives:
@@ -124,7 +151,15 @@ def unpacked_or_archived(
 
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
-    """Return the file that the first matching pattern names, or None."""
+    """Return the file that the first matching pattern names, or None.
+
+    Args:
+        source: Folder or zip archive.
+        patterns: See the head of this module.
+
+    Raises:
+        SourceError: The pattern matches several.
+    """
     files = _matching(source, patterns)
     if len(files) > 1:
         names = " and ".join(
@@ -135,46 +170,65 @@ def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
 
 
 def required_file(source: Path, patterns: Sequence[str], what: str | None = None) -> SourceFile:
-    """Return the file that the first matching pattern names; messages call it ``what``, by default that pattern."""
-    if file := find_file(source, patterns):
-        return file
-    raise not_found(source, what or patterns[0])
+    """Return the file that the first matching pattern names.
+
+    Args:
+        source: Folder or zip archive.
+        patterns: See the head of this module.
+        what: Name of the file in messages, by default the first pattern.
+
+    Raises:
+        SourceError: No file matches, or several do.
+    """
+    file = find_file(source, patterns)
+    if file is None:
+        raise not_found(source, what or patterns[0])
+    return file
 
 
 def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
-    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into."""
+    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into.
+
+    Args:
+        source: Folder of the user.
+        project: Such as ``mimic-cxr-jpg``.
+        version: Such as ``2.0.0``.
+        names: That the file may have.
+    """
     below = f"{project}/{version}"
-    folders = (
-        "",
-        f"{version}/",
-        f"{below}/",
-        f"files/{below}/",
-        f"physionet.org/files/{below}/",
-        "*/",
-    )
-    return required_file(source, [folder + name for folder in folders for name in names])
+    downloaded = f"files/{below}/"
+    folders = ("", f"{version}/", f"{below}/", downloaded, f"physionet.org/{downloaded}", "*/")
+    patterns = [folder + name for folder, name in itertools.product(folders, names)]
+    return required_file(source, patterns)
 
 
 def required_shards(
     source: Path, patterns: Sequence[str], what: str | None = None
 ) -> list[SourceFile]:
-    """Return the files that the first matching pattern names, by name; an error where some or all are missing.
+    """Return the files that the first matching pattern names, by name.
 
-    Messages call them ``what``, by default the first pattern.
+    Args:
+        source: Folder or zip archive.
+        patterns: See the head of this module.
+        what: Name of the files in messages, by default the first pattern.
+
+    Raises:
+        SourceError: No file matches, or a part of several is missing.
     """
     files = _matching(source, patterns)
     if not files:
         raise not_found(source, what or patterns[0])
     files.sort(key=lambda file: file.name)
     marks = [mark for file in files if (mark := _SHARD.search(file.name))]
-    total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
-    if marks and (len(files) != total or numbers != list(range(total))):
+    if not marks:
+        return files
+    total = int(marks[0][2])
+    numbers = sorted(int(mark[1]) for mark in marks)
+    if len(files) != total or numbers != list(range(total)):
         missing = sorted(set(range(total)) - set(numbers))
-        fault = (
-            f"part {missing[0]:05d} of {total:05d} is missing"
-            if missing
-            else "its parts belong to several copies"
-        )
+        fault = "its parts belong to several copies"
+        if missing:
+            fault = f"part {missing[0]:05d} of {total:05d} is missing"
         raise SourceError(
             f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}"
         )
@@ -182,7 +236,13 @@ def required_shards(
 
 
 def not_found(source: Path, what: str, fix: str = "name the folder that holds it") -> SourceError:
-    """Build the error for a source that lacks a file."""
+    """Build the error for a source that lacks a file.
+
+    Args:
+        source: Of the user.
+        what: Name of the file.
+        fix: How to give it.
+    """
     exists = source.is_dir() or zipfile.is_zipfile(source)
     return SourceError(
         f"{source}{'' if exists else ' is no folder and no zip archive and'} holds no {what}; {fix}"
@@ -191,11 +251,14 @@ def not_found(source: Path, what: str, fix: str = "name the folder that holds it
 
 def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     for pattern in patterns:
-        if files := _files_at(source, pattern):
+        files = _files_at(source, pattern)
+        if files:
             return files
-    plain_patterns = [pattern for pattern in patterns if "*" not in pattern]
-    variants = (_variants(source, pattern) for pattern in plain_patterns)
-    return next(filter(None, variants), [])
+    for pattern in patterns:
+        files = [] if "*" in pattern else _variants(source, pattern)
+        if files:
+            return files
+    return []
 
 
 def _files_at(source: Path, pattern: str) -> list[SourceFile]:
@@ -205,7 +268,7 @@ def _files_at(source: Path, pattern: str) -> list[SourceFile]:
         return [SourceFile(path) for path in paths if path.is_file()]
     if not source.is_dir() and zipfile.is_zipfile(source):
         paths = [source]
-    files: list[SourceFile] = []
+    files = []
     for archive in paths:
         with unpacking(archive), open_archive(archive) as opened:
             members = sorted(fnmatch.filter(opened.namelist(), inner))
@@ -218,7 +281,8 @@ def _variants(source: Path, location: str) -> list[SourceFile]:
     """Return the files whose location differs from a published one in capitals and punctuation only."""
     paths = [source]
     for part in location.split("/"):
-        entries = chain.from_iterable(sorted(path.iterdir()) for path in paths if path.is_dir())
+        folders = [path for path in paths if path.is_dir()]
+        entries = itertools.chain.from_iterable(sorted(folder.iterdir()) for folder in folders)
         paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
     return [SourceFile(path) for path in paths if path.is_file()]
 

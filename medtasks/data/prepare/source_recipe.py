@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from requests.auth import HTTPBasicAuth
 from tqdm import tqdm
@@ -21,7 +22,7 @@ from medtasks.data.images.strict_pillow import NoReader, UnclearRange, Unreadabl
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.data.samples import Document
-from medtasks.data.schema import Columns, NewDocument, arrow_schema, image_digests, image_key
+from medtasks.data.schema import Columns, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile, listed
 
 _NAMED = 3
@@ -36,14 +37,12 @@ class Options:
         None  # laid out as it is published; None downloads what the licence allows
     )
     fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
-    allow_incomplete: bool = (
-        False  # even if rows are left out or fewer than published; the manifest says so
-    )
+    # Even if rows are left out or fewer than published. The manifest says so.
+    allow_incomplete: bool = False
     sample: bool = False  # the source is a synthetic sample; results say so
-    allow_changed: bool = (
-        False  # accept other files than the published ones (MedHEval and GMAI-MMBench only)
-    )
-    # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
+    # Accept other files than the published ones (MedHEval and GMAI-MMBench only).
+    allow_changed: bool = False
+    # Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
     images: Mapping[str, Path] = field(default_factory=dict)
     login: HTTPBasicAuth | None = field(default=None, repr=False)  # at PhysioNet
 
@@ -53,9 +52,7 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    document: (
-        Document | None
-    )  # without ``dataset`` and image files; None where the row cannot be used
+    document: Document | None  # without ``dataset`` and image files; None if the row is unusable
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
@@ -64,9 +61,17 @@ class PublishedRow:
 def images_row(
     location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Document
 ) -> PublishedRow:
-    """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
+    """Store the images of a row.
 
-    Without an ``image_id``, rows with equal files get one. The row has no document where an image is missing or broken.
+    Without an ``image_id``, rows with equal files get one.
+
+    Args:
+        location: Of the row, for messages.
+        adding: For each image, in the order shown, its name for messages and what stores it.
+        document: Of the row.
+
+    Returns:
+        The row. It has no document where an image is missing or broken.
     """
     stored = []
     for name, add in adding:
@@ -87,6 +92,11 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
     """Yield a row without document if a table has not as many rows as it was published with.
 
     For sets of which only the whole table's number is published, not that of the evaluated rows.
+
+    Args:
+        table: Its name, for messages.
+        rows: Its number of rows.
+        published: The published one.
     """
     if rows != published:
         yield PublishedRow(
@@ -104,39 +114,34 @@ class SourceRecipe:
     columns: Columns  # of its documents
     test: RowReader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
-    demonstrations: RowReader | None = (
-        None  # reads the examples for few-shot prompts, if there are any
-    )
-    hub_files: Sequence[
-        str
-    ] = ()  # patterns of the files to download, where the source is on the Hub
-    download: Callable[[Path], Path] | None = (
-        None  # brings the source into a folder; None: a person has to
-    )
-    login_download: Callable[[PhysioNet, Path], Path] | None = (
-        None  # the same with a login at PhysioNet
-    )
-    arguments: Sequence[str] = (
-        "--source DIR",
-    )  # options with which a copy is prepared, with words to fill in
-    revision: Callable[[Path], str] | None = (
-        None  # of a source folder, ``"local"`` for an unknown one
-    )
-    remarks: Callable[[DocumentCollection], Iterable[str]] = (
-        lambda documents: ()
-    )  # on the documents, a sentence each
+    demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if any
+    # Patterns of the files to download, where the source is on the Hub.
+    hub_files: Sequence[str] = ()
+    # Brings the source into a folder. None: a person has to.
+    download: Callable[[Path], Path] | None = None
+    # The same with a login at PhysioNet.
+    login_download: Callable[[PhysioNet, Path], Path] | None = None
+    # Options with which a copy is prepared, with words to fill in.
+    arguments: Sequence[str] = ("--source DIR",)
+    # Of a source folder, ``"local"`` for an unknown one.
+    revision: Callable[[Path], str] | None = None
+    # On the documents, a sentence each.
+    remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()
     decoding: Decoding = REFERENCE  # of its image files for models
+    volume_settings: Mapping[str, Any] = field(default_factory=dict)  # see Manifest
     counted: bool = True  # whether its rows must be as many as the catalogue says
-    obtaining: str = (
-        ""  # how to get the source, where this is more than the catalogue and ``layout`` say
-    )
-    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: (
-        None
-    )  # writes what else belongs into a folder
+    obtaining: str = ""  # how to get it, where this is more than the catalogue and ``layout`` say
+    # Writes what else belongs into a folder.
+    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
 
 
 def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
     """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
+
+    Args:
+        info: Of the dataset.
+        recipe: How its source is read.
+        options: Settings of the user.
 
     Raises:
         SourceError: The source is missing, malformed or incomplete; the message names file and row.
@@ -144,7 +149,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
     """
     _check_source(info, recipe, options.source)
     with work_folder(info.name, info.access) as work:
-        source = options.source or _downloaded_source(recipe, work / SCRATCH / "source")
+        source = options.source or _download_source(recipe, work / SCRATCH / "source")
         images = ImageStore(work, recipe.decoding)
         documents, left_out, outside = _gather(info, recipe, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
@@ -170,6 +175,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
+            volume_settings=recipe.volume_settings,
             **measure_documents(documents, {image_key(file): facts[file] for file in files}),
         )
         recipe.enclose(work, manifest)
@@ -184,7 +190,7 @@ def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) 
         raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
 
 
-def _downloaded_source(recipe: SourceRecipe, folder: Path) -> Path:
+def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
     assert recipe.download is not None
     folder.mkdir(parents=True, exist_ok=True)
     return recipe.download(folder)
@@ -231,8 +237,8 @@ def _gather(
     info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
 ) -> tuple[DocumentCollection, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents: list[NewDocument] = []
-    causes: list[str] = []
+    documents = []
+    causes = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
     for row in tqdm(rows, desc=f"Reading {info.name}", unit="row", leave=False, disable=None):
@@ -248,35 +254,31 @@ def _gather(
                 f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique"
             )
         places[doc_id] = row.place
-        files, digests = (
-            [image.file for image in row.images],
-            [image.sha256 for image in row.images],
-        )
+        document = {**row.document, "dataset": info.name}
         if "image_file" in recipe.columns:
-            (file,), (digest,) = files, digests
-            columns: NewDocument = {"image_file": file, "image_sha256": digest}
+            (image,) = row.images
+            document |= {"image_file": image.file, "image_sha256": image.sha256}
         else:
-            columns = {"image_files": files, "image_sha256": digests}
-        documents.append({**row.document, "dataset": info.name, **columns})
-    return (
-        documents,
-        causes,
-        [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()],
-    )
+            document["image_files"] = [image.file for image in row.images]
+            document["image_sha256"] = [image.sha256 for image in row.images]
+        documents.append(document)
+    notes = [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
+    return documents, causes, notes
 
 
 def _demonstrations(
     info: DatasetInfo, recipe: SourceRecipe, source: Path, images: ImageStore
 ) -> tuple[DocumentCollection, list[str]]:
-    """Return the few-shot examples; a training split that is missing or broken costs only them."""
+    """Return the few-shot examples, and notes. A training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
     try:
         documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
     except SourceError as error:
-        documents, causes = [], [str(error)]
-    if causes or not documents:
-        return [], [
-            f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"
-        ]
+        documents = []
+        causes = [str(error)]
+    if causes:
+        return [], [f"no few-shot demonstrations: {causes[0]}"]
+    if not documents:
+        return [], ["no few-shot demonstrations: the source has no training split"]
     return documents, []

@@ -43,9 +43,8 @@ _KINDS = {
 }
 ReadValues = Callable[[], Mapping[str, Any]]
 
-_WORKERS = min(
-    4, os.cpu_count() or 1
-)  # rows whose images are stored at once: decoding them is most of the work
+# Rows whose images are stored at once: decoding them is most of the work.
+_WORKERS = min(4, os.cpu_count() or 1)
 _AHEAD = 3 * _WORKERS  # rows read ahead of them
 # Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
 _LARGE = 1 << 19
@@ -66,54 +65,101 @@ class SourceRow:
         return SourceError(f"{self.place}: {what}")
 
     def text(self, column: str) -> str:
-        """Return a text."""
+        """Return a text.
+
+        Example:
+            >>> row = SourceRow("test.csv row 1", 0, {"question": "Which side?", "answer": 1})
+            >>> row.text("question")
+            'Which side?'
+            >>> row.text("answer")
+            Traceback (most recent call last):
+            medtasks.errors.SourceError: test.csv row 1: answer is a number and not a text
+        """
         value = self.values[column]
         if not isinstance(value, str):
             raise self.error(f"{column} is {kind_of(value)} and not a text")
         return value
 
     def one_of(self, column: str, allowed: Collection[str], complaint: str) -> str:
-        """Return one of the ``allowed`` texts; any other is an error with the ``complaint`` and a list of these."""
+        """Return a text of a set.
+
+        Args:
+            column: With the text.
+            allowed: The set.
+            complaint: Begin of the error for any other text. The ``allowed`` ones follow.
+        """
         value = self.text(column)
         if value not in allowed:
             raise self.error(f"{complaint} {', '.join(allowed)}")
         return value
 
     def optional_text(self, column: str) -> str | None:
-        """Return a text, or None where the column is missing or null."""
+        """Return a text, or None where the column is missing or null.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"hint": None}).optional_text("hint") is None
+            True
+        """
         return None if self.values.get(column) is None else self.text(column)
 
     def texts(self, column: str) -> list[str]:
-        """Return a list of texts."""
+        """Return a list of texts.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"options": ["CT", "MRI"]}).texts("options")
+            ['CT', 'MRI']
+        """
         value = self.values[column]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
         return value
 
     def inner(self, column: str, required: Iterable[str] = ()) -> "SourceRow":
-        """Return the object in a column as a row of its own, which has the ``required`` columns."""
+        """Return the object in a column as a row of its own.
+
+        Args:
+            column: With the object.
+            required: Columns that it must have.
+        """
         value = self.values[column]
         if not isinstance(value, dict):
             raise self.error(f"{column} is {kind_of(value)} and not an object")
         check_columns(f"{self.place}: {column}", required, value)
         return SourceRow(self.place, self.index, value)
 
-    def encoded(self, column: str) -> bytes | None:
-        """Return the image file in a column as the Hub stores it, or None."""
+    def image_bytes(self, column: str) -> bytes | None:
+        """Return the image file in a column as the Hub stores it, or None.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"image": {"bytes": b"...", "path": None}}).image_bytes("image")
+            b'...'
+        """
         value = self.values.get(column)
+        if value is None:
+            return None
         data = value.get("bytes") if isinstance(value, dict) else value
         if data is not None and not isinstance(data, bytes):
             raise self.error(f"{column} holds no image file")
-        return data if value is None else data or b""
+        return data or b""
 
     def name(self, column: str) -> str:
-        """Return a text, or a whole number as one."""
-        return (
-            self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
-        )
+        """Return a text, or a whole number as one.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"id": 7}).name("id")
+            '7'
+        """
+        if isinstance(self.values[column], str):
+            return self.text(column)
+        return str(self.integer(column))
 
     def integer(self, column: str) -> int:
-        """Return a whole number."""
+        """Return a whole number.
+
+        Example:
+            >>> SourceRow("test.csv row 1", 0, {"label": 3}).integer("label")
+            3
+        """
         value = self.values[column]
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(f"{column} is {kind_of(value)} and not a whole number")
@@ -121,9 +167,10 @@ class SourceRow:
 
 
 class SourceTable:
-    """One split of a dataset, from ``records``: the location of each row, in order, and a reader of its columns.
+    """One split of a dataset. Columns are read of the requested rows only.
 
-    Columns are read of the requested rows only.
+    Args:
+        records: Yields the location of each row, in order, and a reader of its columns.
     """
 
     def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
@@ -134,42 +181,58 @@ class SourceTable:
         return sum(1 for _ in self._records())
 
     def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order: those at ``positions``, by default all."""
+        """Read rows in order.
+
+        Args:
+            positions: Of the rows to read, from 0, or None for all.
+        """
         for index, (location, values) in enumerate(self._records()):
             if positions is None or index in positions:
                 yield SourceRow(location, index, values())
 
     def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
-        """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
+        """Read the rows MultiMedEval shows as solved examples, evenly spread, first row first.
+
+        Args:
+            count: Number of them.
+        """
         total = self.count()
         return self.rows({int(position / count * total) for position in range(count)})
 
 
 class ParquetTable(SourceTable):
-    """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
+    """Parquet files, none in an archive, one after the other.
+
+    Args:
+        files: In order.
+        columns: That every file has.
+        optional: That some have.
+    """
 
     def __init__(
         self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()
     ) -> None:
-        self._files, self._columns, self._optional = files, columns, optional
+        self._files = files
+        self._columns = columns
+        self._optional = optional
 
     def count(self) -> int:
         """Return the number of rows."""
-        return sum(self._opened(file).metadata.num_rows for file in self._files)
+        return sum(self._open(file).metadata.num_rows for file in self._files)
 
     def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, see :meth:`SourceTable.rows`; row groups without any of them are skipped."""
+        """Read rows in order, see :meth:`SourceTable.rows`. Row groups without any of them are skipped."""
         from pyarrow import ArrowException
 
         end = 0
         for file in self._files:
-            opened, first = self._opened(file), end
-            columns = [
-                *self._columns,
-                *(name for name in self._optional if name in opened.schema_arrow.names),
-            ]
+            opened = self._open(file)
+            first = end
+            optional = [name for name in self._optional if name in opened.schema_arrow.names]
+            columns = [*self._columns, *optional]
             for group in range(opened.num_row_groups):
-                index, end = end, end + opened.metadata.row_group(group).num_rows
+                index = end
+                end += opened.metadata.row_group(group).num_rows
                 if positions is not None and positions.isdisjoint(range(index, end)):
                     continue
                 try:
@@ -178,9 +241,9 @@ class ParquetTable(SourceTable):
                     ):
                         for offset in range(batch.num_rows):
                             if positions is None or index in positions:
-                                values = batch.slice(offset, 1).to_pylist()[0]
+                                location = f"{file.name} row {index - first + 1}"
                                 yield SourceRow(
-                                    f"{file.name} row {index - first + 1}", index, values
+                                    location, index, batch.slice(offset, 1).to_pylist()[0]
                                 )
                             index += 1
                 except (
@@ -192,7 +255,7 @@ class ParquetTable(SourceTable):
                         f"{file.path} is damaged in row group {group + 1}; download it again"
                     ) from error
 
-    def _opened(self, file: SourceFile) -> Any:
+    def _open(self, file: SourceFile) -> Any:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
 
@@ -215,15 +278,19 @@ def csv_table(
     missing: str | None = "",
     tabs: bool = False,
 ) -> SourceTable:
-    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; every one has ``columns``.
+    """Return rows of a CSV file. A line of more than ``MOST_TEXT`` is an error.
 
-    Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
-    A file with ``tabs`` between its columns may have fields of megabytes, and no open quotation at its end. A line of
-    more than ``MOST_TEXT`` is an error.
+    Args:
+        file: Packed if its name ends with ``.gz``.
+        columns: That it must have.
+        belongs: Tells by its values whether a row is one of the table.
+        missing: Value of the columns that a short row lacks. With None, asking for the text of one is an error.
+        tabs: Whether tabs are between its columns. It may have fields of megabytes, and no open quotation at its end.
     """
 
     def records() -> Iterator[tuple[str, ReadValues]]:
-        name, number = file.name, 0
+        name = file.name
+        number = 0
         dialect = csv.excel_tab if tabs else csv.excel
         try:
             with contextlib.ExitStack() as stack:
@@ -261,27 +328,56 @@ def hub_table(
     optional: Sequence[str] = (),
     folder: str = "data",
 ) -> SourceTable:
-    """Return a split from the Hub's parquet files, in their ``folder`` or next to one another."""
+    """Return a split from the Hub's parquet files.
+
+    Args:
+        source: Folder of the user.
+        split: Begin of the files' names.
+        columns: That every file has.
+        optional: That some have.
+        folder: Of the files in the source, where they are not next to one another in the source itself.
+    """
     files = required_shards(source, [f"{folder}/{split}-*.parquet", f"{split}-*.parquet"])
     return ParquetTable(files, columns, optional)
 
 
 def check_columns(location: str, required: Iterable[str], present: Iterable[str]) -> None:
-    """Refuse a table that lacks a column; the message names the missing and the present ones."""
+    """Refuse a table that lacks a column.
+
+    Args:
+        location: Of the table, for messages.
+        required: Columns that it must have.
+        present: Columns that it has.
+
+    Raises:
+        SourceError: It names the missing and the present ones.
+    """
     columns = set(present)
-    if missing := [column for column in required if column not in columns]:
+    missing = [column for column in required if column not in columns]
+    if missing:
         names = ", ".join(sorted(map(str, columns))) or "nothing"
         raise SourceError(f"{location} lacks {', '.join(map(repr, missing))}; it has {names}")
 
 
 def kind_of(value: Any) -> str:
-    """Describe the type of a value for messages: its content may be a patient's."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "a number" if number else _KINDS.get(type(value), f"of type {type(value).__name__}")
+    """Describe the type of a value for messages: its content may be a patient's.
+
+    Example:
+        >>> kind_of("Anna"), kind_of(True), kind_of(3), kind_of(None)
+        ('a text', 'a truth value', 'a number', 'empty')
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "a number"
+    return _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
 def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
-    """Return the rows of a file of JSON objects, one per line; empty lines are no rows."""
+    """Return the rows of a file of JSON objects, one per line. Empty lines are no rows.
+
+    Args:
+        file: In UTF-8.
+        columns: That every object must have.
+    """
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:
@@ -294,28 +390,46 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
 
 
 def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
-    """Return rows that are in memory, each with its location for messages; every one must have ``columns``."""
-    rows = [
-        (location, functools.partial(_object, location, value, columns))
-        for location, value in records
-    ]
+    """Return rows that are in memory.
+
+    Args:
+        records: Location for messages and object of each row.
+        columns: That every object must have.
+
+    Example:
+        >>> table = records_table([("a.json row 1", {"id": "x"})], ["id"])
+        >>> [row.text("id") for row in table.rows()]
+        ['x']
+    """
+    rows = []
+    for location, value in records:
+        rows.append((location, functools.partial(_object, location, value, columns)))
     return SourceTable(lambda: iter(rows))
 
 
 def read_json(file: SourceFile) -> Any:
-    """Return the content of a JSON file."""
+    """Return the content of a JSON file.
+
+    Raises:
+        SourceError: It is no JSON, or holds half a surrogate pair.
+    """
     with file.open() as stream:
         return _json(file.name, read_stream(stream))
 
 
 def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
-    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
+    """Return the questions of a JSON text that is a list of objects.
+
+    Args:
+        name: Of the file.
+        data: Its content.
+        columns: That every object must have.
+    """
     values = _json(name, data)
     if not isinstance(values, list):
         raise SourceError(f"{name} is not a list of questions")
-    return records_table(
-        ((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns
-    )
+    records = ((f"{name} row {number}", value) for number, value in enumerate(values, 1))
+    return records_table(records, columns)
 
 
 def _json(location: str, data: bytes | str) -> Any:
@@ -341,13 +455,22 @@ def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, A
 
 
 def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
-    """Return a function that reads one of these files by its name alone, within a block."""
+    """Return a function that reads one of these files by its name alone, within a block.
+
+    Args:
+        files: Of distinct names; of equal ones the last counts.
+    """
     paths = {path.name: path for path in files}
     return contextlib.nullcontext(lambda name: read_named(paths[name]))
 
 
 class UnusableRow(Exception):
-    """A row gives no document; its text says why, without a final stop. See :class:`PublishedRow` for ``outside``."""
+    """A row gives no document.
+
+    Args:
+        cause: Why, without a final stop.
+        outside: See :class:`PublishedRow`.
+    """
 
     def __init__(self, cause: str, *, outside: bool = False) -> None:
         super().__init__(cause)
@@ -355,69 +478,124 @@ class UnusableRow(Exception):
 
 
 class TableReader:
-    """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
+    """Reading of a benchmark whose splits are tables. Every benchmark has a class of its own.
+
+    Example:
+        >>> from medtasks.data.schema import CHOICE, choice_document
+        >>> class Yours(TableReader):
+        ...     columns = CHOICE
+        ...     required = ("id", "question", "answer", "file")
+        ...     image_name = "file"
+        ...     def document(self, row, split):
+        ...         options = ["Yes", "No"]
+        ...         right = options.index(row.one_of("answer", options, "answer is none of"))
+        ...         return choice_document(row.text("id"), row.text("question"), options, right)
+        >>> recipe = Yours().recipe("the Hub's parquet files data/test-*.parquet", ("test",))
+    """
 
     columns: Columns  # of its documents
     required: Sequence[str] = ()  # columns of the table; also those that not every copy has
     optional: Sequence[str] = ()
     hub_folder = "data"  # of the Hub's parquet files
-    embedded: Sequence[
-        str
-    ] = ()  # columns of the table with an image file in each, or none; shown in this order
+    # Columns of the table with an image file in each, or none, in the order shown.
+    embedded: Sequence[str] = ()
     image_name = ""  # column with the name of an image file
 
     def table(self, source: Path, split: str) -> SourceTable:
-        """Find a split in a source, by default in the Hub's parquet files."""
+        """Find a split in a source, by default in the Hub's parquet files.
+
+        Args:
+            source: Folder of the user.
+            split: As it is published.
+        """
         return hub_table(source, split, self.required, self.optional, self.hub_folder)
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
-        """Return the document of a row of a split; UnusableRow if it gives none."""
+        """Return the document of a row of a split.
+
+        Args:
+            row: Of the table.
+            split: As it is published.
+
+        Returns:
+            A document without ``dataset`` and image files, see :func:`~medtasks.data.schema.new_document`.
+
+        Raises:
+            UnusableRow: It gives none.
+            SourceError: The table is not as it was published.
+        """
         raise NotImplementedError
 
-    def named(self, row: SourceRow) -> Sequence[str]:
-        """Return the names of a row's images, in the order shown."""
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
+        """Return the names of a row's images, in the order shown.
+
+        Args:
+            row: Of the table.
+        """
         return [row.text(self.image_name)] if self.image_name else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        """Open the image files of a source."""
+        """Open the image files of a source.
+
+        Args:
+            source: Folder of the user.
+
+        Returns:
+            A context manager that gives a function from a name of :meth:`names_of_images` to the file's bytes.
+        """
         return by_name(())
+
+    def volume(self, source: Path, name: str) -> Path | None:
+        """Return the path of an image that is a volume, which is not copied; None for another."""
+        return None
 
     def rows(
         self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
     ) -> Iterator[PublishedRow]:
-        """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
+        """Read rows of a split in order. Their images are stored in several threads, a few rows ahead.
+
+        Args:
+            rows: Of the split's table.
+            split: As it is published.
+            source: Folder of the user, with the image files.
+            images: Where they go.
+        """
         waiting: deque[Future[PublishedRow]] = deque()
+        add_volume = functools.cache(images.add_volume)
         with (
             self.files(source) as read,
             ThreadPoolExecutor(1) as alone,
             ThreadPoolExecutor(_WORKERS) as workers,
         ):
 
-            def add(data: bytes) -> StoredImage:
-                return (
-                    alone.submit(images.add_bytes, data).result()
-                    if len(data) > _LARGE
-                    else images.add_bytes(data)
-                )
+            def store(data: bytes) -> StoredImage:
+                if len(data) > _LARGE:
+                    return alone.submit(images.add_bytes, data).result()
+                return images.add_bytes(data)
 
-            def published(row: SourceRow) -> PublishedRow:
+            def store_named(name: str) -> StoredImage:
+                path = self.volume(source, name)
+                if path is None:
+                    return store(read(name))
+                return add_volume(path, source)
+
+            def published_row(row: SourceRow) -> PublishedRow:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
                     return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
-                adding = [
-                    (name, functools.partial(lambda name: add(read(name)), name))
-                    for name in self.named(row)
-                ]
+                adding = []
+                for name in self.names_of_images(row):
+                    adding.append((name, functools.partial(store_named, name)))
                 for column in self.embedded:
-                    if (data := row.encoded(column)) is not None:
-                        adding.append(
-                            (column if len(self.embedded) > 1 else "", functools.partial(add, data))
-                        )
+                    data = row.image_bytes(column)
+                    if data is not None:
+                        name = column if len(self.embedded) > 1 else ""
+                        adding.append((name, functools.partial(store, data)))
                 return images_row(row.place, adding, document)
 
             for row in rows:
-                waiting.append(workers.submit(published, row))
+                waiting.append(workers.submit(published_row, row))
                 if len(waiting) > _AHEAD:
                     yield waiting.popleft().result()
             while waiting:
@@ -426,28 +604,40 @@ class TableReader:
     def recipe(
         self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
     ) -> SourceRecipe:
-        """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
+        """Return the recipe of the benchmark.
 
-        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
-            table = self.table(source, splits[position])
-            return self.rows(
-                table.spread() if position else table.rows(), splits[position], source, images
-            )
+        Args:
+            layout: Files that a user gives, in words.
+            splits: The one to evaluate and, if there is one, that of the few-shot examples.
+            hub_files: Patterns of the files on the Hub, where they can be downloaded.
+        """
 
-        examples = functools.partial(read, 1) if splits[1:] else None
-        return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)
+        def test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+            rows = self.table(source, splits[0]).rows()
+            return self.rows(rows, splits[0], source, images)
+
+        def examples(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+            rows = self.table(source, splits[1]).spread()
+            return self.rows(rows, splits[1], source, images)
+
+        demonstrations = examples if splits[1:] else None
+        return SourceRecipe(self.columns, test, layout, demonstrations, hub_files)
 
     def physionet_recipe(self, layout: str, project: str, tables: Sequence[str]) -> SourceRecipe:
-        """Return the recipe of a benchmark on PhysioNet, by its tables and the images that their rows name."""
+        """Return the recipe of a benchmark on PhysioNet.
+
+        Args:
+            layout: Files that a user gives, in words.
+            project: Name and version, such as ``"mednli/1.0.0"``.
+            tables: Files to download. The images that their rows name follow.
+        """
 
         def fetch(physionet: PhysioNet, folder: Path) -> Path:
             physionet.fetch(project, tables, folder)
-            evaluated_rows = itertools.chain(
-                self.table(folder, "test").rows(), self.table(folder, "train").spread()
-            )
-            physionet.fetch(
-                project, itertools.chain.from_iterable(map(self.named, evaluated_rows)), folder
-            )
+            tested = self.table(folder, "test").rows()
+            rows = itertools.chain(tested, self.table(folder, "train").spread())
+            names = itertools.chain.from_iterable(map(self.names_of_images, rows))
+            physionet.fetch(project, names, folder)
             return folder
 
         return replace(self.recipe(layout), login_download=fetch)

@@ -44,94 +44,100 @@ _, TEST, MULTI_ANSWER_SET = GMAI
 
 
 class GmaiFile(TableReader):
-    """Reading of one file; only ``keyed`` rows have an answer."""
+    """Reading of one file.
+
+    Args:
+        path: TSV file.
+        columns: Of its documents. With ``answers`` a question may have several.
+        keyed: Whether the rows have an answer.
+    """
 
     embedded = ("image",)
 
     def __init__(self, path: Path, columns: Columns, *, keyed: bool = True) -> None:
-        self.path, self.columns, self.keyed, self.several = (
-            path,
-            columns,
-            keyed,
-            "answers" in columns,
-        )
+        self.path = path
+        self.columns = columns
+        self.keyed = keyed
+        self.several = "answers" in columns
 
     def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
         """Return the rows of a TSV file: texts by column in lower case, without empty ones, and ``image`` as bytes.
 
         ``None`` and ``NA`` stay words. Options keep their capitals.
         """
-        table = csv_table(
-            SourceFile(self.path), ("index", "image", "question", "A", "B"), missing=None, tabs=True
-        )
-
-        def values(row: SourceRow) -> Mapping[str, Any]:
-            if None in row.values or None in row.values.values():
-                raise row.error(
-                    "it has more or fewer fields than the header; download the file again"
-                )
-            texts: dict[str, Any] = {
-                name.lower(): text for name, text in row.values.items() if text and len(name) > 1
-            }
-            texts |= {
-                name: text for name, text in row.values.items() if text and name in ascii_uppercase
-            }
-            if "image" not in texts:
-                return texts
-            if len(texts["image"]) <= LONGEST_NUMBER:
-                return {**texts, _SHOWN: texts["image"], "image": None}
-            return {
-                **texts,
-                _SHOWN: "",
-                "image": encoded_image(texts["image"]) or b"",
-            }  # a broken image
+        columns = ("index", "image", "question", "A", "B")
+        table = csv_table(SourceFile(self.path), columns, missing=None, tabs=True)
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows():
                 index = f" (index {row.values['index']})" if row.values["index"] else ""
-                yield f"{row.place}{index}", functools.partial(values, row)
+                yield f"{row.place}{index}", functools.partial(_values_of, row)
 
         return SourceTable(records)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
-        """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
+        """Return the document of a row.
+
+        Its ``image_id`` is the index of the row that holds its image, and empty for its own row.
+
+        Args:
+            row: With the texts and the image of :meth:`table`.
+
+        Raises:
+            UnusableRow: Something of the question is missing, or the answer is none of the options.
+        """
         values = row.values
         letters = _option_letters(values)
         published = values.get("answer", "")
-        answers = (
-            [letter.strip() for letter in published.split(",")] if self.several else [published]
-        )
+        answers = [published]
+        if self.several:
+            answers = [letter.strip() for letter in published.split(",")]
         wrong = [answer for answer in answers if answer not in letters]
         if wrong and self.keyed:
             raise UnusableRow(
                 f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}"
             )
-        target: NewDocument = {"answer": published if self.keyed else None}
-        if self.several:
-            target = {"answers": sorted(set(answers))}
-        return {
+        document = {
             "doc_id": values["index"],
             "patient_id": None,
             "hint": values.get("hint"),
             "question": values["question"],
             "options": [values[letter] for letter in letters],
-            **{column: values.get(name) for column, name in _GROUPS.items()},
-            **target,
-            "image_id": values[_SHOWN],
         }
+        for column, name in _GROUPS.items():
+            document[column] = values.get(name)
+        if self.several:
+            document["answers"] = sorted(set(answers))
+        else:
+            document["answer"] = published if self.keyed else None
+        document["image_id"] = values[_SHOWN]
+        return document
+
+
+def _values_of(row: SourceRow) -> Mapping[str, Any]:
+    if None in row.values or None in row.values.values():
+        raise row.error("it has more or fewer fields than the header; download the file again")
+    filled = {name: text for name, text in row.values.items() if text}
+    texts: dict[str, Any] = {name.lower(): filled[name] for name in filled if len(name) > 1}
+    texts |= {name: filled[name] for name in filled if name in ascii_uppercase}
+    image = texts.get("image")
+    if image is None:
+        return texts
+    if len(image) <= LONGEST_NUMBER:
+        return {**texts, _SHOWN: image, "image": None}
+    # Nothing is left of a broken image.
+    return {**texts, _SHOWN: "", "image": encoded_image(image) or b""}
 
 
 def _option_letters(values: Mapping[str, Any]) -> list[str]:
-    """Return the letters of a row's options; UnusableRow if something of the question is missing."""
-    for column, name in (
-        ("index", "index"),
-        (_SHOWN, "image"),
-        ("question", "question"),
-        ("A", "A"),
-        ("B", "B"),
-    ):
+    """Return the letters of a row's options.
+
+    Raises:
+        UnusableRow: Something of the question is missing.
+    """
+    for column in ("index", _SHOWN, "question", "A", "B"):
         if column not in values:
-            raise UnusableRow(f"it has no {name}")
+            raise UnusableRow(f"it has no {'image' if column == _SHOWN else column}")
     letters = [letter for letter in ascii_uppercase if letter in values]
     for letter in ascii_uppercase[: len(letters)]:
         if letter not in values:
@@ -140,17 +146,20 @@ def _option_letters(values: Mapping[str, Any]) -> list[str]:
 
 
 def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
-    """Read all rows; those without an image get that of the row they name, and each the id of the case it shows."""
+    """Read all rows, each with its image and the id of the case it shows.
+
+    A row without an image gets that of the row it names.
+
+    Args:
+        files: Of one dataset. Rows may name those of other files.
+        store: Where the images go.
+    """
     rows: list[PublishedRow] = []
     for file in files:
         rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
-    broken = {
-        row.place.partition(" (index ")[2].removesuffix(")")
-        for row in rows
-        if row.cause.startswith("its image")
-    }
-    images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
+    broken = _indices_with_broken_images(rows)
+    images = [_image_of(row, by_id, broken) if row.document else row.cause for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
     for mask, contour in _twins(rows, images):
         first[_case_of(contour, first)] = _case_of(mask, first)
@@ -158,10 +167,15 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
         if row.document is None or isinstance(image, str):
             yield PublishedRow(row.place, None, cause=str(image))
             continue
-        columns = {name: value for name, value in row.document.items() if name != "image_id"}
-        yield PublishedRow(
-            row.place, {**columns, "image_id": _case_of(image.image_id, first)}, [image]
-        )
+        # The last column.
+        document = {name: value for name, value in row.document.items() if name != "image_id"}
+        document["image_id"] = _case_of(image.image_id, first)
+        yield PublishedRow(row.place, document, [image])
+
+
+def _indices_with_broken_images(rows: Iterable[PublishedRow]) -> set[str]:
+    locations = [row.place for row in rows if row.cause.startswith("its image")]
+    return {location.partition(" (index ")[2].removesuffix(")") for location in locations}
 
 
 def _case_of(image: str, first: Mapping[str, str]) -> str:
@@ -177,15 +191,10 @@ def _twins(
     masks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     contours: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for row, image in zip(rows, images, strict=True):
-        document = row.document
-        if document is None or isinstance(image, str):
+        if row.document is None or isinstance(image, str):
             continue
-        options = document["options"]
-        answers = document.get("answers") or [document["answer"]]
-        right = [options[option_index(answer)] for answer in answers if answer]
-        groups = [document[column] for column in _GROUPS if column != "granularity"]
-        texts = (document["question"], *sorted(options), None, *right, None, *groups)
-        granularity = (document["granularity"] or "").casefold()
+        granularity = (row.document["granularity"] or "").casefold()
+        texts = _texts_of_case(row.document)
         if "mask" in granularity:
             masks[texts].append(image.image_id)
         if "contour" in granularity:
@@ -194,10 +203,18 @@ def _twins(
         yield from zip(of_masks, contours.get(texts, ()), strict=False)
 
 
-def _image(
+def _texts_of_case(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    options = document["options"]
+    answers = document.get("answers") or [document["answer"]]
+    right = [options[option_index(answer)] for answer in answers if answer]
+    groups = [document[column] for column in _GROUPS if column != "granularity"]
+    return (document["question"], *sorted(options), None, *right, None, *groups)
+
+
+def _image_of(
     row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]
 ) -> StoredImage | str:
-    """Return a row's image: its own, or that of the row it names, if need be through others; else what is missing."""
+    """Return the image of a row or, if need be through others, of the row it names, or why it has none."""
     followed = set()
     target: PublishedRow | None = row
     while target and target.document and not target.images:
@@ -206,54 +223,58 @@ def _image(
         target = by_id.get(index)
         if target is None and index in broken:
             return "the row whose image it shows has a broken one"
-        if target is None or index in followed:
-            return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
+        if target is None:
+            return f"its image is that of row index {index}, which is not there"
+        if index in followed:
+            return f"its image is that of row index {index}, which has none"
     assert target is not None
     return target.images[0]
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
-    changed: list[Path] = []  # files that are not the published ones
+    changed = []  # files that are not the published ones
 
     def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Read all files of a folder, or the single file itself; changed ones are an error unless they are allowed."""
-        files: dict[Path, str | None]
-        if source.is_file():
-            files = {
-                source: info.md5.get(source.name)
-                if info is TEST
-                else next(iter(info.md5.values()), None)
-            }
-        elif info.md5:
-            files = {required_file(source, [name]).path: md5 for name, md5 in info.md5.items()}
-        else:
-            tables = sorted(source.glob("*.tsv"))
-            if len(tables) != 1:
-                raise not_found(source, "single .tsv file", "name the file itself with --source")
-            files = {tables[0]: None}
+        """Read all files of a folder, or the single file itself, and note which are changed."""
+        files = _published_files(info, source)
         for path, published in files.items():
             md5 = file_md5(path)
-            if published not in (None, md5):
-                changed.append(path)
-                if not options.allow_changed:
-                    raise SourceError(
-                        f"{path} is not the published file (MD5 {md5}, published {published}); "
-                        f"download it again, or accept this one with --allow-changed"
-                    )
-        yield from rows_of(
-            [GmaiFile(path, columns, keyed=info is not TEST) for path in files], images
-        )
+            if published in (None, md5):
+                continue
+            changed.append(path)
+            if not options.allow_changed:
+                raise SourceError(
+                    f"{path} is not the published file (MD5 {md5}, published {published}); "
+                    f"download it again, or accept this one with --allow-changed"
+                )
+        is_keyed = info is not TEST
+        yield from rows_of([GmaiFile(path, columns, keyed=is_keyed) for path in files], images)
 
+    layout = ", ".join(info.md5)
     return SourceRecipe(
         columns,
         rows,
-        layout=", ".join(info.md5)
+        layout=layout
         or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
         download=functools.partial(hub_download, info, list(info.md5)) if info.md5 else None,
         revision=lambda _: "local" if changed else info.revision,
         counted=not options.allow_changed,
     )
+
+
+def _published_files(info: DatasetInfo, source: Path) -> dict[Path, str | None]:
+    """Return the files of a set in a source with their published MD5, None where that is unknown."""
+    if source.is_file():
+        if info is TEST:
+            return {source: info.md5.get(source.name)}
+        return {source: next(iter(info.md5.values()), None)}
+    if info.md5:
+        return {required_file(source, [name]).path: md5 for name, md5 in info.md5.items()}
+    tables = sorted(source.glob("*.tsv"))
+    if len(tables) != 1:
+        raise not_found(source, "single .tsv file", "name the file itself with --source")
+    return {tables[0]: None}
 
 
 RECIPES = {info.name: functools.partial(_recipe, info) for info in GMAI}

@@ -39,7 +39,8 @@ from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
-_REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
+_REPORTS = "NLMCXR_reports.tgz"
+_IMAGES = "NLMCXR_png.tgz"
 _STUDIES_OF_R2GEN = 590
 _REPORTS_OF_OPEN_I = 3955
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
@@ -56,22 +57,22 @@ class _R2Gen(TableReader):
         self.annotation = annotation
 
     def table(self, _source: Path, split: str) -> SourceTable:
-        name, content = self.annotation.name, source_tables.read_json(self.annotation)
+        name = self.annotation.name
+        content = source_tables.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
-        records = (
-            (f"{name} {split} row {number}", record)
-            for number, record in enumerate(content[split], 1)
-        )
+        studies = enumerate(content[split], 1)
+        records = ((f"{name} {split} row {number}", study) for number, study in studies)
         return source_tables.records_table(records, ("id", "report", "image_path"))
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
-        study, report = row.text("id"), row.text("report")
+        study = row.text("id")
+        report = row.text("report")
         if not report.strip():
             raise UnusableRow("its report is empty")
         return new_document(REPORT, study, report=report, image_id=study)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return row.texts("image_path")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
@@ -87,34 +88,15 @@ class _OpenI(TableReader):
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
         reports = []
-        for path in self.published(source, _REPORTS, ".xml"):
+        for path in self.unpacked_files(source, _REPORTS, ".xml"):
             number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
             reports.append((len(number), number, path.stem, path.name, read_named(path)))
-        records = []
-        for *_, name, data in sorted(reports):
-            try:
-                root = ElementTree.fromstring(data)
-            except ElementTree.ParseError as error:
-                raise SourceError(
-                    f"{name} is no whole XML file ({error}); download {_REPORTS} again"
-                ) from error
-            identity = root.find("uId")
-            if identity is None or not identity.get("id"):
-                raise SourceError(f"{name} has no uId; it is no report of Open-i")
-            parts = (
-                root.find(f".//AbstractText[@Label='{label}']")
-                for label in ("INDICATION", "FINDINGS")
-            )
-            indication, findings = (
-                "" if part is None else "".join(part.itertext()) for part in parts
-            )
-            images = [image.get("id", "") for image in root.iter("parentImage")]
-            texts = {"indication": indication, "findings": findings}
-            records.append((name, {"id": identity.get("id"), "images": images, **texts}))
+        records = [(name, _report_record(name, data)) for *_, name, data in sorted(reports)]
         return source_tables.records_table(records, ())
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
-        study, findings = row.text("id"), row.text("findings")
+        study = row.text("id")
+        findings = row.text("findings")
         if not findings.strip():
             raise UnusableRow("studies without findings", outside=True)
         if not row.texts("images"):
@@ -123,23 +105,23 @@ class _OpenI(TableReader):
             REPORT, study, report=findings, image_id=study, indication=row.text("indication")
         )
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"{image}.png" for image in row.texts("images")]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return by_name(self.published(source, _IMAGES, ".png"))
+        return by_name(self.unpacked_files(source, _IMAGES, ".png"))
 
-    def published(self, source: Path, archive: str, ending: str) -> Iterator[Path]:
+    def unpacked_files(self, source: Path, archive: str, ending: str) -> Iterator[Path]:
         """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
         packed = source_files.find_file(source, [archive])
-        paths = sorted(source.rglob(f"*{ending}")) if packed is None else []
-        unpacked = [path for path in paths if not path.name.startswith(".")]
-        if packed is None and not unpacked:
-            raise source_files.not_found(
-                source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"
-            )
-        yield from unpacked
         if packed is None:
+            paths = sorted(source.rglob(f"*{ending}"))
+            unpacked = [path for path in paths if not path.name.startswith(".")]
+            if not unpacked:
+                raise source_files.not_found(
+                    source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"
+                )
+            yield from unpacked
             return
         self.unpacked.mkdir(parents=True, exist_ok=True)
         with source_files.unpacking(packed.path), tarfile.open(packed.path, "r|*") as opened:
@@ -152,13 +134,38 @@ class _OpenI(TableReader):
                     yield path
 
 
+def _report_record(name: str, data: bytes) -> dict[str, object]:
+    """Return the record of one XML report."""
+    try:
+        root = ElementTree.fromstring(data)
+    except ElementTree.ParseError as error:
+        raise SourceError(
+            f"{name} is no whole XML file ({error}); download {_REPORTS} again"
+        ) from error
+    identity = root.find("uId")
+    if identity is None or not identity.get("id"):
+        raise SourceError(f"{name} has no uId; it is no report of Open-i")
+    record: dict[str, object] = {
+        "id": identity.get("id"),
+        "images": [image.get("id", "") for image in root.iter("parentImage")],
+    }
+    for label in ("INDICATION", "FINDINGS"):
+        part = root.find(f".//AbstractText[@Label='{label}']")
+        record[label.lower()] = "" if part is None else "".join(part.itertext())
+    return record
+
+
 def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     annotation = _annotation(source)
-    reader = _R2Gen(annotation) if annotation else _OpenI(images.folder / SCRATCH / "unpacked")
+    if annotation:
+        reader: TableReader = _R2Gen(annotation)
+        name = _ANNOTATION
+        published = _STUDIES_OF_R2GEN
+    else:
+        reader = _OpenI(images.folder / SCRATCH / "unpacked")
+        name = _REPORTS
+        published = _REPORTS_OF_OPEN_I
     table = reader.table(source, "test")
-    name, published = (
-        (_ANNOTATION, _STUDIES_OF_R2GEN) if annotation else (_REPORTS, _REPORTS_OF_OPEN_I)
-    )
     yield from reader.rows(table.rows(), "test", source, images)
     yield from check_count(name, table.count(), published)
 

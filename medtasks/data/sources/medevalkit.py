@@ -8,8 +8,8 @@
   parts they hold, so they are a dataset of their own and not a selection from that one.
 - PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``. Cells
   are kept as they are but for line breaks, which MedEvalKit reads as plain ones. Zhang et al., arXiv 2305.10415.
-- MedXpertQA: questions with one to six images (MM) and without any (Text). Questions
-  end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
+- MedXpertQA: questions with one to six images (MM) and without any (Text). Questions end with their options, in the
+  published words, and are kept so. Zuo et al., arXiv 2501.18362.
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 - SLAKE in its two languages.
 - MMMU, Health & Medicine: five of 30 subjects in alphabetical order, with choices and open questions. All images of a
@@ -82,7 +82,8 @@ _FRAME_COLUMNS = (
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
 _CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
 SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
-_CLOSED, _OPEN = "multiple-choice", "open"
+_CLOSED = "multiple-choice"
+_OPEN = "open"
 _MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
 _PRO_COLUMNS = ("id", "options", "answer", "subject")
 _MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
@@ -94,7 +95,15 @@ _TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 def kit_choice(
     doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **more: Any
 ) -> schema.NewDocument:
-    """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
+    """Return a document of the ``KIT_CHOICE`` schema.
+
+    Args:
+        doc_id: Unique in the dataset.
+        options: Texts.
+        lines: The options as the kit shows them.
+        gold: Published answer, or None where it is kept secret.
+        **more: Further columns. Without an ``answer``, the gold is the letter of an option; ``flags`` are added to.
+    """
     flags = list(more.pop("flags", ()))
     letters = [letter(index) for index in range(len(options))]
     named = gold.strip() if gold is not None and gold.strip() in letters else None
@@ -108,7 +117,14 @@ def kit_choice(
 
 
 def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
-    """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
+    """Return the recipe of a set of one split and no examples.
+
+    Args:
+        reader: Of the set.
+        layout: Files that a user gives, in words.
+        *files: Those of the Hub, as patterns.
+        split: Of the questions.
+    """
 
     def remarks(documents: DocumentCollection) -> Iterator[str]:
         counts = Counter(flag for document in documents for flag in document["flags"])
@@ -120,22 +136,26 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
 
 
 def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
-    """Return option lines, such as ``A. text``."""
+    """Return option lines.
+
+    Example:
+        >>> letter_options(["CT", "MRI"]), letter_options(["CT"], "({}) {}")
+        (['A. CT', 'B. MRI'], ['(A) CT'])
+    """
     return [form.format(letter(index), option) for index, option in enumerate(options)]
 
 
 def _parts(source: Path) -> list[source_files.SourceFile]:
-    patterns = [
-        f"{_QUESTIONS}*.json",
-        f"*.zip!*{_QUESTIONS}*.json",
-    ]  # unpacked, or wherever in the archive
+    # Unpacked, or wherever in the archive.
+    patterns = [f"{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json"]
     return source_files.required_shards(
         source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it"
     )
 
 
 class _OmniMedVQA(TableReader):
-    columns, image_name = schema.KIT_CHOICE, "image_path"
+    columns = schema.KIT_CHOICE
+    image_name = "image_path"
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         first = _parts(source)[0]
@@ -147,20 +167,21 @@ class _OmniMedVQA(TableReader):
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
 
         def records() -> Iterator[tuple[str, ReadValues]]:
-            seen: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in source_tables.listed_records(
-                        name, read(_QUESTIONS + name), _OMNI_COLUMNS
-                    ).rows():
-                        question_id = row.text("question_id")
-                        seen[question_id] += 1
-                        repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
-                        columns = {
-                            "doc_id": question_id + repeat,
-                            "part": name.removesuffix(".json"),
-                        }
-                        yield row.place, functools.partial(dict, row.values, **columns)
+                    part = name.removesuffix(".json")
+                    content = read(_QUESTIONS + name)
+                    table = source_tables.listed_records(name, content, _OMNI_COLUMNS)
+                    for row in table.rows():
+                        doc_id = row.text("question_id")
+                        counts[doc_id] += 1
+                        if counts[doc_id] > 1:
+                            doc_id += f" ({counts[doc_id]})"
+                        yield (
+                            row.place,
+                            functools.partial(dict, row.values, doc_id=doc_id, part=part),
+                        )
 
         return SourceTable(records)
 
@@ -168,9 +189,10 @@ class _OmniMedVQA(TableReader):
         options = _omni_options(row)
         gold = row.text("gt_answer")
         modality = row.optional_text("modality_type")
+        columns = {name: f"option_{name}" for name in _LETTERS if f"option_{name}" in row.values}
         equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
         flags = {
-            "null_option": any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
+            "null_option": len(columns) > len(options),
             "inexact_gold": bool(equal) and gold not in options,
             "repeated_gold": len(equal) > 1,
             "no_modality_type": modality is None,
@@ -178,11 +200,7 @@ class _OmniMedVQA(TableReader):
         return kit_choice(
             row.text("doc_id"),
             options,
-            [
-                f"{name}. {row.values[f'option_{name}']}"
-                for name in _LETTERS
-                if f"option_{name}" in row.values
-            ],
+            [f"{name}. {row.values[column]}" for name, column in columns.items()],
             gold,
             answer=letter(equal[0]) if equal else None,
             flags=[flag for flag, applies in flags.items() if applies],
@@ -211,61 +229,55 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             if row.document is None:
                 yield row
                 continue
-            options, answer = row.document["options"], row.document["answer"]
-            columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
-            doc_id = f"{part}/{row.document['doc_id']}"
-            yield replace(
-                row,
-                document=kit_choice(
-                    doc_id, options, letter_options(options), answer, part=part, **columns
-                ),
+            options = row.document["options"]
+            document = kit_choice(
+                f"{part}/{row.document['doc_id']}",
+                options,
+                letter_options(options),
+                row.document["answer"],
+                part=part,
+                image_id=row.document["image_id"],
+                question=row.document["question"],
+                modality=row.document["modality"],
             )
+            yield replace(row, document=document)
 
 
 class _PmcVqa(TableReader):
-    columns, image_name = schema.KIT_CHOICE, "Figure_path"
+    columns = schema.KIT_CHOICE
+    image_name = "Figure_path"
 
     def __init__(
         self, name: str, gold: str, folder: str, archive: str, text: str | None = None
     ) -> None:
-        self.name, self.gold, self.text = (
-            name,
-            gold,
-            text,
-        )  # the table; columns of the right letter and the right text
-        self.folder, self.archive = folder, archive
+        self.name = name  # of the table
+        self.gold = gold  # column of the right letter
+        self.text = text  # and of the right text
+        self.folder = folder
+        self.archive = archive
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        columns = (
-            "Figure_path",
-            "Question",
-            *_CHOICES,
-            self.gold,
-            *([self.text] if self.text else []),
-        )
-        return source_tables.csv_table(
-            source_files.required_file(source, [self.name]), columns, missing=None
-        )
+        columns = ["Figure_path", "Question", *_CHOICES, self.gold]
+        if self.text:
+            columns.append(self.text)
+        file = source_files.required_file(source, [self.name])
+        return source_tables.csv_table(file, columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        cells = (
-            row.text(column).replace("\r\n", "\n").replace("\r", "\n")
-            for column in (*_CHOICES, "Question")
-        )
+        columns = (*_CHOICES, "Question")
+        cells = [row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in columns]
         *lines, question = cells
         options = [_LETTER.sub("", line).strip() for line in lines]
         doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
-        made = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
-        if (
-            self.text
-            and made["answer"]
-            and row.text(self.text).strip() != options[option_index(made["answer"])]
-        ):
-            made["flags"].append("other_answer_text")
-        return made
+        document = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
+        if self.text and document["answer"]:
+            named = options[option_index(document["answer"])]
+            if row.text(self.text).strip() != named:
+                document["flags"].append("other_answer_text")
+        return document
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.unpacked_or_archived(
+        return source_files.folder_or_archive_reader(
             source, [self.folder], self.archive, (f"{self.folder}/", "")
         )
 
@@ -289,33 +301,45 @@ class _MedXpertQA(TableReader):
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = list(question_sets.keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-        gold, lines = row.text("label"), letter_options(options)
         return kit_choice(
-            row.text("id"), options, lines, gold, question=row.text("question"), **groups
+            options=options,
+            lines=letter_options(options),
+            gold=row.text("label"),
+            doc_id=row.text("id"),
+            question=row.text("question"),
+            **groups,
         )
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return row.texts("images") if self.config == "MM" else ()
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         if self.config != "MM":
             return super().files(source)
-        return source_files.unpacked_or_archived(source, ["images"], "images.zip", ("images/", ""))
+        return source_files.folder_or_archive_reader(
+            source, ["images"], "images.zip", ("images/", "")
+        )
 
 
 class _MedFrameQA(TableReader):
-    columns, embedded = schema.KIT_CHOICE, _FRAMES
-    required, optional = _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system")
+    columns = schema.KIT_CHOICE
+    embedded = _FRAMES
+    required = _FRAME_COLUMNS
+    optional = (*_FRAMES[2:], "modality", "system")
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         options = row.texts("options")
         if len(options) < 2:
             raise row.error("options are fewer than two")
-        modality, system = row.optional_text("modality"), row.optional_text("system")
-        groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
-        lines, gold = letter_options(options, "{}.{}"), row.text("correct_answer")
         return kit_choice(
-            row.name("question_id"), options, lines, gold, question=row.text("question"), **groups
+            modality=row.optional_text("modality"),
+            body_system=row.optional_text("system"),
+            image_id=row.name("video_id"),
+            options=options,
+            lines=letter_options(options, "{}.{}"),
+            gold=row.text("correct_answer"),
+            doc_id=row.name("question_id"),
+            question=row.text("question"),
         )
 
 
@@ -342,13 +366,10 @@ def _literal_options(row: SourceRow) -> list[str]:
         options = parse_literal(row.text("options"))
     except ValueError as error:
         raise row.error("options is not the text of a list") from error
-    if (
-        not isinstance(options, list)
-        or not all(isinstance(option, str) for option in options)
-        or len(options) < 2
-    ):
+    is_list = isinstance(options, list) and len(options) > 1
+    if not is_list or not all(isinstance(option, str) for option in options):
         raise row.error("options is not the text of a list of at least two texts")
-    return options
+    return list(options)
 
 
 class _MMMU(TableReader):
@@ -356,49 +377,44 @@ class _MMMU(TableReader):
     embedded = _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
-        files = {subject: [f"{subject}/{split}-*.parquet"] for subject in SUBJECTS}
-        shards = {
-            subject: source_files.required_shards(source, patterns)
-            for subject, patterns in files.items()
-        }
+        shards = {}
+        for subject in SUBJECTS:
+            pattern = f"{subject}/{split}-*.parquet"
+            shards[subject] = source_files.required_shards(source, [pattern])
 
         def records() -> Iterator[tuple[str, ReadValues]]:
-            for subject in SUBJECTS:
-                for row in ParquetTable(shards[subject], _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
-                    yield (
-                        f"{subject}/{row.place}",
-                        functools.partial(dict, row.values, subject=subject),
-                    )
+            for subject, files in shards.items():
+                for row in ParquetTable(files, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
+                    read: ReadValues = functools.partial(dict, row.values, subject=subject)
+                    yield f"{subject}/{row.place}", read
 
         return SourceTable(records)
 
     def document(self, row: SourceRow, split: str) -> schema.NewDocument:
         kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
         options = _literal_options(row) if kind == _CLOSED else []
-        gold = row.text("answer") if split != "test" else None
-        columns = {
-            "question": row.text("question"),
-            "question_type": kind,
-            "subject": row.text("subject"),
-        }
         return kit_choice(
-            row.text("id"), options, letter_options(options, "({}) {}"), gold, **columns
+            gold=row.text("answer") if split != "test" else None,
+            question=row.text("question"),
+            question_type=kind,
+            subject=row.text("subject"),
+            doc_id=row.text("id"),
+            options=options,
+            lines=letter_options(options, "({}) {}"),
         )
 
     def kit_recipe(self, split: str) -> SourceRecipe:
-        layout = (
-            f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
-        )
-        return kit_recipe(
-            self, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split
-        )
+        files = [f"{subject}/{split}-*.parquet" for subject in SUBJECTS]
+        layout = f"the Hub's parquet files {files[0]}, and so on for five subjects"
+        return kit_recipe(self, layout, *files, split=split)
 
 
 class _MMMUPro(TableReader):
     columns = schema.CHOICE
 
     def __init__(self, config: str) -> None:
-        self.config, self.embedded = config, ("image",) if config == "vision" else _MMMU_IMAGES
+        self.config = config
+        self.embedded = ("image",) if config == "vision" else _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
         files = source_files.required_shards(source, [f"{self.config}/{split}-*.parquet"])
@@ -406,18 +422,20 @@ class _MMMUPro(TableReader):
         medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
         columns = ("image",) if self.config == "vision" else ("question", _MMMU_IMAGES[0])
         table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
-        return SourceTable(
-            lambda: (
-                (row.place, functools.partial(dict, row.values)) for row in table.rows(medical)
-            )
-        )
+
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            for row in table.rows(medical):
+                yield row.place, functools.partial(dict, row.values)
+
+        return SourceTable(records)
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        options, question = _literal_options(row), row.optional_text("question") or ""
-        named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
-        if "question" in row.values and any(
-            row.values.get(image) is None for image in _MMMU_IMAGES[:named]
-        ):
+        options = _literal_options(row)
+        question = row.optional_text("question") or ""
+        texts = "\n".join([question, *options])
+        named = max(map(int, _NAMED_IMAGE.findall(texts)), default=0)
+        images = [row.values.get(image) for image in _MMMU_IMAGES[:named]]
+        if "question" in row.values and None in images:
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
         letters = [letter(index) for index in range(len(options))]
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))

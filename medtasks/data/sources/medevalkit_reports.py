@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from medtasks.data import schema
 from medtasks.data.named_files import read_stream
@@ -31,13 +30,15 @@ from medtasks.data.prepare.source_tables import (
 from medtasks.errors import SourceError
 
 _STUDIES = "test.json"
-_QUESTIONS, _FRONTAL = "test_qa_pairs", "id_to_img_mapping_frontal_reports.json"
+_QUESTIONS = "test_qa_pairs"
+_FRONTAL = "id_to_img_mapping_frontal_reports.json"
 _TYPES = ("single_choice", "multi_choice", "fixed_choice")
 _LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 
 
 class _Studies(TableReader):
-    columns, folder = schema.REPORT, "images"
+    columns = schema.REPORT
+    folder = "images"
 
     def table(self, source: Path, _split: str) -> SourceTable:
         with source_files.required_file(source, [_STUDIES]).open() as stream:
@@ -45,7 +46,9 @@ class _Studies(TableReader):
             return source_tables.listed_records(_STUDIES, read_stream(stream), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        study, findings, impression = row.name("id"), row.text("findings"), row.text("impression")
+        study = row.name("id")
+        findings = row.text("findings")
+        impression = row.text("impression")
         if not findings.strip() and not impression.strip():
             raise UnusableRow("studies without findings and without an impression", outside=True)
         if not row.values["image"]:
@@ -53,26 +56,28 @@ class _Studies(TableReader):
         report = f"Findings: {findings} Impression: {impression}."
         return schema.new_document(schema.REPORT, study, report=report, image_id=study)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.unpacked_or_archived(
+        return source_files.folder_or_archive_reader(
             source, [self.folder], f"{self.folder}.zip", (f"{self.folder}/", "")
         )
 
 
 class _RadReStruct(_Studies):
-    columns, folder = schema.STRUCTURED_QUESTION, "imgs"
+    columns = schema.STRUCTURED_QUESTION
+    folder = "imgs"
 
     def table(self, source: Path, _split: str) -> SourceTable:
         frontal = source_tables.read_json(source_files.required_file(source, [_FRONTAL]))
         files = source_files.required_shards(
             source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}"
         )
-        records: list[tuple[str, Mapping[str, Any]]] = []
+        records = []
         for file in sorted(files, key=lambda file: (len(file.name), file.name)):
-            report, questions = file.path.stem, source_tables.read_json(file)
+            report = file.path.stem
+            questions = source_tables.read_json(file)
             images = frontal.get(report) if isinstance(frontal, dict) else None
             if not isinstance(images, list) or not isinstance(questions, list):
                 raise SourceError(
@@ -84,24 +89,34 @@ class _RadReStruct(_Studies):
                     raise SourceError(
                         f"{place} is not a list of question, answers, earlier questions and facts"
                     )
-                columns = {"id": f"{image}/{number}", "report": report, "image": f"{image}.png"}
-                records.append(
-                    (place, {**entry[3], **columns, "question": entry[0], "answers": entry[1]})
-                )
+                question, answers, _, facts = entry
+                record = {
+                    **facts,
+                    "id": f"{image}/{number}",
+                    "report": report,
+                    "image": f"{image}.png",
+                    "question": question,
+                    "answers": answers,
+                }
+                records.append((place, record))
         return source_tables.records_table(records, ("options", "answer_type"))
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         kind = row.one_of("answer_type", _TYPES, "answer_type is none of")
-        lists = {name: row.texts(name) for name in ("options", "answers")}
-        if not lists["answers"] or len(lists["options"]) < 2:
+        options = row.texts("options")
+        answers = row.texts("answers")
+        if not answers or len(options) < 2:
             raise row.error("it has no answer, or fewer than two options")
-        texts = {
-            "question": row.text("question"),
-            "answer": lists["answers"][0],
-            "answer_type": kind,
-        }
-        columns = {**texts, **lists, "image_id": row.text("report")}
-        return schema.new_document(schema.STRUCTURED_QUESTION, row.text("id"), **columns)
+        return schema.new_document(
+            question=row.text("question"),
+            answer=answers[0],
+            answer_type=kind,
+            options=options,
+            answers=answers,
+            image_id=row.text("report"),
+            columns=schema.STRUCTURED_QUESTION,
+            doc_id=row.text("id"),
+        )
 
 
 RECIPES: Mapping[str, SourceRecipe] = {

@@ -38,34 +38,31 @@ class TextSet(TableReader):
 
     file: str  # pattern of the Hub's file, Parquet or JSON Lines
     question: str = "question"
-    options: str | Sequence[str] = (
-        "options"  # a column with a list or an object by letters, or a column for each
-    )
+    # A column with a list or an object by letters, or a column for each.
+    options: str | Sequence[str] = "options"
     gold: str = "answer_idx"  # a letter
     gold_is_index: bool = False  # from 0, in place of a letter
     option_line: str = "{}.{}"  # form in which the kit compares an option
     context: str | None = None  # column with the paragraphs of an abstract
     doc_id: str | None = None  # column with the id of a row, by default its position
-    groups: Mapping[str, str] = field(
-        default_factory=dict
-    )  # columns of the table by those of documents
+    # Columns of the table by those of documents.
+    groups: Mapping[str, str] = field(default_factory=dict)
     flags: Sequence[str] = ()  # faults of every row
     inside: str | None = None  # column with an object that holds all others
-    only: tuple[str, Collection[str]] | None = (
-        None  # column, and its values in the rows that the kit asks
-    )
+    # A column, and its values in the rows that the kit asks.
+    only: tuple[str, Collection[str]] | None = None
 
     columns = schema.KIT_TEXT
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Find the file in a source."""
-        columns = [self.inside] if self.inside else self._needed()
+        columns = [self.inside] if self.inside else self._needed_columns()
         patterns = [self.file, Path(self.file).name]
         if self.file.endswith(".jsonl"):
             return source_tables.json_lines(source_files.required_file(source, patterns), columns)
         return source_tables.ParquetTable(source_files.required_shards(source, patterns), columns)
 
-    def _needed(self) -> list[str]:
+    def _needed_columns(self) -> list[str]:
         options = [self.options] if isinstance(self.options, str) else self.options
         others = [self.context, self.doc_id, self.only and self.only[0], *self.groups.values()]
         return list(dict.fromkeys([self.question, *options, self.gold, *filter(None, others)]))
@@ -73,9 +70,11 @@ class TextSet(TableReader):
     def document(self, row: SourceRow, split: str) -> schema.NewDocument:
         """Return a document of the ``KIT_TEXT`` schema."""
         if self.inside:
-            row = row.inner(self.inside, self._needed())
-        if self.only and row.text(self.only[0]) not in self.only[1]:
-            raise UnusableRow(f"its {self.only[0]} is another one", outside=True)
+            row = row.inner(self.inside, self._needed_columns())
+        if self.only:
+            column, values = self.only
+            if row.text(column) not in values:
+                raise UnusableRow(f"its {column} is another one", outside=True)
         document = {**self._question(row, split), "context": None, "difficulty": None}
         document |= {ours: row.optional_text(theirs) for ours, theirs in self.groups.items()}
         if self.context:
@@ -87,19 +86,22 @@ class TextSet(TableReader):
         options = [text for text in texts if text is not None]
         if len(options) < 2 or None in texts[: len(options)]:
             raise UnusableRow("it has fewer than two options, or one after an empty one")
+        doc_id = row.text(self.doc_id) if self.doc_id else f"{split}/{row.index}"
+        lines = letter_options(map(str, texts), self.option_line)
+        if not self.gold_is_index:
+            gold = row.text(self.gold)
+        else:
+            index = answer_index(row, self.gold, len(options))
+            gold = letter(index)
+        flags = [*self.flags]
+        if None in texts:
+            flags.append("null_option")
         return kit_choice(
-            row.text(self.doc_id) if self.doc_id else f"{split}/{row.index}",
-            options,
-            letter_options(map(str, texts), self.option_line),
-            letter(answer_index(row, self.gold, len(options)))
-            if self.gold_is_index
-            else row.text(self.gold),
-            question=row.text(self.question),
-            flags=[*self.flags, *(["null_option"] if None in texts else [])],
+            doc_id, options, lines, gold, question=row.text(self.question), flags=flags
         )
 
     def _option_texts(self, row: SourceRow) -> list[str | None]:
-        """Return the options as published; one that is null is None."""
+        """Return the options as published, None for one that is null."""
         if not isinstance(self.options, str):
             return [row.optional_text(column) for column in self.options]
         if isinstance(row.values[self.options], list):

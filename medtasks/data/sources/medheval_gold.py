@@ -103,10 +103,8 @@ _SAID_LETTER = re.compile(
 
 def _stem(word: str) -> str:
     plain = word.removesuffix("'s").replace("ae", "e").replace("oe", "e")
-    singular = (
-        len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
-    )
-    return plain[:-1] if singular else plain
+    is_plural = plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
+    return plain[:-1] if is_plural and len(plain) > 3 else plain
 
 
 # Words that do not tell one question about an image from another.
@@ -121,24 +119,37 @@ _FILLER_WORDS = """
 _FILLERS = frozenset(map(_stem, _FILLER_WORDS.split()))
 
 
-def normalised(text: str) -> str:
-    """Return ``text`` in lower case with every run of punctuation and white space as one space."""
+def normalise(text: str) -> str:
+    """Return ``text`` in lower case with every run of punctuation and white space as one space.
+
+    Example:
+        >>> normalise("No pleural-effusion (left).")
+        'no pleural effusion left'
+    """
     return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
-def option_said(text: str, options: Sequence[str]) -> int | None:
-    """Return the index of the only option that a text affirms, by letter, text or words; None for several or none."""
+def affirmed_option(text: str, options: Sequence[str]) -> int | None:
+    """Return the index of the only option that a text affirms, by letter, text or words.
+
+    Returns:
+        None if it affirms several options, or none.
+
+    Example:
+        >>> affirmed_option("There is a fracture of the rib.", ["no fracture", "fracture of the rib"])
+        1
+    """
     letter = _SAID_LETTER.match(text.strip())
     if letter and letter[0].isascii():
         index = option_index((letter[1] or letter[2]).upper())
         return index if index < len(options) else None
-    plain = [normalised(option) for option in options]
+    plain = [normalise(option) for option in options]
     equal = _equal_options(text, plain)
     if equal:
         return _only(equal)
     if _UNABLE.search(text) or _NONE_OF_THEM.search(text):
         return None
-    return _only(_affirmed_options(text, plain) or _opening_options(normalised(text), plain))
+    return _only(_affirmed_options(text, plain) or _opening_options(normalise(text), plain))
 
 
 def _only(indices: set[int]) -> int | None:
@@ -147,7 +158,7 @@ def _only(indices: set[int]) -> int | None:
 
 def _equal_options(text: str, options: Sequence[str]) -> set[int]:
     """Return the options that are the whole text or one of its sentences, but for a frame such as "the answer is"."""
-    sentences = {normalised(text), *map(normalised, _SENTENCES.split(text))}
+    sentences = {normalise(text), *map(normalise, _SENTENCES.split(text))}
     forms = sentences | {_FRAME.sub("", sentence) for sentence in sentences}
     return {index for index, option in enumerate(options) if option and option in forms}
 
@@ -155,29 +166,28 @@ def _equal_options(text: str, options: Sequence[str]) -> set[int]:
 def _affirmed_options(text: str, options: Sequence[str]) -> set[int]:
     """Return the options that a text affirms by their words, without those inside a longer one."""
     affirmed = {index for index, option in enumerate(options) if _affirms(text, option)}
-    return {
-        index
-        for index in affirmed
-        if not any(options[index] in options[other] for other in affirmed - {index})
-    }
+    longest = set[int]()
+    for index in affirmed:
+        others = affirmed - {index}
+        if not any(options[index] in options[other] for other in others):
+            longest.add(index)
+    return longest
 
 
 def _affirms(text: str, option: str) -> bool:
     """Return whether a text holds the words of an option without a denial around them."""
     if not option or option in _BARE_WORDS:
         return False
-    words = f" {normalised(text)} "
-    before = [
-        words[: match.end() - len(option)]
-        for match in re.finditer(rf" {re.escape(option)}(?= )", words)
-    ]
+    words = f" {normalise(text)} "
+    mentions = re.finditer(rf" {re.escape(option)}(?= )", words)
+    before = [words[: mention.end() - len(option)] for mention in mentions]
     if all(_JUST_BEFORE.search(beginning) for beginning in before):
         return False
     pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
-    denied: list[bool] = []
+    denials = []
     for clause in filter(None, _CLAUSES.split(text)):
-        denied += [_is_denied(clause, *match.span()) for match in pattern.finditer(clause)]
-    return not denied or not all(denied)
+        denials += [_denies(clause, *mention.span()) for mention in pattern.finditer(clause)]
+    return not denials or not all(denials)
 
 
 def _opening_options(text: str, options: Sequence[str]) -> set[int]:
@@ -190,24 +200,25 @@ def _opening_options(text: str, options: Sequence[str]) -> set[int]:
 
 
 def yes_or_no(text: str, question: str) -> str | None:
-    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None."""
+    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None.
+
+    Example:
+        >>> yes_or_no("There is no pleural effusion.", "Is there a pleural effusion?")
+        'no'
+    """
     verdicts = _stated_verdicts(text)
     if not verdicts:
         plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
         verdicts = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if (
-        not verdicts
-        and not _UNABLE.search(text)
-        and _SIMPLE.match(question)
-        and not _NOT_SIMPLE.search(question)
-    ):
+    is_open = not verdicts and not _UNABLE.search(text)
+    if is_open and _SIMPLE.match(question) and not _NOT_SIMPLE.search(question):
         verdicts = _implied_verdicts(text, question)
     return verdicts.pop() if len(verdicts) == 1 and verdicts <= {"yes", "no"} else None
 
 
 def _stated_verdicts(text: str) -> set[str]:
     """Return the words for yes, no or maybe that begin a text, or are a sentence of it."""
-    verdicts: set[str] = set()
+    verdicts = set()
     for number, sentence in enumerate(_SENTENCES.split(text)):
         match = _VERDICT.match(sentence)
         if not match or (number and re.search(r"\w", sentence[match.end() :])):
@@ -225,17 +236,17 @@ def _implied_verdicts(text: str, question: str) -> set[str]:
     verdicts = set()
     for clause in _CLAUSES.split(text):
         stems = _content(clause or "")
-        denied = [_is_denied(clause, *span) for stem, span in stems.items() if stem in topic]
-        if not denied or _UNSURE.search(clause):
+        denials = [_denies(clause, *span) for stem, span in stems.items() if stem in topic]
+        if not denials or _UNSURE.search(clause):
             continue
-        if topic <= stems.keys() and not any(denied):
+        if topic <= stems.keys() and not any(denials):
             verdicts.add("yes")
-        elif any(denied) and stems.keys() <= topic:
+        elif any(denials) and stems.keys() <= topic:
             verdicts.add("no")
     return verdicts
 
 
-def _is_denied(clause: str, start: int, end: int) -> bool:
+def _denies(clause: str, start: int, end: int) -> bool:
     """Return whether a clause denies the words from ``start`` to ``end``, before them or after in the same phrase."""
     comma = clause.find(",", end)
     denial = _DENIED_AFTER.search(clause, end, comma if comma >= 0 else len(clause))
@@ -244,12 +255,12 @@ def _is_denied(clause: str, start: int, end: int) -> bool:
 
 def _content(text: str) -> dict[str, tuple[int, int]]:
     """Return the content words of a text, singular and in one spelling, with their spans."""
-    plain = text.replace("’", "'").casefold()
-    return {
-        stem: word.span()
-        for word in _WORD.finditer(plain)
-        if (stem := _stem(word[0])) not in _FILLERS
-    }
+    spans = {}
+    for word in _WORD.finditer(text.replace("’", "'").casefold()):
+        stem = _stem(word[0])
+        if stem not in _FILLERS:
+            spans[stem] = word.span()
+    return spans
 
 
 YES_NO = ("Yes", "No")
@@ -284,33 +295,49 @@ _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 
 
 def parsed_options(choices: str) -> list[str]:
-    """Return the texts of the options in order; none where they cannot be told.
+    """Return the texts of the options in order, none where they cannot be told.
 
     Labels must be A, B, C, ... without a gap, and there must be at least two.
+
+    Example:
+        >>> parsed_options("A. CT, B. MRI"), parsed_options("A, CT; B, MRI"), parsed_options("CT or MRI")
+        (['CT', 'MRI'], ['CT', 'MRI'], [])
     """
-    for marks in (*_MARKS, *("," if ";" in choices else "")):
-        texts: list[str] = []
-        start, position = (
-            -1,
-            0,
-        )  # of the text after a label; each label at the first position after the one before
-        for letter in ascii_uppercase:
-            before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
-            label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
-            match = label.match(choices) if letter == "A" else label.search(choices, position)
-            if match is None:
-                break
-            if start >= 0:
-                texts.append(choices[start : match.start()].strip(_AROUND))
-            start = position = match.end()
-        texts += [choices[start:].strip(_AROUND)] if start >= 0 else []
+    dialects = [*_MARKS]
+    if ";" in choices:
+        dialects.append(",")
+    for marks in dialects:
+        texts = _options_after(marks, choices)
         if len(texts) > 1 and all(texts):
             return texts
     return []
 
 
+def _options_after(marks: str, choices: str) -> list[str]:
+    """Return the texts after labels that end with one of ``marks``."""
+    texts = []
+    end = -1  # of the label before; each label is the first one after it
+    for letter in ascii_uppercase:
+        before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
+        label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
+        match = label.match(choices) if letter == "A" else label.search(choices, end)
+        if match is None:
+            break
+        if letter != "A":
+            texts.append(choices[end : match.start()].strip(_AROUND))
+        end = match.end()
+    if end >= 0:
+        texts.append(choices[end:].strip(_AROUND))
+    return texts
+
+
 def bare_letters(choices: str) -> list[str]:
-    """Return the letters of options that have no text, such as ``A, B, C``; none for other dialects."""
+    """Return the letters of options that have no text, none for other dialects.
+
+    Example:
+        >>> bare_letters("A, B, C"), bare_letters("A. CT, B. MRI")
+        (['A', 'B', 'C'], [])
+    """
     letters = _BARE_LETTER.findall(choices) if _BARE.fullmatch(choices.strip()) else []
     return letters if letters == list(ascii_uppercase[: len(letters)]) else []
 
@@ -318,21 +345,34 @@ def bare_letters(choices: str) -> list[str]:
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
     """Return A for yes, B for no, or None, and flags.
 
-    All texts are as published; sentences are understood as answers to the question, and some yes/no questions list
-    ``A. Yes, B. No`` as choices.
+    Args:
+        gold: Published answer. Sentences are understood as answers to the question.
+        question: As published.
+        choices: As published. Some yes/no questions list ``A. Yes, B. No``.
+
+    Example:
+        >>> resolve_yes_no("There is no effusion.", "Is there an effusion?", "")
+        ('B', (<Flag.GOLD_INTERPRETED: 'gold_interpreted'>,))
     """
     text = gold.strip()
-    if listed := parsed_options(choices):
-        chosen, flags = resolve_choice(text, listed)
+    options = parsed_options(choices)
+    if options:
+        chosen, flags = resolve_choice(text, options)
         if Flag.GOLD_CONTRADICTORY in flags:
             return None, flags
-        text = listed[option_index(chosen)] if chosen and not flags else text
+        if chosen and not flags:
+            text = options[option_index(chosen)]
     labelled = _LABELLED.fullmatch(text)
-    if plain := _DECIDED.fullmatch(labelled[2].strip() if labelled else text):
+    plain = _DECIDED.fullmatch(labelled[2].strip() if labelled else text)
+    if plain:
         return _LETTERS[plain[1].casefold()], ()
     # "None" says no to "Is there an effusion?", and something else to "Which organ is enlarged?".
-    value = yes_or_no(text, question) if _DECIDED.match(text) or _ASKS.match(question) else None
-    return (_LETTERS[value], (Flag.GOLD_INTERPRETED,)) if value else (None, (Flag.GOLD_UNRESOLVED,))
+    value = None
+    if _DECIDED.match(text) or _ASKS.match(question):
+        value = yes_or_no(text, question)
+    if value is None:
+        return None, (Flag.GOLD_UNRESOLVED,)
+    return _LETTERS[value], (Flag.GOLD_INTERPRETED,)
 
 
 def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
@@ -346,37 +386,33 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
     equal = _equal(text, options)
     if len(equal) == 1:
         return letter_of(equal[0]), ()
-    if alone := _LETTER.fullmatch(text):
+    alone = _LETTER.fullmatch(text)
+    if alone:
         exists = option_index(alone[1]) < len(options)
         return (alone[1], ()) if exists else (None, (Flag.GOLD_UNRESOLVED,))
     labelled = _LABELLED.fullmatch(text)
     if labelled and option_index(labelled[1]) < len(options):
-        return _resolve_labelled(labelled[1], labelled[2], options)
+        return _resolve_letter_and_text(labelled[1], labelled[2], options)
     if _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
-    index = option_said(text, options)
-    return (
-        (None, (Flag.GOLD_UNRESOLVED,))
-        if index is None
-        else (letter_of(index), (Flag.GOLD_INTERPRETED,))
-    )
+    index = affirmed_option(text, options)
+    if index is None:
+        return None, (Flag.GOLD_UNRESOLVED,)
+    return letter_of(index), (Flag.GOLD_INTERPRETED,)
 
 
-def _resolve_labelled(letter: str, named: str, options: Sequence[str]) -> Resolved:
+def _resolve_letter_and_text(letter: str, named: str, options: Sequence[str]) -> Resolved:
     """Resolve an answer with the letter of an option in front of it."""
     equal = _equal(named, options)
     if option_index(letter) in equal:
         return letter, ()
     if equal:
         return None, (Flag.GOLD_CONTRADICTORY,)
-    others = {
-        label
-        for label in _LABEL.findall(named)
-        if label != letter and option_index(label) < len(options)
-    }
-    if others or _names_several(named, options):
+    others = set(_LABEL.findall(named)) - {letter}
+    names_another = any(option_index(other) < len(options) for other in others)
+    if names_another or _names_several(named, options):
         return None, (Flag.GOLD_SEVERAL,)
-    contained = _contained(named, options)[0]
+    contained, _ = _find_options(named, options)
     if contained and option_index(letter) not in contained:
         return None, (Flag.GOLD_CONTRADICTORY,)
     return letter, (Flag.GOLD_INTERPRETED,)
@@ -384,29 +420,26 @@ def _resolve_labelled(letter: str, named: str, options: Sequence[str]) -> Resolv
 
 def _equal(text: str, options: Sequence[str]) -> list[int]:
     """Return the options that are the text, to the letter if there is one, else but for case and punctuation."""
-    same = [
-        index
-        for index, option in enumerate(options)
-        if option.casefold() == text.strip().casefold()
-    ]
-    words = normalised(text)
-    return same or [
-        index for index, option in enumerate(options) if words and normalised(option) == words
-    ]
+    plain = text.strip().casefold()
+    same = [index for index, option in enumerate(options) if option.casefold() == plain]
+    words = normalise(text)
+    if same or not words:
+        return same
+    return [index for index, option in enumerate(options) if normalise(option) == words]
 
 
 def _names_several(text: str, options: Sequence[str]) -> bool:
     """Return whether a text holds several options, or one that is joined to something else ("GI and IV contrast")."""
-    indices, barred = _contained(text, options)
+    indices, barred = _find_options(text, options)
     return len(indices) > 1 or _JOINED.search(barred) is not None
 
 
-def _contained(text: str, options: Sequence[str]) -> tuple[list[int], str]:
+def _find_options(text: str, options: Sequence[str]) -> tuple[list[int], str]:
     """Return the options whose words a text holds, not only inside a longer one, and the text with bars for them."""
-    barred = f" {normalised(text)} "
+    barred = f" {normalise(text)} "
     indices = []
-    for index in sorted(range(len(options)), key=lambda index: -len(normalised(options[index]))):
-        words = f" {normalised(options[index])} "
+    for index in sorted(range(len(options)), key=lambda index: -len(normalise(options[index]))):
+        words = f" {normalise(options[index])} "
         if words.strip() and words in barred:
             indices.append(index)
             barred = barred.replace(words, " | ")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.named_files import read_file
 from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
@@ -30,7 +30,8 @@ from medtasks.errors import SourceError, unknown_name
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
 _UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
-BINARY, MULTI_CHOICE = "binary", "multi-choice"
+BINARY = "binary"
+MULTI_CHOICE = "multi-choice"
 HALLUCINATIONS: Mapping[str, str] = {
     "type_1": "anatomy",
     "type_2": "measurement",
@@ -96,8 +97,13 @@ IMAGE_SOURCES: Mapping[str, ImageSource] = {
 class ImageRoots:
     """Finds image files by their source and the name that questions have for them.
 
-    Images of a source that the user does not name are searched in ``_UNNAMED``. UnknownName is for a source,
-    SourceError for a folder that does not exist.
+    Args:
+        source: The benchmark's own folder. Images of a source that the user does not name are searched in ``_UNNAMED``.
+        named: Folders of the user, by key in :data:`IMAGE_SOURCES`.
+
+    Raises:
+        UnknownName: There is no such source.
+        SourceError: A folder does not exist.
     """
 
     def __init__(self, source: Path, named: Mapping[str, Path]) -> None:
@@ -111,39 +117,50 @@ class ImageRoots:
         self.searched = {key: named.get(key, source) for key in IMAGE_SOURCES}
         self._folders: dict[str, list[Path]] = {}
         for key, images in IMAGE_SOURCES.items():
-            roots = (
-                [named[key]]
-                if key in named
-                else [source / folder.format(key) for folder in _UNNAMED]
-            )
-            below = dict.fromkeys(root / folder for root in roots for folder in images.folders)
+            roots = [source / folder.format(key) for folder in _UNNAMED]
+            if key in named:
+                roots = [named[key]]
+            below: dict[Path, None] = {}  # in order, each once
+            for root in roots:
+                below |= dict.fromkeys(root / folder for folder in images.folders)
             self._folders[key] = [folder for folder in below if folder.is_dir()]
 
     def find(self, key: str, name: str) -> Path | None:
-        """Return the file of an image, or None where there is no such file."""
-        return next(
-            (folder / name for folder in self._folders[key] if (folder / name).is_file()), None
-        )
+        """Return the file of an image, or None where there is no such file.
+
+        Args:
+            key: In :data:`IMAGE_SOURCES`.
+            name: As questions have it.
+        """
+        for folder in self._folders[key]:
+            if (folder / name).is_file():
+                return folder / name
+        return None
 
 
 def source_of(row: SourceRow) -> str:
-    """Return the source of a record's image, see :data:`IMAGE_SOURCES`."""
+    """Return the source of a record's image, see :data:`IMAGE_SOURCES`.
+
+    Example:
+        >>> source_of(SourceRow("a.json row 1", 0, {"img_name": "xmlab7/source.jpg"}))
+        'slake'
+    """
     name = row.text("img_name")
-    source = next(
-        (key for key, images in IMAGE_SOURCES.items() if re.fullmatch(images.names, name)), None
+    for key, images in IMAGE_SOURCES.items():
+        if re.fullmatch(images.names, name):
+            return key
+    raise row.error(
+        "img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg"
     )
-    if source is None:
-        raise row.error(
-            "img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg"
-        )
-    return source
 
 
-def _closed(row: SourceRow, *, typed: bool = False) -> NewDocument:
-    """Return the columns of a question; files that are not ``typed`` hold yes/no questions."""
-    kind, hallucination = BINARY, None
+def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
+    """Return the columns of a closed question. Files that are not ``typed`` hold yes/no questions."""
+    kind = BINARY
+    hallucination = None
     if typed:
-        published, kind = row.text("hallucination_type"), row.text("question_type")
+        published = row.text("hallucination_type")
+        kind = row.text("question_type")
         if published not in HALLUCINATIONS:
             raise row.error(
                 f"hallucination_type is '{published}', and only {', '.join(HALLUCINATIONS)} are known"
@@ -153,21 +170,14 @@ def _closed(row: SourceRow, *, typed: bool = False) -> NewDocument:
                 f"question_type is '{kind}', and only {BINARY} and {MULTI_CHOICE} are known"
             )
         hallucination = HALLUCINATIONS[published]
-    question, choices, gold = row.text("question"), row.text("choices"), row.text("answer")
+    question = row.text("question")
+    choices = row.text("choices")
+    gold = row.text("answer")
     if kind == BINARY:
-        options, (answer, flags) = (
-            list(medheval_gold.YES_NO),
-            medheval_gold.resolve_yes_no(gold, question, choices),
-        )
-    elif options := medheval_gold.parsed_options(choices):
-        answer, flags = medheval_gold.resolve_choice(gold, options)
-    else:  # letters without text ask for nothing, so that no answer is right
-        options, answer = medheval_gold.bare_letters(choices), None
-        flags = (
-            medheval_gold.Flag.OPTIONS_WITHOUT_TEXT
-            if options
-            else medheval_gold.Flag.OPTIONS_UNPARSED,
-        )
+        options = list(medheval_gold.YES_NO)
+        answer, flags = medheval_gold.resolve_yes_no(gold, question, choices)
+    else:
+        options, answer, flags = _resolve_choices(choices, gold)
     return {
         "question": question,
         "kind": kind,
@@ -183,7 +193,21 @@ def _closed(row: SourceRow, *, typed: bool = False) -> NewDocument:
     }
 
 
-def _open(row: SourceRow) -> NewDocument:
+def _resolve_choices(
+    choices: str, gold: str
+) -> tuple[list[str], str | None, tuple[medheval_gold.Flag, ...]]:
+    """Return the options of a question, the letter of the right one if it is known, and flags."""
+    options = medheval_gold.parsed_options(choices)
+    if options:
+        return options, *medheval_gold.resolve_choice(gold, options)
+    # Letters without text ask for nothing, so that no answer is right.
+    letters = medheval_gold.bare_letters(choices)
+    if letters:
+        return letters, None, (medheval_gold.Flag.OPTIONS_WITHOUT_TEXT,)
+    return [], None, (medheval_gold.Flag.OPTIONS_UNPARSED,)
+
+
+def _open_columns(row: SourceRow) -> NewDocument:
     question_type = row.optional_text("question_type")
     return {
         "question": row.text("question"),
@@ -192,33 +216,32 @@ def _open(row: SourceRow) -> NewDocument:
     }
 
 
-def _report(row: SourceRow) -> NewDocument:
+def _report_columns(row: SourceRow) -> NewDocument:
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
         raise row.error("structured_answer is not an object with anatomy, measurement and symptom")
-    lists = SourceRow(
-        f"{row.place} structured_answer",
-        row.index,
-        {name: components.get(name) for name in COMPONENTS},
-    )
-    texts = {
+    values = {name: components.get(name) for name in COMPONENTS}
+    lists = SourceRow(f"{row.place} structured_answer", row.index, values)
+    document: NewDocument = {
         "question": row.text("question"),
         "context": None,
         "indication": None,
         "report": row.text("answer"),
     }
-    return {**texts, **{name: lists.texts(name) for name in COMPONENTS}}
+    for name in COMPONENTS:
+        document[name] = lists.texts(name)
+    return document
 
 
-_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed, typed=True))
+_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed_columns, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
 _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
     "medheval_visual_mm": _TYPED,
     "medheval_visual_cxr": _TYPED,
-    "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),
-    "medheval_knowledge_closed": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
-    "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open),
-    "medheval_context": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed),
+    "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report_columns),
+    "medheval_knowledge_closed": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed_columns),
+    "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open_columns),
+    "medheval_context": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed_columns),
 }
 
 
@@ -233,11 +256,15 @@ class ImageCount:
 
 
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
-    """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``."""
+    """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``.
+
+    Args:
+        info: Of the set.
+        options: With the ``source``.
+    """
     assert options.source is not None
-    return _counted(
-        _records(info, options.source, options), ImageRoots(options.source, options.images)
-    )
+    records = _records(info, options.source, options)
+    return _count_images(records, ImageRoots(options.source, options.images))
 
 
 def _published_file(source: Path, name: str) -> Path | None:
@@ -246,34 +273,33 @@ def _published_file(source: Path, name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
+def _changed_files(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
     """Return the beginnings of the digest and the published digest of each file of a set in which they differ."""
-    files = {
-        path: digest
-        for name, digest in info.sha256.items()
-        if (path := _published_file(source, name))
-    }
-    digests = {path: (file_sha256(path), published) for path, published in files.items()}
-    return {
-        path: (sha256[:_DIGITS], named[:_DIGITS])
-        for path, (sha256, named) in digests.items()
-        if sha256 != named
-    }
+    changed = {}
+    for name, published in info.sha256.items():
+        path = _published_file(source, name)
+        if path is None:
+            continue
+        digest = file_sha256(path)
+        if digest != published:
+            changed[path] = (digest[:_DIGITS], published[:_DIGITS])
+    return changed
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
-    """Return the records of a set's file in order; two of the same number are an error."""
-    path = _published_file(source, next(iter(info.sha256)))
+    """Return the records of a set's file in order, whose numbers must be unique."""
+    name = next(iter(info.sha256))
+    path = _published_file(source, name)
     if path is None:
-        raise not_found(source, next(iter(info.sha256)))
-    for file, (digest, published) in (
-        _changed(info, source).items() if not options.allow_changed else ()
-    ):
+        raise not_found(source, name)
+    changed = {} if options.allow_changed else _changed_files(info, source)
+    for file, (digest, published) in changed.items():
         raise SourceError(
             f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest} and not with "
             f"{published}; check out that commit, or accept this file with --allow-changed"
         )
-    rows = list(listed_records(path.name, read_file(path), _KINDS[info.name][1]).rows())
+    _, fields, _ = _KINDS[info.name]
+    rows = list(listed_records(path.name, read_file(path), fields).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
         before = first.setdefault(row.integer("qid"), row)
@@ -284,28 +310,26 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
     return rows
 
 
-def _counted(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount]:
-    questions: dict[str, Counter[str]] = {}
+def _count_images(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount]:
+    questions: dict[str, Counter[str]] = {key: Counter() for key in IMAGE_SOURCES}
     for row in records:
-        questions.setdefault(source_of(row), Counter())[row.text("img_name")] += 1
+        questions[source_of(row)][row.text("img_name")] += 1
     counts = []
-    for key in [key for key in IMAGE_SOURCES if key in questions]:
-        missing = {
-            name: number for name, number in questions[key].items() if roots.find(key, name) is None
-        }
-        present = questions[key].keys() - missing.keys()
-        counts.append(
-            ImageCount(key, frozenset(present), frozenset(missing), sum(missing.values()))
-        )
+    for key, of_images in questions.items():
+        if not of_images:
+            continue
+        missing = frozenset(name for name in of_images if roots.find(key, name) is None)
+        present = frozenset(of_images) - missing
+        lost = sum(of_images[name] for name in missing)
+        counts.append(ImageCount(key, present, missing, lost))
     return counts
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     def revision(source: Path) -> str:
-        changed = [
-            f"{path.name} (SHA-256 {digest})"
-            for path, (digest, _) in _changed(info, source).items()
-        ]
+        changed = []
+        for path, (digest, _) in _changed_files(info, source).items():
+            changed.append(f"{path.name} (SHA-256 {digest})")
         return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
 
     sources = _IMAGES_OF.get(info.name, ["mimic_cxr"])
@@ -328,46 +352,53 @@ def _rows(
     info: DatasetInfo, options: Options, source: Path, images: ImageStore
 ) -> Iterator[PublishedRow]:
     """Read the records whose image exists, and note those that are missing."""
-    records, roots = _records(info, source, options), ImageRoots(source, options.images)
-    counts = _counted(records, roots)
+    records = _records(info, source, options)
+    roots = ImageRoots(source, options.images)
+    counts = _count_images(records, roots)
     for count in counts:
         if not count.found and not options.allow_incomplete:
-            title, expected = (
-                IMAGE_SOURCES[count.source].title,
-                IMAGE_SOURCES[count.source].expected,
-            )
+            image_source = IMAGE_SOURCES[count.source]
             raise SourceError(
-                f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
-                f"{roots.searched[count.source]}; give {expected} with --images {count.source}=DIR, or leave its "
-                f"{count.questions} questions out with --allow-incomplete"
+                f"'{info.name}' needs {len(count.missing)} images of {image_source.title}, and none of them is below "
+                f"{roots.searched[count.source]}; give {image_source.expected} with --images {count.source}=DIR, "
+                f"or leave its {count.questions} questions out with --allow-incomplete"
             )
     file = PurePosixPath(next(iter(info.sha256)))
     add = functools.cache(images.add_file)
     for row in records:
-        key, name = source_of(row), row.text("img_name")
-        if path := roots.find(key, name):
-            patient = _PATIENT.match(name)
-            document = {
-                "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
-                "patient_id": patient[1] if patient else None,
-                **_KINDS[info.name][2](row),
-                "image_id": None,
-            }
-            stored = images_row(row.place, [(name, functools.partial(add, path))], document)
-            if stored.document is None:
-                image = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
-                stored = PublishedRow(
-                    row.place, None, cause=f"{image} ({IMAGE_SOURCES[key].title}) cannot be read"
-                )
-            yield stored
+        path = roots.find(source_of(row), row.text("img_name"))
+        if path is not None:
+            columns = _KINDS[info.name][2](row)
+            yield _stored_row(row, file.stem, columns, functools.partial(add, path))
     for count in counts:
         if count.missing:
-            image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
+            image_source = IMAGE_SOURCES[count.source]
+            total = len(count.found) + len(count.missing)
             example = "" if image_source.private else f", such as {min(count.missing)}"
             cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
             yield PublishedRow(
                 file.name, None, cause=f"{cause}, and with them {count.questions} questions"
             )
+
+
+def _stored_row(
+    row: SourceRow, file: str, columns: NewDocument, store: Callable[[], StoredImage]
+) -> PublishedRow:
+    name = row.text("img_name")
+    patient = _PATIENT.match(name)
+    document = {
+        "doc_id": f"{file}/{row.integer('qid')}",  # the number is unique in its file only
+        "patient_id": patient[1] if patient else None,
+        **columns,
+        "image_id": None,
+    }
+    stored = images_row(row.place, [(name, store)], document)
+    if stored.document is not None:
+        return stored
+    image_source = IMAGE_SOURCES[source_of(row)]
+    image = "its image" if image_source.private else f"its image {name}"
+    cause = f"{image} ({image_source.title}) cannot be read"
+    return PublishedRow(row.place, None, cause=cause)
 
 
 RECIPES = {info.name: functools.partial(_recipe, info) for info in MEDHEVAL}

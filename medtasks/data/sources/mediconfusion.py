@@ -1,7 +1,7 @@
 """MediConfusion: a local copy, the published files with figures from PubMed Central, or the synthetic sample.
 
-A published file (``dataset.json``, ``image_dict.json``) that is missing or malformed is a SourceError,
-which names the pair and the field.
+A published file (``dataset.json``, ``image_dict.json``) that is missing or malformed is a SourceError, which names the
+pair and the field.
 """
 
 import functools
@@ -59,9 +59,8 @@ STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
 _STORAGE_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
 _PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
 _UNREACHABLE_ARTICLES = 3
-_PLAIN_MD5 = re.compile(
-    r'"([0-9a-f]{32})"'
-)  # "<hex>-<parts>" of a multi-part upload is no digest of the body
+# "<hex>-<parts>" of a multi-part upload is no digest of the body.
+_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')
 _WORKERS = 4  # articles fetched at the same time
 _ATTEMPTS = 5
 _BACKOFF_S = 1.0
@@ -106,8 +105,11 @@ def _recipe(options: Options) -> SourceRecipe:
 
     def revision(source: Path) -> str:
         question_file = find_question_file(source)
-        published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
-        return "sample" if options.sample else MEDICONFUSION.revision if published else "local"
+        digest = file_sha256(question_file)
+        if options.sample:
+            return "sample"
+        is_published = digest == MEDICONFUSION.sha256[question_file.name]
+        return MEDICONFUSION.revision if is_published else "local"
 
     def download_questions(folder: Path) -> Path:  # without the images
         base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
@@ -129,46 +131,47 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     """Read all pairs of which both images are usable."""
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
-    stored, causes = _stored_images(options, pairs, question_file.parent, images)
+    stored, causes = _store_images(options, pairs, question_file.parent, images)
     notes = [causes[name] for name in sorted(causes)]
     expected = (MEDICONFUSION.rows or 0) // 2
     if not options.sample and len(pairs) != expected:
         notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
+    usable = [
+        pair for pair in pairs if causes.keys().isdisjoint(image.image_id for image in pair.images)
+    ]
     if notes and not options.allow_incomplete:
-        pairs_hit = sum(not _is_usable(pair, causes) for pair in pairs)
         more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
         fetch = "" if _fetches(options) else ", add --fetch-images,"
         raise SourceError(
             f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
-            f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or "
-            f"accept the loss with --allow-incomplete"
+            f"{len(pairs) - len(usable)} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the "
+            f"source{fetch} or accept the loss with --allow-incomplete"
         )
     yield from (PublishedRow("", None, cause=cause) for cause in notes)
-    for pair in pairs:
-        if not _is_usable(pair, causes):
-            continue
-        for position, image in enumerate(pair.images, 1):
-            document = {
-                **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-                "doc_id": f"{pair.pair_id}/{position}",
-                "pair_id": pair.pair_id,
-                "position": position,
-                "image_id": image.image_id,
-                "question": pair.question,
-                "options": [pair.option_A, pair.option_B],
-                "answer": image.answer,
-                "categories": list(image.categories),
-            }
-            yield PublishedRow(
-                f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]]
-            )
+    for pair in usable:
+        yield from _rows_of_pair(pair, question_file.name, stored)
     _copy_demonstrations(
         question_file.parent / DEMONSTRATIONS_FOLDER, images.folder / DEMONSTRATIONS_FOLDER
     )
 
 
-def _is_usable(pair: Pair, causes: Mapping[str, str]) -> bool:
-    return causes.keys().isdisjoint(image.image_id for image in pair.images)
+def _rows_of_pair(
+    pair: Pair, question_file: str, images: Mapping[str, StoredImage]
+) -> Iterator[PublishedRow]:
+    for position, image in enumerate(pair.images, 1):
+        document = {
+            **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+            "doc_id": f"{pair.pair_id}/{position}",
+            "pair_id": pair.pair_id,
+            "position": position,
+            "image_id": image.image_id,
+            "question": pair.question,
+            "options": [pair.option_A, pair.option_B],
+            "answer": image.answer,
+            "categories": list(image.categories),
+        }
+        location = f"{question_file} pair {pair.pair_id}"
+        yield PublishedRow(location, document, [images[image.image_id]])
 
 
 def _fetches(options: Options) -> bool:
@@ -183,10 +186,14 @@ def _copy_demonstrations(source: Path, target: Path) -> None:
     shutil.copytree(source, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
-def _stored_images(
+def _store_images(
     options: Options, pairs: Sequence[Pair], source: Path, images: ImageStore
 ) -> tuple[dict[str, StoredImage], dict[str, str]]:
-    """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
+    """Store all images, fetched if the options say so.
+
+    Returns:
+        The images, and the cause for each unusable one, both by image id.
+    """
     of_pairs = itertools.chain.from_iterable(pair.images for pair in pairs)
     image_ids = sorted({image.image_id for image in of_pairs})
     files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
@@ -208,11 +215,10 @@ def _stored_images(
 
 def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
     """Read the address of the package and the name of the file in the article, by image id."""
+    links = {}
     try:
-        entries = parse_json(listing.read_text(encoding="utf-8")).values()
-        return {
-            str(entry["local"]): (str(entry["dlink"]), str(entry["file_name"])) for entry in entries
-        }
+        for entry in parse_json(listing.read_text(encoding="utf-8")).values():
+            links[str(entry["local"])] = (str(entry["dlink"]), str(entry["file_name"]))
     except FileNotFoundError as error:
         raise SourceError(
             f"{listing} is missing; it names the article each image comes from"
@@ -221,12 +227,13 @@ def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(
             f"{listing} is malformed ({error!r}); get it again from the published repository"
         ) from error
+    return links
 
 
 def _fetch_images(
     targets: Mapping[str, Path], links: Mapping[str, tuple[str, str]]
 ) -> dict[str, str]:
-    """Fetch images into files, and return the cause for each one that is still missing; all by image id."""
+    """Fetch images into files, by image id, and return the cause for each one that is still missing."""
     figures = {}
     causes = {}
     for name, target in targets.items():
@@ -240,13 +247,20 @@ def _fetch_images(
                 f"'{address}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)"
             )
         figures[Figure(package[1], file_name, target)] = name
-    return causes | {
-        figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()
-    }
+    for figure, cause in fetch_figures(list(figures)).items():
+        causes[figures[figure]] = cause
+    return causes
 
 
 def find_question_file(folder: Path) -> Path:
-    """Return ``dataset.json`` in ``folder`` or its ``data/`` subfolder."""
+    """Return ``dataset.json`` in a folder.
+
+    Args:
+        folder: Of the user. The file may also be in its subfolder ``data``.
+
+    Raises:
+        SourceError: The file is missing.
+    """
     for path in (folder / "dataset.json", folder / "data" / "dataset.json"):
         if path.is_file():
             return path
@@ -257,7 +271,14 @@ def find_question_file(folder: Path) -> Path:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read all pairs of a question file in file order."""
+    """Read all pairs of a question file in file order.
+
+    Args:
+        path: ``dataset.json``.
+
+    Raises:
+        SourceError: The file is malformed or holds no pairs.
+    """
     try:
         pairs = _PAIRS.validate_json(path.read_bytes())
     except ValidationError as error:
@@ -282,7 +303,7 @@ class Figure:
 
 
 class ObjectStorage:
-    """PubMed Central's open-access storage, read over HTTPS with retries and back-off; a Failure is final.
+    """PubMed Central's open-access storage, read over HTTPS with retries and back-off.
 
     A public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``). Published image
     lists name a package of the former FTP server and a file, so the key is looked up in the listing of the article.
@@ -295,39 +316,48 @@ class ObjectStorage:
             raise SourceError(
                 f"'{url}' is no storage URL; set {STORAGE_VARIABLE} to one that begins with https:// or unset it"
             )
-        self.base_url, self.stop = url, threading.Event()
+        self.base_url = url
+        self.stop = threading.Event()
         self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
         self._session = SafeSession()
-        self._session.headers["Accept-Encoding"] = (
-            "identity"  # a length and an ETag speak of the bytes as sent
-        )
+        # A length and an ETag speak of the bytes as sent.
+        self._session.headers["Accept-Encoding"] = "identity"
 
     def get(self, key: str, query: Mapping[str, str] | None = None) -> bytes:
-        """Return an image or, without a ``key``, a page of the listing; one that does not decode is fetched again."""
+        """Return an image or, without a ``key``, a page of the listing.
 
-        def body() -> bytes:
-            what, url = quote(key) or "the listing", f"{self.base_url}/{quote(key)}"
-            if self.stop.is_set():
-                raise Failure("interrupted")
-            asking = functools.partial(
-                self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True
-            )
-            with answer_to(asking, what) as answer:
-                answer.raise_for_status()
-                data = answer.content
-            digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
-            if digest and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]:
-                raise Transient(f"{what} arrived damaged (its MD5 differs)")
-            if key and not is_whole_image(BytesIO(data)):
+        Args:
+            key: Name of the object, empty for the listing.
+            query: Of the listing's page.
+
+        Raises:
+            Failure: It cannot be fetched, also when tried again. Neither can one that does not decode.
+        """
+        return self._patiently(functools.partial(self._body, key, query))
+
+    def _body(self, key: str, query: Mapping[str, str] | None) -> bytes:
+        what = quote(key) or "the listing"
+        url = f"{self.base_url}/{quote(key)}"
+        if self.stop.is_set():
+            raise Failure("interrupted")
+        asking = functools.partial(
+            self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True
+        )
+        with answer_to(asking, what) as answer:
+            answer.raise_for_status()
+            data = answer.content
+        digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
+        if digest and hashlib.md5(data, usedforsecurity=False).hexdigest() != digest[1]:
+            raise Transient(f"{what} arrived damaged (its MD5 differs)")
+        if key:
+            if not is_whole_image(BytesIO(data)):
                 raise Transient(f"{key} does not decode as an image")
-            if not key:
-                try:
-                    ElementTree.fromstring(data)
-                except ElementTree.ParseError as error:
-                    raise Transient("the storage's listing is no XML") from error
             return data
-
-        return self._patiently(body)
+        try:
+            ElementTree.fromstring(data)
+        except ElementTree.ParseError as error:
+            raise Transient("the storage's listing is no XML") from error
+        return data
 
 
 def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
@@ -352,16 +382,17 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
         ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool,
     ):
         try:
-            pending = {
-                pool.submit(_fetch_article, storage, *article): len(article[1])
-                for article in articles.items()
-            }
+            pending = {}
+            for pmc_id, of_article in articles.items():
+                future = pool.submit(_fetch_article, storage, pmc_id, of_article)
+                pending[future] = len(of_article)
             for done in as_completed(pending):
                 failures = done.result()
-                silent = len(failures) == pending[done] and all(
-                    isinstance(f, Unreachable) for f in failures.values()
-                )
-                unreachable = unreachable + 1 if silent else 0
+                is_silent = all(isinstance(failure, Unreachable) for failure in failures.values())
+                if is_silent and len(failures) == pending[done]:
+                    unreachable += 1
+                else:
+                    unreachable = 0
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
                     raise SourceError(
                         f"cannot reach PubMed Central's storage at {storage.base_url} ({next(iter(failures.values()))})"
@@ -370,9 +401,8 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
                     )
                 causes |= {figure: str(failure) for figure, failure in failures.items()}
                 bar.update(pending[done])
-        except (
-            BaseException
-        ):  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
+        except BaseException:
+            # Ctrl-C too: the pool would otherwise work through the whole queue before it ends.
             storage.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -382,27 +412,19 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
 def _fetch_article(
     storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]
 ) -> dict[Figure, Failure]:
-    """Fetch the figures of one article with one listing; return the failures."""
-    failures: dict[Figure, Failure] = {}
-    keys: list[str] = []
-    query, token = {"list-type": "2", "prefix": f"{pmc_id}."}, None
+    """Fetch the figures of one article with one listing, and return the failures."""
     try:
-        while True:  # page by page
-            page = ElementTree.fromstring(storage.get("", query))
-            keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
-            before, token = token, page.findtext("{*}NextContinuationToken")
-            if not token or token == before:
-                break
-            query["continuation-token"] = token
+        keys = _list_files(storage, pmc_id)
     except Failure as failure:
         return dict.fromkeys(figures, failure)
     if not keys:
-        return dict.fromkeys(
-            figures, Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
-        )
+        missing = Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
+        return dict.fromkeys(figures, missing)
+    failures = {}
     for figure in figures:
         versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
-        versions = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
+        matches = filter(None, map(versioned.fullmatch, keys))
+        versions = [(int(match[1]), match[0]) for match in matches]
         try:
             if not versions:
                 raise Failure(
@@ -415,6 +437,19 @@ def _fetch_article(
             with written_whole(figure.target) as partial:
                 partial.write_bytes(body)
     return failures
+
+
+def _list_files(storage: ObjectStorage, pmc_id: str) -> list[str]:
+    """Return the keys of all files of an article, page by page."""
+    keys = []
+    query = {"list-type": "2", "prefix": f"{pmc_id}."}
+    while True:
+        page = ElementTree.fromstring(storage.get("", query))
+        keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
+        token = page.findtext("{*}NextContinuationToken")
+        if not token or token == query.get("continuation-token"):
+            return keys
+        query["continuation-token"] = token
 
 
 RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {"mediconfusion": _recipe}

@@ -14,6 +14,7 @@ Called by the registry for rows that reproduce published numbers. Faults of the 
 - MedXpertQA: ``answer_cleansing`` in ``eval/utils.py`` and ``eval/config/prompt_templates.py`` of
   https://github.com/TsinghuaC3I/MedXpertQA at f21247d, without examples: the first capital letter on its own. With ten
   options "I would choose C" is I.
+- 3D-RAD: ``M3D/Bench/eval/eval_3DRAD.py`` of https://github.com/Tang-xiaoxiao/3D-RAD at 2e66113.
 """
 
 import math
@@ -47,6 +48,15 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
         if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS):
             names.append(name)
     return Answer.only(names)
+
+
+@extractor("rad_3d", AnswerKind.CHOICE, "3D-RAD's: the right letter and a full stop", given_text)
+def rad_3d(reply: str, sample: Sample) -> Answer:
+    """Read a letter before a full stop; the right one counts wherever it is, whatever other letters there are."""
+    letters = [letter(index) for index in range(len(sample.options))]
+    named = [name for name in letters if f"{name}." in reply]
+    target = sample.document.get("answer")
+    return Answer.ok(target) if target in named else Answer.only(named[:1])
 
 
 # ---- VLMEvalKit ----

@@ -5,7 +5,7 @@ and the baseline version 0.3.13 of the ``bert-score`` package.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -28,24 +28,29 @@ if TYPE_CHECKING:
 _VERSION = 1  # of the computation of the cached numbers
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]; a text without any other token is empty
 _FAMILIES = ("bert", "roberta")
-_CPU_BATCH, _GPU_BATCH = 16, 128  # larger batches need more padding and gain nothing on a CPU
+# Larger batches need more padding and gain nothing on a CPU.
+_CPU_BATCH = 16
+_GPU_BATCH = 128
 _WINDOW = 1 << 15  # tokens; their vectors take 100 MB at a width of 768
 
-RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
+RADCLIQ_ENCODER = "distilroberta-base"
+RADCLIQ_LAYER = 5
 # F1 of unrelated sentences under that encoder; source: rescale_baseline/en/distilroberta-base.tsv of the package.
 BASELINE_F1 = 0.8473319
-MEDHEVAL_ENCODER, MEDHEVAL_LAYER = "roberta-large", 17  # the package's choice for lang="en"
+# The package's choice for lang="en".
+MEDHEVAL_ENCODER = "roberta-large"
+MEDHEVAL_LAYER = 17
 
 _VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
 _TEXT_FILES = (
-    *(
-        "config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-    ),
-    *("vocab.json", "vocab.txt", "merges.txt"),
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
 )
 
 
@@ -87,36 +92,40 @@ class Idf(StrEnum):
 
 
 class BertScores(NamedTuple):
-    """Weighted means of the best cosines of the tokens of hypothesis and reference, and F1; each of shape (pairs,)."""
+    """Weighted means of the best cosines of the tokens of hypothesis and reference, and F1, each of shape (pairs,)."""
 
     precision: tuple[float, ...]
     recall: tuple[float, ...]
     f1: tuple[float, ...]
 
 
-def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertScores:
+def bert_scores(
+    matches: Sequence[TokenMatches],
+    idf: Idf = Idf.NONE,
+) -> BertScores:
     """Score pairs.
+
+    Precision is the weighted mean, over the tokens of the hypothesis, of the largest cosine with any token of the
+    reference; recall is the reverse; F1 = 2 * precision * recall / (precision + recall).
 
     Without idf every token weighs 1, [CLS] and [SEP] weigh 0. With idf a token weighs ``log((N + 1) / (d + 1))`` for N
     texts of which d hold it, so that a call must have the whole set; [CLS] and [SEP], in every text, weigh 0.
 
     A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 (of a single text, or
     equal texts) has NaN, and the pair an F1 of 0, as in ``bert-score``.
+
+    Args:
+        matches: Matched tokens of each pair.
+        idf: Texts over which document frequencies are counted.
     """
     weights_by_id = None if idf is Idf.NONE else _weights_by_id(matches, idf)
-
-    def weighted_mean(best: NDArray[np.float32], ids: NDArray[np.int32]) -> float:
-        # Not by position: a text may hold "</s>" itself.
-        even = np.where((ids == ids[0]) | (ids == ids[-1]), 0.0, 1.0)
-        weights = even if weights_by_id is None else weights_by_id[ids]
-        total = float(weights.sum())
-        return float(best.astype(np.float64) @ weights) / total if total > 0 else math.nan
-
     scores = []
     for pair in matches:
-        is_empty = min(len(pair.reference_ids), len(pair.hypothesis_ids)) <= _SPECIAL_TOKENS
-        precision = 0.0 if is_empty else weighted_mean(pair.hypothesis_best, pair.hypothesis_ids)
-        recall = 0.0 if is_empty else weighted_mean(pair.reference_best, pair.reference_ids)
+        precision = 0.0
+        recall = 0.0
+        if min(len(pair.reference_ids), len(pair.hypothesis_ids)) > _SPECIAL_TOKENS:
+            precision = _weighted_mean(pair.hypothesis_best, pair.hypothesis_ids, weights_by_id)
+            recall = _weighted_mean(pair.reference_best, pair.reference_ids, weights_by_id)
         total = precision + recall
         f1 = 2 * precision * recall / total if total != 0 else 0.0
         scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
@@ -130,23 +139,57 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
     return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
 
 
-def _weights_by_id(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
-    texts = [
-        np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids)
-        for pair in matches
-    ]
-    size = 1 + max(
-        (int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches),
-        default=0,
-    )
-    counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
-    return np.asarray(np.log((len(texts) + 1) / (counts + 1)))
+def _weighted_mean(
+    best: NDArray[np.float32],
+    ids: NDArray[np.int32],
+    weights_by_id: NDArray[np.float64] | None,
+) -> float:
+    """Return the mean of the best cosines of a text's tokens, NaN if all of them weigh 0."""
+    # Not by position: a text may hold "</s>" itself.
+    weights = np.where((ids == ids[0]) | (ids == ids[-1]), 0.0, 1.0)
+    if weights_by_id is not None:
+        weights = weights_by_id[ids]
+    total = float(weights.sum())
+    if not total > 0:
+        return math.nan
+    return float(best.astype(np.float64) @ weights) / total
+
+
+def _weights_by_id(
+    matches: Sequence[TokenMatches],
+    idf: Idf,
+) -> NDArray[np.float64]:
+    """Return the weight of each token by its id."""
+    distinct_ids = []
+    size = 1
+    for pair in matches:
+        ids = pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids
+        distinct_ids.append(np.unique(ids))
+        largest = max(pair.reference_ids.max(), pair.hypothesis_ids.max())
+        size = max(size, 1 + int(largest))
+    none = np.empty(0, dtype=np.int32)
+    counts = np.bincount(np.concatenate([none, *distinct_ids]), minlength=size)
+    return np.asarray(np.log((len(matches) + 1) / (counts + 1)))
 
 
 class ContextualEncoder:
-    """A BERT or RoBERTa encoder up to one layer, counted from 1; those above are not loaded."""
+    """A BERT or RoBERTa encoder up to one layer.
 
-    def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
+    Args:
+        folder: Folder of its configuration, weights and vocabulary.
+        layer: Layer whose output is used, counted from 1. Those above are not loaded.
+        settings: Settings of the metric's model.
+
+    Raises:
+        WeightsMissing: A file is damaged, or of another kind of network.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        layer: int,
+        settings: ModelSettings,
+    ) -> None:
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         self.device = settings.torch_device()
@@ -174,7 +217,10 @@ class ContextualEncoder:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
             options = {"add_pooling_layer": False, "output_loading_info": True}
             model, report = AutoModel.from_pretrained(
-                folder, config=config, **options, **text_encoders.LOCAL
+                folder,
+                config=config,
+                **options,
+                **text_encoders.LOCAL,
             )
             text_encoders.check_weights(model.state_dict())
         absent = [*report["missing_keys"], *report["mismatched_keys"]]
@@ -194,13 +240,18 @@ class ContextualEncoder:
         # Tokenizers refuse half a surrogate pair, which a cut JSON escape leaves.
         stripped = [text.strip().encode("utf-8", "replace").decode() for text in texts]
         prefixed = [self._prefix + text if text else "" for text in stripped]
-        ids: list[list[int]] = self._tokenizer(prefixed, truncation=True, max_length=self._longest)[
-            "input_ids"
-        ]
-        return ids
+        encoded = self._tokenizer(prefixed, truncation=True, max_length=self._longest)
+        return list(encoded["input_ids"])
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> "list[torch.Tensor]":
-        """Return the unit vectors of each text's tokens, float32 of shape (tokens, width), on the encoder's device."""
+        """Return the unit vectors of each text's tokens.
+
+        Args:
+            batch: Token ids of each text, as from :meth:`token_ids`.
+
+        Returns:
+            Per text float32 of shape (tokens, width), on the encoder's device.
+        """
         from torch.nn.functional import normalize
 
         ids, mask = text_encoders.pad_rows(batch, self._tokenizer.pad_token_id, self.device)
@@ -211,35 +262,63 @@ class ContextualEncoder:
 
 
 def match_pairs(
-    encoder: ContextualEncoder, pairs: Sequence[tuple[str, str]], settings: ModelSettings
+    encoder: ContextualEncoder,
+    pairs: Sequence[tuple[str, str]],
+    settings: ModelSettings,
 ) -> Iterator[tuple[int, TokenMatches]]:
-    """Match the tokens of pairs of texts, ``(reference, hypothesis)``; yield ``(position, matches)`` in any order.
+    """Match the tokens of pairs of texts.
 
     Pairs of similar length form a window, whose vectors are computed once and then freed.
+
+    Args:
+        encoder: Encoder of the tokens.
+        pairs: Reference and hypothesis of each pair.
+        settings: Settings of the metric's model.
+
+    Yields:
+        ``(position, matches)``, in any order.
     """
     import torch
 
     texts = list(dict.fromkeys(chain.from_iterable(pairs)))
     ids = dict(zip(texts, encoder.token_ids(texts), strict=True))
 
-    def matched(position: int, cosines: "torch.Tensor") -> tuple[int, TokenMatches]:
-        reference, hypothesis = (np.array(ids[text], dtype=np.int32) for text in pairs[position])
-        best = cosines.amax(dim=1).numpy(), cosines.amax(dim=0).numpy()
-        return position, TokenMatches(reference, hypothesis, *best)
+    def match_tokens(
+        position: int,
+        cosines: "torch.Tensor",
+    ) -> tuple[int, TokenMatches]:
+        reference, hypothesis = pairs[position]
+        return position, TokenMatches(
+            np.array(ids[reference], dtype=np.int32),
+            np.array(ids[hypothesis], dtype=np.int32),
+            cosines.amax(dim=1).numpy(),
+            cosines.amax(dim=0).numpy(),
+        )
 
-    lengths = [tuple(len(ids[text]) for text in pair) for pair in pairs]
-    filled = []
+    lengths = [(len(ids[reference]), len(ids[hypothesis])) for reference, hypothesis in pairs]
+    with_words = []
     for position in sorted(range(len(pairs)), key=lambda position: -max(lengths[position])):
         if min(lengths[position]) > _SPECIAL_TOKENS:
-            filled.append(position)
+            with_words.append(position)
         else:
-            yield matched(position, torch.zeros(lengths[position]))
-    pairs_of = _pairs_by_window(pairs, lengths, filled)
+            yield match_tokens(position, torch.zeros(lengths[position]))
+    for position, cosines in _pair_cosines(encoder, pairs, ids, with_words, settings):
+        yield match_tokens(position, cosines)
+
+
+def _pair_cosines(
+    encoder: ContextualEncoder,
+    pairs: Sequence[tuple[str, str]],
+    ids: Mapping[str, Sequence[int]],
+    positions: Sequence[int],
+    settings: ModelSettings,
+) -> "Iterator[tuple[int, torch.Tensor]]":
+    """Yield ``(position, cosines)`` of pairs, cosines of shape (reference tokens, hypothesis tokens)."""
+    pairs_of = _pairs_by_window(pairs, ids, positions)
     queue = sorted(pairs_of)
     batch_size = settings.batch_size or (_CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH)
-    batches = _window_batches(queue, [len(ids[text]) for _, text in queue], batch_size)
     encoded = text_encoders.run_batches(
-        batches,
+        _window_batches(queue, [len(ids[text]) for _, text in queue], batch_size),
         lambda batch: encoder.vectors([ids[queue[number][1]] for number in batch]),
         description="BERTScore",
         progress=settings.progress,
@@ -256,20 +335,23 @@ def match_pairs(
             if reference in vectors and hypothesis in vectors:
                 with text_encoders.encoding(encoder.device, "float32"):
                     cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
-                yield matched(position, cosines)
+                yield position, cosines
 
 
 def _pairs_by_window(
-    pairs: Sequence[tuple[str, str]], lengths: Sequence[tuple[int, ...]], positions: Iterable[int]
+    pairs: Sequence[tuple[str, str]],
+    ids: Mapping[str, Sequence[int]],
+    positions: Iterable[int],
 ) -> dict[tuple[int, str], list[int]]:
     """Return positions of pairs by number of the window, and text."""
     pairs_of: dict[tuple[int, str], list[int]] = {}
     window = 0
     tokens = 0
     for position in positions:
-        for text in set(pairs[position]):
+        reference, hypothesis = pairs[position]
+        for text in {reference, hypothesis}:
             pairs_of.setdefault((window, text), []).append(position)
-        tokens += sum(lengths[position])
+        tokens += len(ids[reference]) + len(ids[hypothesis])
         if tokens >= _WINDOW:
             window += 1
             tokens = 0
@@ -277,10 +359,12 @@ def _pairs_by_window(
 
 
 def _window_batches(
-    queue: Sequence[tuple[int, str]], lengths: Sequence[int], batch_size: int
+    queue: Sequence[tuple[int, str]],
+    lengths: Sequence[int],
+    batch_size: int,
 ) -> list[list[int]]:
-    """Return batches of numbers of texts in a queue of windows and texts; each batch is of one window."""
-    batches: list[list[int]] = []
+    """Return batches of numbers of texts in a queue of windows and texts. Each batch is of one window."""
+    batches = []
     for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
         numbers = list(group)
         of_window = text_encoders.length_batches(
@@ -288,6 +372,25 @@ def _window_batches(
         )
         batches += [[numbers[index] for index in batch] for batch in of_window]
     return batches
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """Return the weights of an encoder.
+
+    Raises:
+        WeightsMissing: They, the configuration or the vocabulary are not there.
+    """
+    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    # Without a vocabulary transformers silently builds a tokenizer without words.
+    has_vocabulary = any(
+        all((folder / name).is_file() for name in names) for names in _VOCABULARIES
+    )
+    if not (weights and has_vocabulary and (folder / "config.json").is_file()):
+        raise WeightsMissing(
+            f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt "
+            "or tokenizer.json) and model.safetensors must be there"
+        )
+    return weights
 
 
 @dataclass(frozen=True)
@@ -299,39 +402,48 @@ class BertScore:
     settings: ModelSettings
 
     def score(
-        self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE
+        self,
+        *,
+        references: Sequence[str],
+        hypotheses: Sequence[str],
+        idf: Idf | str = Idf.NONE,
     ) -> BertScores:
-        """Score pairs of texts, not rescaled; document frequencies are counted over the texts of this call."""
+        """Score pairs of texts, not rescaled.
+
+        Args:
+            references: One text per pair.
+            hypotheses: The texts of the model, in the same order.
+            idf: Texts of this call over which document frequencies are counted.
+        """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
-    def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
-        """Return the matches of the tokens of each pair, shape (pairs,)."""
+    def matches(
+        self,
+        references: Sequence[str],
+        hypotheses: Sequence[str],
+    ) -> list[TokenMatches]:
+        """Return the matches of the tokens of each pair, shape (pairs,).
+
+        Raises:
+            WeightsMissing: A file of the encoder is not on this machine, or damaged.
+        """
         if not references:
             return []
         folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
-        weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-        # Without a vocabulary transformers silently builds a tokenizer without words.
-        vocabulary = any(
-            all((folder / name).is_file() for name in names) for names in _VOCABULARIES
-        )
-        if not (weights and vocabulary and (folder / "config.json").is_file()):
-            raise WeightsMissing(
-                f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt "
-                "or tokenizer.json) and model.safetensors must be there"
-            )
-        files = text_encoders.present(folder, _TEXT_FILES) + weights
+        files = [*text_encoders.present(folder, _TEXT_FILES), *_weight_files(folder)]
         digest = " ".join(f"{file.name}={text_encoders.weights_digest([file])}" for file in files)
         model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {digest}"
 
-        def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
-            return match_pairs(
-                ContextualEncoder(folder, self.layer, self.settings), new, self.settings
-            )
+        def match_new(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
+            encoder = ContextualEncoder(folder, self.layer, self.settings)
+            return match_pairs(encoder, new, self.settings)
 
         pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
-        keys = {pair: text_key(*pair) for pair in pairs}
         matches = TextCache(self.settings.cache, model).complete(
-            keys, match, encode=TokenMatches.to_bytes, decode=TokenMatches.from_bytes
+            {pair: text_key(*pair) for pair in pairs},
+            match_new,
+            encode=TokenMatches.to_bytes,
+            decode=TokenMatches.from_bytes,
         )
         return [matches[pair] for pair in pairs]
 
@@ -343,22 +455,30 @@ def bertscore(
     *,
     idf: Idf = Idf.NONE,
 ) -> ReportScores:
-    """Score the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, by default without idf, raw and rescaled."""
+    """Score the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, by default without idf, raw and rescaled.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        idf: Texts of this call over which document frequencies are counted.
+
+    Returns:
+        ``bertscore_f1`` or ``idf_bertscore_f1`` by pair, the same ``rescaled_``, and their means.
+    """
     scorer = BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings)
     raw = scorer.score(references=references, hypotheses=hypotheses, idf=idf).f1
-    rescaled = [
-        (score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw
-    ]  # the 0 of an empty text becomes negative
+    # The 0 of an empty text becomes negative.
+    rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw]
     key = "bertscore_f1" if idf is Idf.NONE else "idf_bertscore_f1"
-    model = {
+    facts = {
         "encoder": RADCLIQ_ENCODER,
         "layer": str(RADCLIQ_LAYER),
         "idf": str(idf),
         "baseline_f1": str(BASELINE_F1),
+        "dtype": settings.dtype,
     }
-    return mean_scores(
-        {key: list(raw), f"rescaled_{key}": rescaled}, {**model, "dtype": settings.dtype}
-    )
+    return mean_scores({key: list(raw), f"rescaled_{key}": rescaled}, facts)
 
 
 # The same with idf over the hypotheses; MultiMedEval reports the raw one.
@@ -366,20 +486,31 @@ bertscore_multimedeval = partial(bertscore, idf=Idf.HYPOTHESES)
 
 
 def medheval_bertscore(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
     """Score MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
 
     Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
     at 7f7d980, which prints it times 100.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``roberta_large_<precision, recall or f1>`` by pair, and their means.
     """
     scorer = BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings)
     raw = scorer.score(references=references, hypotheses=hypotheses, idf=Idf.NONE)
-    model = {
+    facts = {
         "encoder": MEDHEVAL_ENCODER,
         "layer": str(MEDHEVAL_LAYER),
         "idf": str(Idf.NONE),
         "rescaled": "no",
+        "dtype": settings.dtype,
     }
     samples = {f"roberta_large_{name}": values for name, values in raw._asdict().items()}
-    return mean_scores(samples, {**model, "dtype": settings.dtype})
+    return mean_scores(samples, facts)

@@ -14,6 +14,7 @@ from medtasks.metrics.neural.text_encoders import present, weights_digest
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
 
 _VERSION = 1  # raised when the same text and weights would give another reading
+_ENCODER_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,19 +24,36 @@ class ReportLabels:
     classes: tuple[int, ...]
     vector: NDArray[np.float32]
 
+    def to_bytes(self) -> bytes:
+        """Return the reading as bytes for a cache: one per class, then the vector."""
+        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "ReportLabels":
+        """Read the result of :meth:`to_bytes`."""
+        count = len(CONDITIONS)
+        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
+
 
 def prepare(text: str) -> str:
-    """Return a text for CheXbert's tokeniser: every run of white space, line ends included, is one space.
+    r"""Return a text for CheXbert's tokeniser: every run of white space, line ends included, is one space.
 
     Source: ``get_impressions_from_pandas`` in ``src/bert_tokenizer.py`` of CheXbert. Halves of surrogate pairs, which
     tokenisers refuse, are left out.
+
+    Example:
+        >>> prepare("Heart is\n normal. ")
+        'Heart is normal.'
     """
     return " ".join(text.split()).encode("utf-8", "ignore").decode("utf-8")
 
 
 @dataclass(frozen=True)
 class Chexbert:
-    """Reads texts with CheXbert, each distinct text once; the network is loaded only for texts not in the cache."""
+    """Reader of texts by CheXbert.
+
+    Each distinct text is read once, and the network is loaded only for texts that are not in the cache.
+    """
 
     settings: ModelSettings
 
@@ -45,59 +63,60 @@ class Chexbert:
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
         """
         files = find_chexbert(self.settings)
-        read_files = present(
-            files.encoder, ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
-        )
-        digest = weights_digest([files.weights, *read_files])
-        cache = TextCache(
-            self.settings.cache, f"chexbert {_VERSION} {digest} {self.settings.dtype}"
-        )
+        encoder_files = present(files.encoder, _ENCODER_FILES)
+        digest = weights_digest([files.weights, *encoder_files])
+        model = f"chexbert {_VERSION} {digest} {self.settings.dtype}"
 
-        def read(new: Sequence[str]) -> Iterator[tuple[int, ReportLabels]]:
-            from medtasks.metrics.neural.chexbert_network import (
-                read_texts,
-            )  # needs torch, which a full cache does not
+        def read_new(new: Sequence[str]) -> Iterator[tuple[int, ReportLabels]]:
+            # needs torch, which a full cache does not
+            from medtasks.metrics.neural.chexbert_network import read_texts
 
-            return (
-                (position, ReportLabels(*reading))
-                for position, reading in read_texts(new, files, self.settings)
-            )
+            for position, reading in read_texts(new, files, self.settings):
+                yield position, ReportLabels(*reading)
 
         prepared = [prepare(text) for text in texts]
-        keys = {text: text_key(text) for text in prepared}
-        count = len(CONDITIONS)  # of bytes, one per class, in front of the vector
-        readings = cache.complete(
-            keys,
-            read,
-            encode=lambda reading: bytes(reading.classes) + reading.vector.astype("<f4").tobytes(),
-            decode=lambda value: ReportLabels(
-                tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count)
-            ),
+        readings = TextCache(self.settings.cache, model).complete(
+            {text: text_key(text) for text in prepared},
+            read_new,
+            encode=ReportLabels.to_bytes,
+            decode=ReportLabels.from_bytes,
         )
         return [readings[text] for text in prepared]
 
 
 def _sides(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> tuple[list[ReportLabels], list[ReportLabels]]:
     readings = Chexbert(settings)([*references, *hypotheses]) if references else []
     return readings[: len(references)], readings[len(references) :]
 
 
 def chexbert(
-    settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]
+    settings: ModelSettings,
+    references: Sequence[str],
+    hypotheses: Sequence[str],
 ) -> ReportScores:
-    """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval."""
+    """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``chexbert_similarity`` by pair, and its mean.
+    """
     cosines = []
-    for pair in zip(*_sides(settings, references, hypotheses), strict=True):
-        first, second = (reading.vector.astype(np.float64) for reading in pair)
-        cosine = float(first @ second) / max(
-            float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12
-        )
+    for reference, hypothesis in zip(*_sides(settings, references, hypotheses), strict=True):
+        first = reference.vector.astype(np.float64)
+        second = hypothesis.vector.astype(np.float64)
+        lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+        cosine = float(first @ second) / max(lengths, 1e-12)
         cosines.append(min(1.0, max(-1.0, cosine)))
-    return mean_scores(
-        {"chexbert_similarity": cosines}, {"model": "chexbert", "dtype": settings.dtype}
-    )
+    facts = {"model": "chexbert", "dtype": settings.dtype}
+    return mean_scores({"chexbert_similarity": cosines}, facts)
 
 
 def f1_chexbert(
@@ -108,13 +127,26 @@ def f1_chexbert(
     uncertain: Uncertain = "positive",
     prefix: str = "chexbert",
 ) -> ReportScores:
-    """Score F1 of CheXbert's labels, by default with uncertain as positive on both sides, as F1CheXbert counts."""
-    sides = _sides(settings, references, hypotheses)
-    gold, predicted = ([reading.classes for reading in side] for side in sides)
-    scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
-    return replace(
-        scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype}
+    """Score F1 of CheXbert's labels by :func:`~medtasks.metrics.chest_findings.label_scores`.
+
+    By default uncertain counts as positive on both sides, as in F1CheXbert.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        uncertain: Whether an uncertain finding counts as positive or negative.
+        prefix: Start of the keys.
+    """
+    gold, predicted = _sides(settings, references, hypotheses)
+    scores = label_scores(
+        [reading.classes for reading in gold],
+        [reading.classes for reading in predicted],
+        uncertain=uncertain,
+        prefix=prefix,
     )
+    facts = {**scores.settings, "model": "chexbert", "dtype": settings.dtype}
+    return replace(scores, settings=facts)
 
 
 # The same with uncertain as negative, as MultiMedEval's classification and part of the literature.

@@ -25,10 +25,17 @@ from medtasks.version import check_unpickling
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
 # Stored but not used: the pooler, and buffers that old versions of transformers saved.
 _UNUSED = ("bert.pooler.", "bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+# Tensors of this checkpoint, and of no other with the same encoder.
+_OWN_TENSORS = (
+    "bert.embeddings.word_embeddings.weight",
+    f"linear_heads.{len(CONDITIONS) - 1}.weight",
+)
+_CPU_BATCH = 16
+_GPU_BATCH = 256
 
 
 class ChexbertNetwork(torch.nn.Module):
-    """Encoder, built from its configuration, and outputs; parameters are named as in the checkpoint."""
+    """Encoder, built from its configuration, and outputs. Parameters are named as in the checkpoint."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -37,10 +44,19 @@ class ChexbertNetwork(torch.nn.Module):
             torch.nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS
         )
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the [CLS] vector of each text.
 
-        Ids and mask, 1 for tokens and 0 for padding, have shape (texts, tokens).
+        Args:
+            input_ids: Token ids, shape (texts, tokens).
+            attention_mask: 1 for tokens and 0 for padding, of the same shape.
+
+        Returns:
+            Vectors in float32, shape (texts, hidden size).
         """
         encoded: torch.Tensor = self.bert(
             input_ids, attention_mask=attention_mask
@@ -48,12 +64,23 @@ class ChexbertNetwork(torch.nn.Module):
         return encoded[:, 0].float()
 
     def classes(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the most likely class of each condition, shape (texts, 14), of the vectors."""
+        """Return the most likely class of each condition.
+
+        Args:
+            vectors: Result of :meth:`forward`.
+
+        Returns:
+            Numbers of :class:`Finding`, shape (texts, 14).
+        """
         return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
 
 
 def read_config(files: ChexbertFiles) -> Any:
-    """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
+    """Read the encoder's configuration.
+
+    Raises:
+        WeightsMissing: It is damaged, or of another kind of network.
+    """
     path = files.encoder / "config.json"
     fix = f"remove it and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     with text_encoders.weights_errors(
@@ -66,29 +93,18 @@ def read_config(files: ChexbertFiles) -> Any:
 
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
-    """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
-    again = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
-    damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
-    check_unpickling(files.weights)
-    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {again}"):
-        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
-        is_zip = zipfile.is_zipfile(files.weights)
-        stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
-    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
-    foreign = f"{files.weights} is no checkpoint of CheXbert: it has no"
-    if not isinstance(state, dict) or not all(
-        isinstance(tensor, torch.Tensor) for tensor in state.values()
-    ):
-        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {again}")
-    state = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
-    # Keys of this checkpoint, and of no other with the same encoder.
-    for key in (
-        "bert.embeddings.word_embeddings.weight",
-        f"linear_heads.{len(CONDITIONS) - 1}.weight",
-    ):
-        if key not in state:
-            raise WeightsMissing(f"{foreign} '{key}'; {again}")
-    state = {key: tensor for key, tensor in state.items() if not key.startswith(_UNUSED)}
+    """Build the network and fill it, in float32.
+
+    Args:
+        files: Files with the checkpoint.
+        config: Result of :func:`read_config`.
+
+    Raises:
+        WeightsMissing: The checkpoint is damaged, of another model, or does not fit the configuration.
+    """
+    state = {
+        key: tensor for key, tensor in _stored_tensors(files).items() if not key.startswith(_UNUSED)
+    }
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
     with text_encoders.weights_errors(
@@ -97,10 +113,44 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
         return text_encoders.load_tensors(lambda: ChexbertNetwork(config), state)
 
 
-def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
+def _stored_tensors(files: ChexbertFiles) -> dict[str, torch.Tensor]:
+    """Read the tensors of the checkpoint by their names in the network."""
+    fix = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
+    damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
+    check_unpickling(files.weights)
+    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {fix}"):
+        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
+        is_zip = zipfile.is_zipfile(files.weights)
+        stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
+    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
+    foreign = f"{files.weights} is no checkpoint of CheXbert: it has no"
+    if not isinstance(state, dict) or not all(
+        isinstance(tensor, torch.Tensor) for tensor in state.values()
+    ):
+        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {fix}")
+    state = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
+    for key in _OWN_TENSORS:
+        if key not in state:
+            raise WeightsMissing(f"{foreign} '{key}'; {fix}")
+    return state
+
+
+def token_ids(
+    texts: Sequence[str],
+    files: ChexbertFiles,
+    config: Any,
+) -> list[list[int]]:
     """Return the ids of each text between [CLS] and [SEP], cut at the encoder's maximum length.
 
-    Raises WeightsMissing for a vocabulary that is damaged, or larger than configured; a smaller one is logged.
+    A vocabulary that is smaller than configured is logged.
+
+    Args:
+        texts: Texts, each the result of :func:`~.chexbert.prepare`.
+        files: Files with the vocabulary.
+        config: Result of :func:`read_config`.
+
+    Raises:
+        WeightsMissing: The vocabulary is damaged, or larger than configured.
     """
     fix = f"remove the folder and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     with text_encoders.weights_errors(
@@ -115,26 +165,39 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
 
 
 def read_texts(
-    texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings
+    texts: Sequence[str],
+    files: ChexbertFiles,
+    settings: ModelSettings,
 ) -> Iterator[tuple[int, tuple[tuple[int, ...], NDArray[np.float32]]]]:
-    """Load the network and read texts with it; yield ``(position, (classes, vector))``, the longest texts first."""
-    device, config = settings.torch_device(), read_config(files)
+    """Load the network and read texts with it.
+
+    Args:
+        texts: Texts, each the result of :func:`~.chexbert.prepare`.
+        files: CheXbert's files.
+        settings: Device, type of numbers and size of batches.
+
+    Yields:
+        ``(position, (classes, vector))``, the longest texts first.
+    """
+    device = settings.torch_device()
+    config = read_config(files)
     ids = token_ids(texts, files, config)
     network = load_network(files, config).to(device)
 
     def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
-        rows, mask = text_encoders.pad_rows(
-            [ids[position] for position in positions], config.pad_token_id, device
-        )
+        batch = [ids[position] for position in positions]
+        rows, mask = text_encoders.pad_rows(batch, config.pad_token_id, device)
         with text_encoders.encoding(device, settings.dtype):
             vectors = network(rows, mask)
         with text_encoders.encoding(device, "float32"):
             classes = network.classes(vectors)
         return list(zip(map(tuple, classes.tolist()), vectors.cpu().numpy(), strict=True))
 
-    batches = text_encoders.length_batches(
-        [len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256)
-    )
+    size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
+    batches = text_encoders.length_batches([len(row) for row in ids], size)
     return text_encoders.run_batches(
-        batches, run, description="CheXbert", progress=settings.progress
+        batches,
+        run,
+        description="CheXbert",
+        progress=settings.progress,
     )

@@ -27,8 +27,10 @@ from medtasks.version import check_unpickling
 if TYPE_CHECKING:
     import torch
 
-CHEXBERT, CHEXBERT_ENCODER = "chexbert", "bert-base-uncased"
-_CONFIG, _VOCABULARY = "config.json", "vocab.txt"
+CHEXBERT = "chexbert"
+CHEXBERT_ENCODER = "bert-base-uncased"
+_CONFIG = "config.json"
+_VOCABULARY = "vocab.txt"
 _ENCODER_FILES = (
     _CONFIG,
     "tokenizer_config.json",
@@ -37,7 +39,8 @@ _ENCODER_FILES = (
     "special_tokens_map.json",
 )
 ModelType = Literal["radgraph", "radgraph-xl"]
-_WEIGHTS, _LABELS = "weights.th", "vocabulary/"
+_WEIGHTS = "weights.th"
+_LABELS = "vocabulary/"
 _MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
 _ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
 _HUB_NAMES = {
@@ -60,21 +63,23 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
 
     ``settings.named_weights`` may have a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``, which
     may also be next to the former or in it. The defaults are the fetched files.
+
+    Raises:
+        WeightsMissing: A file is not on this machine.
     """
     configured = settings.named_weights.get(CHEXBERT)
-    chosen, info = weights_path(CHEXBERT, configured), WEIGHTS[CHEXBERT]
+    chosen = weights_path(CHEXBERT, configured)
+    info = WEIGHTS[CHEXBERT]
     weights = complete_in(info, chosen) if chosen.is_dir() else chosen
     if weights is None:
         raise WeightsMissing(
             f"{chosen} does not hold {info.files[0]}; give the file itself, or fetch it with 'medtasks weights fetch "
             f"{CHEXBERT}'"
         )
-    near = (
-        [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)]
-        if configured
-        else []
-    )
-    neighbour = next((folder for folder in near if folder.is_dir()), None)
+    neighbour = None
+    if configured:
+        near = [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)]
+        neighbour = next((folder for folder in near if folder.is_dir()), None)
     encoder = weights_path(
         CHEXBERT_ENCODER, settings.named_weights.get(CHEXBERT_ENCODER) or neighbour
     )
@@ -109,9 +114,9 @@ class Archive:
     @property
     def files(self) -> list[Path]:
         """Everything an annotation depends on, in a fixed order."""
-        inside = (
-            [self.path] if self.path.is_file() else [self.path / name for name, _ in self.members()]
-        )
+        inside = [self.path]
+        if not self.path.is_file():
+            inside = [self.path / name for name, _ in self.members()]
         return inside + present(self.encoder, _ENCODER_FILES)
 
     def members(self) -> Iterator[tuple[str, IO[bytes]]]:
@@ -119,15 +124,21 @@ class Archive:
         return packed_files(self.path, _MEMBER)
 
     def read(self) -> Contents:
-        """Read labels and weights into memory; raises WeightsMissing for a damaged archive or another model."""
+        """Read labels and weights into memory.
+
+        Raises:
+            WeightsMissing: The archive is damaged, or of another model.
+        """
         import torch
 
         check_unpickling(self.path)
-        with _reading(self.path, self.model_type):
+        with _archive_errors(self.path, self.model_type):
             contents = {name: read_stream(file) for name, file in self.members() if name != _CONFIG}
             weights = contents.pop(_WEIGHTS, None)
             state = weights and torch.load(
-                io.BytesIO(weights), map_location="cpu", weights_only=True
+                io.BytesIO(weights),
+                map_location="cpu",
+                weights_only=True,
             )
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
@@ -136,9 +147,8 @@ class Archive:
                 Path(name).stem: text.decode("utf-8").splitlines()
                 for name, text in contents.items()
             }
-            entities, relations = (
-                labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation")
-            )
+            entities = labels.get(f"{self.model_type}__ner_labels")
+            relations = labels.get(f"{self.model_type}__relation_labels")
             if entities and entities[0]:
                 raise ValueError("its first entity label is not the empty one, for no entity")
         if entities is None or relations is None:
@@ -155,20 +165,28 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     ``settings.named_weights`` may have the packed archive, the folder of the unpacked one, or a folder with either
     under the model's name; by default the fetched one. The encoder is ``pubmedbert`` or ``cxr-bert`` of the settings;
     else the folder next to the archive with the name in its configuration; else the fetched one of that name.
+
+    Raises:
+        WeightsMissing: One of them is not on this machine, or the archive is damaged.
     """
     weights = weights_path(model_type, settings.named_weights.get(model_type))
-    places = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
-    path = next((place for place in places if place.is_file() or (place / _CONFIG).is_file()), None)
+    candidates = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
+    paths = [path for path in candidates if path.is_file() or (path / _CONFIG).is_file()]
+    path = paths[0] if paths else None
     if path is None:
         raise WeightsMissing(
             f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_LABELS} nor {model_type}.tar.gz; fetch that with "
             f"'medtasks weights fetch {model_type}'"
         )
-    with _reading(path, model_type):
+    with _archive_errors(path, model_type):
         config = _read_config(path)
-    encoder = _encoder_folder(path, model_type, config.encoder, settings)
     return Archive(
-        path, model_type, encoder, config.max_length, config.max_span_width, config.spans_per_word
+        path,
+        model_type,
+        _encoder_folder(path, model_type, config.encoder, settings),
+        config.max_length,
+        config.max_span_width,
+        config.spans_per_word,
     )
 
 
@@ -180,9 +198,11 @@ class _Config(NamedTuple):
 
 
 def _read_config(path: Path) -> _Config:
-    content = next(
-        (read_stream(file) for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None
-    )
+    content = None
+    for name, file in packed_files(path, _MEMBER):
+        if name == _CONFIG:
+            content = read_stream(file)
+            break
     if content is None:
         raise KeyError(_CONFIG)
     config = json.loads(content)
@@ -202,7 +222,12 @@ def _read_config(path: Path) -> _Config:
     )
 
 
-def _encoder_folder(path: Path, model_type: ModelType, name: str, settings: ModelSettings) -> Path:
+def _encoder_folder(
+    path: Path,
+    model_type: ModelType,
+    name: str,
+    settings: ModelSettings,
+) -> Path:
     stated = settings.named_weights.get(_ENCODER[model_type])
     if stated:
         return weights_path(_ENCODER[model_type], stated)
@@ -220,7 +245,10 @@ def _encoder_folder(path: Path, model_type: ModelType, name: str, settings: Mode
     )
 
 
-def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:
+def _archive_errors(
+    path: Path,
+    model_type: ModelType,
+) -> AbstractContextManager[None]:
     return weights_errors(
         lambda kind, reason: (
             f"{path} cannot be read as an archive of RadGraph ({kind}: {reason}); remove it and fetch "

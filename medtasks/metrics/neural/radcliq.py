@@ -15,6 +15,9 @@ from typing import NamedTuple
 from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.report_metrics import ReportScores, mean_scores, report_metric
 
+_NEEDED_WEIGHTS = ("radgraph", "chexbert", "distilroberta-base")
+
+
 # Report metrics and keys of the inputs, in the order of RadCliQInputs, as CXR-Report-Metric at 9c9ecad computes them.
 CXR_REPORT_METRIC = {
     "radgraph_combined": "radgraph_combined",
@@ -32,7 +35,7 @@ MULTIMEDEVAL = {
 
 
 class RadCliQInputs(NamedTuple):
-    """The four metrics of one pair, in the order of the published models; all higher is better.
+    """The four metrics of one pair, in the order of the published models. For all of them higher is better.
 
     RadGraph F1, 0..1; BERTScore F1, rescaled, so that it can be negative; cosine of CheXbert's vectors, -1..1; BLEU-2,
     0..1, which has no weight in v1, and counts as an error in v0.
@@ -46,7 +49,7 @@ class RadCliQInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class RadCliQModel:
-    """A linear model over standardised inputs."""
+    """A linear model over standardised inputs: intercept + sum of coefficient * (input - mean) / scale."""
 
     means: RadCliQInputs
     scales: RadCliQInputs
@@ -54,7 +57,11 @@ class RadCliQModel:
     intercept: float
 
     def score(self, inputs: Sequence[float]) -> float:
-        """Return RadCliQ of one pair: about -1 to 6, lower is better."""
+        """Return RadCliQ of one pair: about -1 to 6, lower is better.
+
+        Args:
+            inputs: Four values in the order of :class:`RadCliQInputs`.
+        """
         terms = zip(inputs, self.means, self.scales, self.coefficients, strict=True)
         return self.intercept + sum(
             (value - mean) / scale * weight for value, mean, scale, weight in terms
@@ -96,30 +103,38 @@ def radcliq_v1(
     model: RadCliQModel = RADCLIQ_V1,
     sources: Mapping[str, str] = CXR_REPORT_METRIC,
 ) -> ReportScores:
-    """Score RadCliQ, by default v1 from the inputs of CXR-Report-Metric."""
-    for name in (
-        "radgraph",
-        "chexbert",
-        "distilroberta-base",
-    ):  # missing weights raise before any model runs
+    """Score RadCliQ, by default v1 from the inputs of CXR-Report-Metric.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        key: Key of the scores.
+        model: Coefficients.
+        sources: Keys of the four inputs by the metric that has them, in the order of :class:`RadCliQInputs`.
+
+    Returns:
+        Values by pair, and their mean. Lower is better.
+    """
+    for name in _NEEDED_WEIGHTS:  # missing weights raise before any model runs
         weights_path(name, settings.named_weights.get(name))
-    stated, columns = {"orientation": "lower is better"}, []
+    facts = {"orientation": "lower is better"}
+    columns = []
     for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):
-        # CXR-Report-Metric's BERTScore sees runs of spaces as one.
-        reference_texts, hypothesis_texts = (
-            [re.sub(" +", " ", text) if source == "bertscore" else text for text in side]
-            for side in (references, hypotheses)
-        )
-        scores = report_metric(source, settings)(
-            references=reference_texts, hypotheses=hypothesis_texts
-        )
-        stated |= {
-            name: source_key,
-            **{f"{name}.{setting}": value for setting, value in scores.settings.items()},
-        }
+        reference_texts = references
+        hypothesis_texts = hypotheses
+        if source == "bertscore":
+            # CXR-Report-Metric's BERTScore sees runs of spaces as one.
+            reference_texts = [re.sub(" +", " ", text) for text in references]
+            hypothesis_texts = [re.sub(" +", " ", text) for text in hypotheses]
+        score_pairs = report_metric(source, settings)
+        scores = score_pairs(references=reference_texts, hypotheses=hypothesis_texts)
+        facts[name] = source_key
+        for setting, value in scores.settings.items():
+            facts[f"{name}.{setting}"] = value
         columns.append(scores.samples[source_key])
     values = [model.score(row) for row in zip(*columns, strict=True)]
-    return mean_scores({key: values}, stated)
+    return mean_scores({key: values}, facts)
 
 
 radcliq_v0 = partial(radcliq_v1, key="radcliq_v0", model=RADCLIQ_V0)

@@ -8,7 +8,7 @@ first and last word; and its ``relations``, each ``[label, number of the other e
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,6 +40,10 @@ def words_of(text: str, model_type: ModelType) -> list[str]:
 
     For the first version at white space and around each of ``/ , : . ! ? ( )``; for XL into runs of letters and digits
     and runs of other characters, some of which are split further.
+
+    Example:
+        >>> words_of("No effusion/edema.", "radgraph")
+        ['No', 'effusion', '/', 'edema', '.']
     """
     if model_type == "radgraph":
         return _SEPARATORS.sub(r" \1 ", text).split()
@@ -53,42 +57,59 @@ def words_of(text: str, model_type: ModelType) -> list[str]:
 
 @dataclass(frozen=True)
 class RadGraph:
-    """Annotates reports as the ``radgraph`` package, version 0.1.18, does; the network is loaded for new texts only."""
+    """Annotator of reports, as the ``radgraph`` package, version 0.1.18. The network is loaded for new texts only."""
 
     model_type: ModelType
     settings: ModelSettings
 
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
-        """Annotate reports, shape (texts,).
+        """Annotate reports.
 
-        The empty text is read as the word ``None``, as in the package; white space, on which the package fails, has no
-        entities.
+        Args:
+            texts: Reports. The empty text is read as the word ``None``, as in the package; white space, on which the
+                package fails, has no entities.
+
+        Returns:
+            One annotation per report.
         """
         reports = [tuple(words_of(text or "None", self.model_type)) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
-        source = {"data_source": None, "data_split": "inference"}
-        annotated: dict[tuple[str, ...], Annotation] = {(): {"text": "", "entities": {}, **source}}
+        annotations: dict[tuple[str, ...], Annotation] = {(): _annotation("", {})}
         if keys:
-            archive = open_archive(self.model_type, self.settings)
-            model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
+            annotations |= self._annotate_words(keys)
+        return [annotations[words] for words in reports]
 
-            def annotate(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
-                from medtasks.metrics.neural import (
-                    radgraph_network,
-                )  # needs torch, which a full cache does not
+    def _annotate_words(
+        self,
+        keys: Mapping[tuple[str, ...], bytes],
+    ) -> dict[tuple[str, ...], Annotation]:
+        archive = open_archive(self.model_type, self.settings)
+        digest = weights_digest(archive.files)
+        model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {digest}"
 
-                read = radgraph_network.Annotator(archive, self.settings).entities(new)
-                joined = [" ".join(words) for words in new]
-                return (
-                    (at, {"text": joined[at], "entities": entities, **source})
-                    for at, entities in read
-                )
+        def annotate_new(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
+            # needs torch, which a full cache does not
+            from medtasks.metrics.neural import radgraph_network
 
-            cache = TextCache(self.settings.cache, model)
-            annotated |= cache.complete(
-                keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads
-            )
-        return [annotated[words] for words in reports]
+            annotator = radgraph_network.Annotator(archive, self.settings)
+            for position, entities in annotator.entities(new):
+                yield position, _annotation(" ".join(new[position]), entities)
+
+        return TextCache(self.settings.cache, model).complete(
+            keys,
+            annotate_new,
+            encode=lambda annotation: json.dumps(annotation).encode(),
+            decode=json.loads,
+        )
+
+
+def _annotation(text: str, entities: dict[str, dict[str, Any]]) -> Annotation:
+    return {
+        "text": text,
+        "entities": entities,
+        "data_source": None,
+        "data_split": "inference",
+    }
 
 
 def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
@@ -102,39 +123,44 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
 
     Words are compared with case, except in the relations of ``complete``; the package's repository has compared
     everything without case since July 2026, under the same version number.
+
+    Args:
+        first: Annotation of one report, see the module.
+        second: Annotation of the other.
+
+    Returns:
+        F1 = 2 |A and B| / (|A| + |B|) by name, 0 to 1.
     """
-    sets: list[dict[str, set[Any]]] = []
-    for report in (first, second):
-        entities = {
-            number: (entity["tokens"], entity["label"], entity["relations"])
-            for number, entity in report["entities"].items()
-        }
-        related = [
-            (words, label, relation, *entities[target][:2])
-            for words, label, relations in entities.values()
-            for relation, target in relations
-        ]
-        alone = {(words, label) for words, label, relations in entities.values() if not relations}
-        lowered = {
-            (words.lower(), label, relation, target.lower())
-            for words, label, relation, target, _ in related
-        }
-        sets.append(
-            {
-                "simple": {(words, label) for words, label, _ in entities.values()},
-                "partial": {
-                    (words, label, bool(relations)) for words, label, relations in entities.values()
-                },
-                "complete": alone | lowered,
-                "relation_f1": set(related),
-            }
-        )
-    scores = {name: overlap_f1(sets[0][name], sets[1][name]) for name in sets[0]}
-    return {
-        **scores,
-        "entity_f1": scores["simple"],
-        "combined": (scores["simple"] + scores["relation_f1"]) / 2,
+    first_sets = _compared_sets(first)
+    second_sets = _compared_sets(second)
+    scores = {name: overlap_f1(first_sets[name], second_sets[name]) for name in first_sets}
+    scores["entity_f1"] = scores["simple"]
+    scores["combined"] = (scores["simple"] + scores["relation_f1"]) / 2
+    return scores
+
+
+def _compared_sets(annotation: Annotation) -> dict[str, set[Any]]:
+    """Return the sets of one report, by the agreement that compares them."""
+    sets: dict[str, set[Any]] = {
+        "simple": set(),
+        "partial": set(),
+        "complete": set(),
+        "relation_f1": set(),
     }
+    entities = annotation["entities"]
+    for entity in entities.values():
+        words = entity["tokens"]
+        label = entity["label"]
+        sets["simple"].add((words, label))
+        sets["partial"].add((words, label, bool(entity["relations"])))
+        if not entity["relations"]:
+            sets["complete"].add((words, label))
+        for relation, number in entity["relations"]:
+            target = entities[number]
+            target_words = target["tokens"]
+            sets["complete"].add((words.lower(), label, relation, target_words.lower()))
+            sets["relation_f1"].add((words, label, relation, target_words, target["label"]))
+    return sets
 
 
 def radgraph(
@@ -148,24 +174,35 @@ def radgraph(
     """Score RadGraph F1, by default with the first RadGraph, from :func:`rewards`.
 
     A pair with an empty text, or one without entities, scores 0.
+
+    Args:
+        settings: Weights, device, type of numbers and cache of the model.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        model_type: RadGraph of 2021, or RadGraph-XL.
+        names: Agreements of :func:`rewards` to return.
+
+    Returns:
+        ``<model>_<name>`` by pair, and their means, 0 to 1.
     """
     pairs = list(zip(references, hypotheses, strict=True))
     scored = [position for position, pair in enumerate(pairs) if all(pair)]
-    annotated = RadGraph(model_type, settings).annotate(
-        [text for position in scored for text in pairs[position]]
-    )
+    texts: list[str] = []
+    for position in scored:
+        texts += pairs[position]
+    annotations = RadGraph(model_type, settings).annotate(texts)
     rows = [dict.fromkeys(names, 0.0) for _ in pairs]
-    for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
+    for position, first, second in zip(scored, annotations[::2], annotations[1::2], strict=True):
         rows[position] = rewards(first, second)
-    samples = {
-        f"{model_type.replace('-', '_')}_{name}": [row[name] for row in rows] for name in names
-    }
-    stated = {"case_sensitive": "yes"} if names == _LEVELS else {}
-    return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
+    prefix = model_type.replace("-", "_")
+    samples = {f"{prefix}_{name}": [row[name] for row in rows] for name in names}
+    facts: dict[str, str] = {"model": model_type, "dtype": settings.dtype}
+    if names == _LEVELS:
+        facts["case_sensitive"] = "yes"
+    return mean_scores(samples, facts)
 
 
-radgraph_xl = partial(
-    radgraph, model_type="radgraph-xl"
-)  # whose labels and words differ: scores are not comparable
+# Labels and words of this model differ: scores are not comparable.
+radgraph_xl = partial(radgraph, model_type="radgraph-xl")
 # CXR-Report-Metric's scores, for RadCliQ; an empty reference, which it cannot score, scores 0.
 radgraph_combined = partial(radgraph, names=("combined", "entity_f1", "relation_f1"))

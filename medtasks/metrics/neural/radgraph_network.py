@@ -8,7 +8,8 @@ Source: Wadden et al., 2019 (arXiv 1909.03546), and the ``radgraph`` package, ve
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,10 +31,14 @@ Entities = dict[str, dict[str, Any]]
 
 
 class WordEncoder:
-    """RadGraph's encoder; the vector of a word is the mean of those of its wordpieces."""
+    """RadGraph's encoder. The vector of a word is the mean of those of its wordpieces."""
 
     def __init__(
-        self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str
+        self,
+        archive: Archive,
+        state: Mapping[str, Tensor],
+        device: torch.device,
+        dtype: str,
     ) -> None:
         folder = archive.encoder
         with text_encoders.weights_errors(
@@ -51,9 +56,8 @@ class WordEncoder:
             for name, tensor in state.items()
             if name.startswith(_ENCODER)
         }
-        weights.pop(
-            "embeddings.position_ids", None
-        )  # a buffer that older releases of transformers saved
+        # a buffer that older releases of transformers saved
+        weights.pop("embeddings.position_ids", None)
         with text_encoders.weights_errors(
             lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"
         ):
@@ -62,53 +66,73 @@ class WordEncoder:
                 lambda: AutoModel.from_config(config, trust_remote_code=False), weights
             )
         self._model: Any = network.to(device)
-        entries, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
+        entries = len(self._tokenizer)
+        size = int(self._model.get_input_embeddings().num_embeddings)
         sizes = f"the vocabulary in {folder} has {entries} wordpieces, but the encoder in {archive.path} {size}"
-        text_encoders.check_vocabulary(
-            entries, size, sizes, f"{sizes}; if the vocabulary was cut short, scores are wrong"
-        )
-        self._device, self._dtype, self._window = device, dtype, archive.max_length - 2
+        smaller = f"{sizes}; if the vocabulary was cut short, scores are wrong"
+        text_encoders.check_vocabulary(entries, size, sizes, smaller)
+        self._device = device
+        self._dtype = dtype
+        self._window = archive.max_length - 2
 
     def pieces(self, reports: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """Return the wordpieces of each word of each report; a word may have none."""
-        distinct = list({word for words in reports for word in words})
+        """Return the wordpieces of each word of each report. A word may have none.
+
+        Args:
+            reports: Words of each report.
+        """
+        distinct = list(set(chain.from_iterable(reports)))
         # A lone half of a character pair, as in a reply cut within an emoji, cannot be tokenized.
         readable = [
             READ_AS.get(word, word).encode("utf-8", "replace").decode() for word in distinct
         ]
         encoded = self._tokenizer(
-            readable, add_special_tokens=False, return_attention_mask=False, verbose=False
+            readable,
+            add_special_tokens=False,
+            return_attention_mask=False,
+            verbose=False,
         )
         by_word = dict(zip(distinct, encoded["input_ids"], strict=True))
         return [[by_word[word] for word in words] for words in reports]
 
-    def vectors(self, reports: Sequence[Sequence[Sequence[int]]], batch_size: int) -> Tensor:
-        """Return one vector per word, shape (words of all reports, hidden), float32; zeros without wordpieces.
+    def vectors(
+        self,
+        reports: Sequence[Sequence[Sequence[int]]],
+        batch_size: int,
+    ) -> Tensor:
+        """Return one vector per word, zeros for a word without wordpieces.
 
-        The encoder reads :meth:`pieces` between [CLS] and [SEP], long reports in segments, which may end within a word;
-        ``batch_size`` is the number of segments per pass.
+        The encoder reads the pieces between [CLS] and [SEP], long reports in segments, which may end within a word.
+
+        Args:
+            reports: Result of :meth:`pieces`.
+            batch_size: Number of segments per pass.
+
+        Returns:
+            Vectors in float32, shape (words of all reports, hidden).
         """
-        first, last = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
+        first = self._tokenizer.cls_token_id
+        last = self._tokenizer.sep_token_id
         segments = []
+        lengths = []
         for words in reports:
-            flat = [piece for word in words for piece in word]
-            segments += [
-                [first, *flat[at : at + self._window], last]
-                for at in range(0, len(flat), self._window)
-            ]
-        counts = torch.tensor(
-            [len(word) for words in reports for word in words], device=self._device
-        )
-        sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
+            lengths += [len(pieces) for pieces in words]
+            flat = list(chain.from_iterable(words))
+            for start in range(0, len(flat), self._window):
+                segments.append([first, *flat[start : start + self._window], last])
+        counts = torch.tensor(lengths, device=self._device)
+        width = self._model.config.hidden_size
+        sums = torch.zeros(len(counts), width, device=self._device)
+        is_half = self._dtype == "bfloat16"
         vectors = []
-        for at in range(0, len(segments), batch_size):
-            ids, mask = text_encoders.pad_rows(segments[at : at + batch_size], 0, self._device)
-            with torch.autocast(
-                self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"
-            ):
+        for start in range(0, len(segments), batch_size):
+            batch = segments[start : start + batch_size]
+            ids, mask = text_encoders.pad_rows(batch, 0, self._device)
+            with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=is_half):
                 hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
             # Without [CLS] and [SEP]: a piece is followed by another piece or by [SEP].
-            vectors.append(hidden[:, 1:-1][mask[:, 2:].bool()].float())
+            is_piece = mask[:, 2:].bool()
+            vectors.append(hidden[:, 1:-1][is_piece].float())
         if vectors:
             owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
             sums.index_add_(0, owners, torch.cat(vectors))
@@ -119,49 +143,75 @@ class _Perceptron:
     """Linear layers with ReLU between them. The first is applied by the caller, who splits its weight by features."""
 
     def __init__(
-        self, state: Mapping[str, Tensor], hidden: str, last: str, device: torch.device
+        self,
+        state: Mapping[str, Tensor],
+        hidden: str,
+        last: str,
+        device: torch.device,
     ) -> None:
-        count = sum(
-            name.startswith(f"{hidden}._linear_layers.") and name.endswith(".weight")
-            for name in state
-        )
-        names = [*(f"{hidden}._linear_layers.{index}" for index in range(count)), last]
-        layers = [
-            [state[f"{name}.{part}"].float().to(device) for part in ("weight", "bias")]
-            for name in names
-        ]
-        (self.weight, self.bias), *self._rest = layers
+        prefix = f"{hidden}._linear_layers."
+        count = sum(name.startswith(prefix) and name.endswith(".weight") for name in state)
+        names = [f"{prefix}{index}" for index in range(count)]
+        layers = []
+        for name in [*names, last]:
+            weight = state[f"{name}.weight"].float().to(device)
+            bias = state[f"{name}.bias"].float().to(device)
+            layers.append((weight, bias))
+        self.weight, self.bias = layers[0]
+        self._rest = layers[1:]
         self.outputs = len(layers[-1][1])
 
     def scores(self, values: Tensor) -> Tensor:
-        """Return the scores, shape (items, outputs), from what the first layer gives, shape (items, hidden)."""
+        """Return the scores of items.
+
+        Args:
+            values: What the first layer gives, shape (items, hidden).
+
+        Returns:
+            Scores, shape (items, outputs).
+        """
         for weight, bias in self._rest:
             values = linear(values.relu(), weight, bias)
         return values
 
 
+class _Spans(NamedTuple):
+    """All spans of words of some reports, sorted by report and first word, shape (spans,) each."""
+
+    owner: Tensor  # position of the report
+    first: Tensor  # first word, counted over all reports
+    last: Tensor  # last word
+
+
 class SpanNetwork:
     """Entities and relations from the vectors of words."""
 
-    def __init__(self, archive: Archive, contents: Contents, device: torch.device) -> None:
-        self._contents, self._device, self._per_word = contents, device, archive.spans_per_word
-        relation, entity = (f"{archive.model_type}__{kind}_labels" for kind in ("relation", "ner"))
-        scorers = (f"_ner._ner_scorers.{entity}", f"_relation._mention_pruners.{relation}._scorer")
-        names = [(f"{scorer}.0._module", f"{scorer}.1._module") for scorer in scorers]
-        names.append(
-            (
+    def __init__(
+        self,
+        archive: Archive,
+        contents: Contents,
+        device: torch.device,
+    ) -> None:
+        self._contents = contents
+        self._device = device
+        self._per_word = archive.spans_per_word
+        entity = f"_ner._ner_scorers.{archive.model_type}__ner_labels"
+        relation = f"{archive.model_type}__relation_labels"
+        mention = f"_relation._mention_pruners.{relation}._scorer"
+
+        def perceptron(hidden: str, last: str) -> _Perceptron:
+            return _Perceptron(contents.state, hidden, last, device)
+
+        try:
+            self._widths = contents.state[_WIDTHS][: archive.max_span_width].float().to(device)
+            self._entity = perceptron(f"{entity}.0._module", f"{entity}.1._module")
+            self._mention = perceptron(f"{mention}.0._module", f"{mention}.1._module")
+            self._relation = perceptron(
                 f"_relation._relation_feedforwards.{relation}",
                 f"_relation._relation_scorers.{relation}",
             )
-        )
-        try:
-            self._widths = contents.state[_WIDTHS][: archive.max_span_width].float().to(device)
-            perceptrons = [
-                _Perceptron(contents.state, hidden, last, device) for hidden, last in names
-            ]
         except KeyError as error:
             raise WeightsMissing(f"{archive.path} lacks the tensor {error}") from error
-        self._entity, self._mention, self._relation = perceptrons
         outputs = (self._entity.outputs, self._relation.outputs, len(self._widths))
         labels = (
             len(contents.entity_labels),
@@ -174,122 +224,171 @@ class SpanNetwork:
                 f"but names {labels}"
             )
 
-    def predict(self, words: Tensor, reports: Sequence[Sequence[str]]) -> list[Entities]:
-        """Find entities and relations in reports of at least one word each; ``words`` has shape (all words, hidden)."""
+    def predict(
+        self,
+        words: Tensor,
+        reports: Sequence[Sequence[str]],
+    ) -> list[Entities]:
+        """Find entities and relations.
+
+        Args:
+            words: Vectors of the words of all reports, shape (words, hidden).
+            reports: Words of each report, at least one each.
+
+        Returns:
+            The entities of each report by number.
+        """
         lengths = torch.tensor([len(report) for report in reports])
-        owners = torch.repeat_interleave(torch.arange(len(reports)), lengths)
+        spans = self._spans(lengths)
+        best, label = self._span_scores(self._entity, words, spans).max(dim=1)
+        mentions = self._span_scores(self._mention, words, spans)[:, 0]
+        is_entity = best > 0  # "no entity" scores 0
+        may_relate = is_entity & self._best_of_reports(mentions, spans, lengths)
+        related = may_relate.nonzero()[:, 0]
+        candidates = _Spans(*(part[related.cpu()] for part in spans))
+        is_entity = is_entity.cpu()
+        numbers = (is_entity.cumsum(0) - 1)[related.cpu()].tolist()  # of the entities
+        relations = [
+            (numbers[source], numbers[target], kind)
+            for source, target, kind in self._relations(words, candidates, mentions[may_relate])
+        ]
+        entities = torch.stack([*spans, label.cpu()])[:, is_entity].T.tolist()
+        return self._write(reports, entities, relations)
+
+    def _spans(self, lengths: Tensor) -> _Spans:
+        """Return the spans within reports of some lengths, up to the maximum width."""
+        owners = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
         starts = torch.arange(len(owners))[:, None].expand(-1, len(self._widths))
         ends = starts + torch.arange(len(self._widths))
         inside = ends < lengths.cumsum(0)[owners][:, None]
-        starts, ends = starts[inside], ends[inside]
-        owner, first, last = owners[starts], starts.to(self._device), ends.to(self._device)
-        span_scores = []
-        for perceptron in (self._entity, self._mention):
-            sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
-            of_first, of_last, of_width = torch.split(perceptron.weight, sizes, dim=1)
-            widths = linear(self._widths, of_width, perceptron.bias)
-            layer = (
-                linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
-            )
-            span_scores.append(perceptron.scores(layer))
-        best, label = span_scores[0].max(dim=1)
-        mentions = span_scores[1][:, 0]
-        is_entity = best > 0  # "no entity" scores 0
-        # The best spans of each report may have relations. Their number is computed in float32 like the package: in
-        # float64 some products round up to another integer.
+        return _Spans(owners[starts[inside]], starts[inside], ends[inside])
+
+    def _span_scores(
+        self,
+        perceptron: _Perceptron,
+        words: Tensor,
+        spans: _Spans,
+    ) -> Tensor:
+        """Return the scores of spans, shape (spans, outputs)."""
+        first = spans.first.to(self._device)
+        last = spans.last.to(self._device)
+        sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
+        of_first, of_last, of_width = torch.split(perceptron.weight, sizes, dim=1)
+        widths = linear(self._widths, of_width, perceptron.bias)
+        layer = linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
+        return perceptron.scores(layer)
+
+    def _best_of_reports(
+        self,
+        mentions: Tensor,
+        spans: _Spans,
+        lengths: Tensor,
+    ) -> Tensor:
+        """Return whether each span is among the best of its report, which may have relations."""
+        # The number is computed in float32 like the package: in float64 some products round up to another integer.
         limits = (lengths.float() * self._per_word).ceil().long().tolist()
-        best_spans, at = torch.zeros_like(mentions, dtype=torch.bool), 0
-        for count, limit in zip(
-            torch.bincount(owner, minlength=len(lengths)).tolist(), limits, strict=True
-        ):
-            best_spans[mentions[at : at + count].topk(max(1, min(count, limit))).indices + at] = (
-                True
-            )
-            at += count
-        best_spans &= is_entity
-        chosen = best_spans.nonzero()[:, 0]
-        vectors = torch.cat(
-            [words[first[chosen]], words[last[chosen]], self._widths[(last - first)[chosen]]], dim=1
-        )
-        is_entity, chosen, label = is_entity.cpu(), chosen.cpu(), label.cpu()
-        number = (is_entity.cumsum(0) - 1)[chosen].tolist()
-        numbers = torch.split(
-            torch.arange(len(chosen)),
-            torch.bincount(owner[chosen], minlength=len(reports)).tolist(),
-        )
-        # All pairs of candidates of one report, either way round and each with itself, shape (pairs, 2).
-        none = torch.empty(0, 2, dtype=torch.long)
-        pairs = torch.cat([none, *(torch.cartesian_prod(spans, spans) for spans in numbers)])
+        counts = torch.bincount(spans.owner, minlength=len(lengths)).tolist()
+        is_best = torch.zeros_like(mentions, dtype=torch.bool)
+        start = 0
+        for count, limit in zip(counts, limits, strict=True):
+            scores = mentions[start : start + count]
+            is_best[scores.topk(max(1, min(count, limit))).indices + start] = True
+            start += count
+        return is_best
+
+    def _relations(
+        self,
+        words: Tensor,
+        spans: _Spans,
+        ranks: Tensor,
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield ``(source, target, label)`` of relations between spans of the same report, which have ``ranks``."""
+        first = spans.first.to(self._device)
+        last = spans.last.to(self._device)
+        vectors = torch.cat([words[first], words[last], self._widths[last - first]], dim=1)
         first_part, second_part, both = torch.split(self._relation.weight, vectors.shape[1], dim=1)
-        as_first, as_second = (
-            linear(vectors, first_part, self._relation.bias),
-            linear(vectors, second_part),
-        )
-        ranks, relations = mentions[best_spans], list[tuple[int, int, int]]()
-        for source, target in (
-            part.T for part in torch.split(pairs.to(self._device), _PAIRS_AT_ONCE)
-        ):
+        as_first = linear(vectors, first_part, self._relation.bias)
+        as_second = linear(vectors, second_part)
+        for pairs in torch.split(_pairs_of_reports(spans.owner).to(self._device), _PAIRS_AT_ONCE):
+            source, target = pairs.T
             products = linear(vectors[source] * vectors[target], both)
             scores = self._relation.scores(as_first[source] + as_second[target] + products)
-            best, kind = (scores + (ranks[source] + ranks[target])[:, None]).max(dim=1)
-            rows = torch.stack([source, target, kind])[:, best > 0].T.tolist()  # 0 is "no relation"
-            relations += [(number[a], number[b], relation) for a, b, relation in rows]
-        entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
-        return self._written(reports, entities, relations)
+            of_pair = ranks[source] + ranks[target]
+            best, kind = (scores + of_pair[:, None]).max(dim=1)
+            relations = torch.stack([source, target, kind])
+            yield from relations[:, best > 0].T.tolist()  # 0 is "no relation"
 
-    def _written(
+    def _write(
         self,
         reports: Sequence[Sequence[str]],
         rows: Sequence[Sequence[int]],
         relations: Sequence[tuple[int, int, int]],
     ) -> list[Entities]:
         """Return entities by number, from ``(report, first word, last word, label)`` and relations between rows."""
-        written: list[Entities] = [{} for _ in reports]
-        begins = [0, *torch.tensor([len(report) for report in reports]).cumsum(0).tolist()]
+        entities_of: list[Entities] = [{} for _ in reports]
+        begins = [0, *accumulate(len(report) for report in reports)]
         numbered = []
         for owner, start, end, label in rows:
-            first, last = start - begins[owner], end - begins[owner]
-            entity = {
+            first = start - begins[owner]
+            last = end - begins[owner]
+            entity: dict[str, Any] = {
                 "tokens": " ".join(reports[owner][first : last + 1]),
                 "label": self._contents.entity_labels[label],
                 "start_ix": first,
                 "end_ix": last,
                 "relations": [],
             }
-            numbered.append((str(len(written[owner]) + 1), entity))
-            written[owner] |= [numbered[-1]]
+            number = str(len(entities_of[owner]) + 1)
+            numbered.append((number, entity))
+            entities_of[owner][number] = entity
         for source, target, label in relations:
-            numbered[source][1]["relations"].append(
-                [self._contents.relation_labels[label], numbered[target][0]]
-            )
-        return written
+            relation = [self._contents.relation_labels[label], numbered[target][0]]
+            numbered[source][1]["relations"].append(relation)
+        return entities_of
+
+
+def _pairs_of_reports(owner: Tensor) -> Tensor:
+    """Return all pairs of spans of one report, either way round and each with itself, shape (pairs, 2)."""
+    numbers = torch.split(torch.arange(len(owner)), torch.bincount(owner).tolist())
+    none = torch.empty(0, 2, dtype=torch.long)
+    return torch.cat([none, *(torch.cartesian_prod(spans, spans) for spans in numbers)])
 
 
 class Annotator:
     """A loaded RadGraph."""
 
     def __init__(self, archive: Archive, settings: ModelSettings) -> None:
-        self._device, contents = settings.torch_device(), archive.read()
+        self._device = settings.torch_device()
+        contents = archive.read()
         # A processor's caches hold the activations of few texts; a GPU needs many to be busy.
         self._batch_size = settings.batch_size or (8 if self._device.type == "cpu" else 64)
-        self._progress, self._window = settings.progress, archive.max_length - 2
+        self._progress = settings.progress
+        self._window = archive.max_length - 2
         self._encoder = WordEncoder(archive, contents.state, self._device, settings.dtype)
         self._network = SpanNetwork(archive, contents, self._device)
 
     def entities(self, reports: Sequence[Sequence[str]]) -> Iterator[tuple[int, Entities]]:
-        """Read reports, given as words, at least one each; yield ``(position, entities)``, the longest first."""
+        """Read reports.
+
+        Args:
+            reports: Words of each report, at least one each.
+
+        Yields:
+            ``(position, entities)``, the longest reports first.
+        """
         pieces = self._encoder.pieces(reports)
 
         def run(batch: Sequence[int]) -> list[Entities]:
+            pieces_of_batch = [pieces[position] for position in batch]
             with text_encoders.encoding(self._device, "float32"):
-                vectors = self._encoder.vectors(
-                    [pieces[position] for position in batch], self._batch_size
-                )
+                vectors = self._encoder.vectors(pieces_of_batch, self._batch_size)
                 return self._network.predict(vectors, [reports[position] for position in batch])
 
-        batches = text_encoders.length_batches(
-            [sum(map(len, words)) for words in pieces], self._batch_size, self._window
-        )
+        lengths = [sum(map(len, words)) for words in pieces]
+        batches = text_encoders.length_batches(lengths, self._batch_size, self._window)
         return text_encoders.run_batches(
-            batches, run, description="RadGraph", progress=self._progress
+            batches,
+            run,
+            description="RadGraph",
+            progress=self._progress,
         )

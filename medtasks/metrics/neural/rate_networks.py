@@ -18,12 +18,18 @@ from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.rate_sentences import ENCODER, KINDS, NER, entity_spans
 
-_LONGEST_SENTENCE, _LONGEST_ENTITY = 512, 30  # tokens
-_CPU_BATCH, _GPU_BATCH = 32, 256
-LABELS = {*(f"{part}-{kind}" for part in "BI" for kind in KINDS), "O"}
+_LONGEST_SENTENCE = 512  # tokens
+_LONGEST_ENTITY = 30  # tokens
+_CPU_BATCH = 32
+_GPU_BATCH = 256
+LABELS = {"O", *(f"B-{kind}" for kind in KINDS), *(f"I-{kind}" for kind in KINDS)}
 
 
-def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, Any]:
+def _load(
+    name: str,
+    model_class: Any,
+    settings: ModelSettings,
+) -> tuple[Any, Any]:
     folder = weights_path(name, settings.named_weights.get(name))
     fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
     with (
@@ -45,9 +51,8 @@ def _load(name: str, model_class: Any, settings: ModelSettings) -> tuple[Any, An
             tokenizer = AutoTokenizer.from_pretrained(folder, **text_encoders.LOCAL)
         options = {"use_safetensors": True, "output_loading_info": True}
         network, report = model_class.from_pretrained(folder, **options, **text_encoders.LOCAL)
-        absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")] + [
-            *report["mismatched_keys"]
-        ]
+        absent = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+        absent += report["mismatched_keys"]
         if absent:
             raise ValueError(f"it lacks {len(absent)} tensors, first {absent[0]}")
         text_encoders.check_weights(network.state_dict())
@@ -66,14 +71,19 @@ def _batches(
 
     def run_batch(positions: Sequence[int]) -> list[NDArray[Any]]:
         rows, mask = text_encoders.pad_rows(
-            [ids[position] for position in positions], padding, device
+            [ids[position] for position in positions],
+            padding,
+            device,
         )
         with text_encoders.encoding(device, settings.dtype):
             return list(run(rows, mask).cpu().numpy())
 
     batches = text_encoders.length_batches([len(row) for row in ids], size)
     return text_encoders.run_batches(
-        batches, run_batch, description=description, progress=settings.progress
+        batches,
+        run_batch,
+        description=description,
+        progress=settings.progress,
     )
 
 
@@ -83,9 +93,21 @@ def _clean(texts: Sequence[str]) -> list[str]:
 
 
 def annotate_sentences(
-    sentences: Sequence[str], settings: ModelSettings
+    sentences: Sequence[str],
+    settings: ModelSettings,
 ) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """Find the entities of sentences; yield ``(position, [(text, type), ...])``."""
+    """Find the entities of sentences.
+
+    Args:
+        sentences: Sentences of :func:`~.rate_sentences.split_sentences`.
+        settings: Weights, device, type of numbers and size of batches.
+
+    Yields:
+        ``(position, [(text, type), ...])``, the longest sentences first.
+
+    Raises:
+        WeightsMissing: The weights are not on this machine, damaged or of another model.
+    """
     tokenizer, network = _load(NER, AutoModelForTokenClassification, settings)
     names = network.config.id2label
     if set(names.values()) != LABELS:
@@ -95,26 +117,37 @@ def annotate_sentences(
         )
     ids = tokenizer(_clean(sentences), truncation=True, max_length=_LONGEST_SENTENCE)["input_ids"]
     padding = tokenizer.pad_token_id
-    for position, labels in _batches(
-        ids,
-        padding,
-        lambda rows, mask: network(rows, attention_mask=mask).logits.argmax(-1),
-        "RaTEScore, entities",
-        settings,
-    ):
+
+    def run(rows: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        labels: torch.Tensor = network(rows, attention_mask=mask).logits.argmax(-1)
+        return labels
+
+    for position, labels in _batches(ids, padding, run, "RaTEScore, entities", settings):
         real = ids[position][: sum(token != padding for token in ids[position])]
         tokens = tokenizer.convert_ids_to_tokens(real)
-        spans = entity_spans(tokens, [names[int(label)] for label in labels])
-        texts = [
-            tokenizer.convert_tokens_to_string(tokens[start : end + 1]) for start, end, _ in spans
-        ]
-        yield position, [(text, kind) for text, (_, _, kind) in zip(texts, spans, strict=True)]
+        entities = []
+        for start, end, kind in entity_spans(tokens, [names[int(label)] for label in labels]):
+            text = tokenizer.convert_tokens_to_string(tokens[start : end + 1])
+            entities.append((text, kind))
+        yield position, entities
 
 
 def embed_entities(
-    entities: Sequence[str], settings: ModelSettings
+    entities: Sequence[str],
+    settings: ModelSettings,
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Return the unit vector of each text's first token; yield ``(position, vector)``."""
+    """Return the unit vector of each text's first token.
+
+    Args:
+        entities: Texts of entities.
+        settings: Weights, device, type of numbers and size of batches.
+
+    Yields:
+        ``(position, vector)``, the longest texts first.
+
+    Raises:
+        WeightsMissing: The weights are not on this machine, damaged or of another model.
+    """
     tokenizer, network = _load(ENCODER, AutoModel, settings)
     ids = tokenizer(_clean(entities), truncation=True, max_length=_LONGEST_ENTITY)["input_ids"]
 

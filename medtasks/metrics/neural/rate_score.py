@@ -54,34 +54,48 @@ class Affinity(NamedTuple):
     penalty: float
 
 
+_Pair = tuple[list[Entity] | None, list[Entity] | None]
+
+
 @cache
 def affinities() -> dict[str, Affinity]:
     """Return the published weightings by the ending of their keys: long and short of 0.6.0, and that of 0.5.0."""
-    stored = json.loads(
-        resources.files(__package__).joinpath("rate_affinity.json").read_text("utf-8")
-    )
-    matrices = {
-        name: {
-            tuple(pair.upper().split("_")): weight
-            for pair, weight in stored[name].items()
-            if pair != "neg_weight"
-        }
-        for name in ("long", "short")
-    }
+    file = resources.files(__package__).joinpath("rate_affinity.json")
+    stored = json.loads(file.read_text("utf-8"))
+    long = _weights_of_types(stored["long"])
+    short = _weights_of_types(stored["short"])
     return {
-        "": Affinity(matrices["long"], stored["long"]["neg_weight"]),
-        "_short": Affinity(matrices["short"], stored["short"]["neg_weight"]),
-        "_0_5_0": Affinity(matrices["long"], stored["neg_weight_until_0.5.0"]),
+        "": Affinity(long, stored["long"]["neg_weight"]),
+        "_short": Affinity(short, stored["short"]["neg_weight"]),
+        "_0_5_0": Affinity(long, stored["neg_weight_until_0.5.0"]),
     }
+
+
+def _weights_of_types(matrix: Mapping[str, float]) -> dict[tuple[str, str], float]:
+    """Return the weights of a published matrix by the types of an entity and its partner."""
+    weights = {}
+    for pair, weight in matrix.items():
+        if pair != "neg_weight":
+            kind, partner = pair.upper().split("_")
+            weights[kind, partner] = weight
+    return weights
 
 
 def best_partners(
-    cosines: Vectors, kinds: Sequence[str], others: Sequence[str], as_published: bool
+    cosines: Vectors,
+    kinds: Sequence[str],
+    others: Sequence[str],
+    as_published: bool,
 ) -> list[int]:
-    """Return the position of the best partner of each entity, of cosines with shape (kinds, others).
+    """Return the position of the best partner of each entity.
 
-    Of equally similar partners, such as the same word twice, one of the same type is taken. The published code takes
-    what ``torch.topk`` returns, which depends on rounding errors: there identical reports may score below 1.
+    Args:
+        cosines: Cosines of entities with possible partners, shape (kinds, others).
+        kinds: Types of the entities.
+        others: Types of the possible partners.
+        as_published: Whether equally similar partners, such as the same word twice, are chosen as ``torch.topk`` does,
+            which depends on rounding errors: there identical reports may score below 1. By default one of the same
+            type is taken.
     """
     rounded = np.round(cosines.astype(np.float64), 6)
     if not as_published:
@@ -89,25 +103,33 @@ def best_partners(
         return [int(position) for position in (rounded + 1e-7 * same).argmax(axis=1)]
     import torch
 
-    return [
-        int(torch.topk(row, 1).indices[0]) for row in torch.from_numpy(rounded.astype(np.float32))
-    ]
+    rows = torch.from_numpy(rounded.astype(np.float32))
+    return [int(torch.topk(row, 1).indices[0]) for row in rows]
 
 
 def weighted_mean(
-    cosines: Sequence[float], kinds: Sequence[str], partners: Sequence[str], affinity: Affinity
+    cosines: Sequence[float],
+    kinds: Sequence[str],
+    partners: Sequence[str],
+    affinity: Affinity,
 ) -> float:
     """Average the cosines of entities with their partners by the weight of the two types.
 
     The cosine of a finding with an excluded one, or the reverse, is multiplied by the penalty.
+
+    Args:
+        cosines: Cosine of each entity with its partner.
+        kinds: Types of the entities.
+        partners: Types of their partners.
+        affinity: One of :func:`affinities`.
     """
-    total = weight_sum = 0.0
+    total = 0.0
+    weight_sum = 0.0
     for cosine, kind, partner in zip(cosines, kinds, partners, strict=True):
-        is_opposite = (kind in FOUND and partner in EXCLUDED) or (
-            kind in EXCLUDED and partner in FOUND
-        )
+        is_only_here = kind in FOUND and partner in EXCLUDED
+        is_only_there = kind in EXCLUDED and partner in FOUND
         weight = affinity.weights[kind, partner]
-        total += cosine * weight * (affinity.penalty if is_opposite else 1.0)
+        total += cosine * weight * (affinity.penalty if is_only_here or is_only_there else 1.0)
         weight_sum += weight
     return total / weight_sum if weight_sum else 0.0
 
@@ -119,71 +141,98 @@ def entity_scores(
     *,
     as_published: bool,
 ) -> dict[str, float]:
-    """Score two reports with entities under each weighting: F1 of the weighted means over either side."""
-    vectors_of = [
-        np.stack([vectors[entity.text] for entity in side]) for side in (reference, hypothesis)
-    ]
-    cosines = vectors_of[0] @ vectors_of[1].T
-    kinds = [entity.kind for entity in reference], [entity.kind for entity in hypothesis]
+    """Score two reports with entities under each weighting.
+
+    The score is F1 = 2 * precision * recall / (precision + recall), where recall is the :func:`weighted_mean` over the
+    entities of the reference, and precision that over those of the hypothesis.
+
+    Args:
+        reference: Entities of the reference, at least one.
+        hypothesis: Entities of the hypothesis, at least one.
+        vectors: Unit vectors by text of an entity.
+        as_published: See :func:`best_partners`.
+
+    Returns:
+        Scores by the ending of their keys, as in :func:`affinities`.
+    """
+    reference_vectors = np.stack([vectors[entity.text] for entity in reference])
+    hypothesis_vectors = np.stack([vectors[entity.text] for entity in hypothesis])
+    cosines = reference_vectors @ hypothesis_vectors.T
+    reference_kinds = [entity.kind for entity in reference]
+    hypothesis_kinds = [entity.kind for entity in hypothesis]
     sides = []
-    for matrix, types, others in ((cosines, kinds[0], kinds[1]), (cosines.T, kinds[1], kinds[0])):
-        positions = best_partners(matrix, types, others, as_published)
+    for matrix, kinds, others in (
+        (cosines, reference_kinds, hypothesis_kinds),
+        (cosines.T, hypothesis_kinds, reference_kinds),
+    ):
+        positions = best_partners(matrix, kinds, others, as_published)
         best = [float(row[position]) for row, position in zip(matrix, positions, strict=True)]
-        sides.append((best, types, [others[position] for position in positions]))
+        sides.append((best, kinds, [others[position] for position in positions]))
     scores = {}
     for ending, affinity in affinities().items():
-        recall, precision = (weighted_mean(*side, affinity) for side in sides)
-        scores[ending] = (
-            2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        )
+        recall = weighted_mean(*sides[0], affinity)
+        precision = weighted_mean(*sides[1], affinity)
+        total = precision + recall
+        scores[ending] = 2 * precision * recall / total if total else 0.0
     return scores
 
 
 def _fingerprint(name: str, settings: ModelSettings) -> str:
     folder = weights_path(name, settings.named_weights.get(name))
-    digest = weights_digest([*present(folder, _FILES), *sorted(folder.glob("*.safetensors"))])
+    weights = sorted(folder.glob("*.safetensors"))
+    digest = weights_digest(present(folder, _FILES) + weights)
     return f"{name} {_VERSION} {settings.dtype} {digest}"
 
 
-def report_entities(settings: ModelSettings, texts: Sequence[str]) -> list[list[Entity] | None]:
-    """Return the entities of each report; None for a report without a sentence of at least three characters."""
+def report_entities(
+    settings: ModelSettings,
+    texts: Sequence[str],
+) -> list[list[Entity] | None]:
+    """Return the entities of each report, or None for a report without a sentence of at least three characters."""
     rules = weights_path(RULES, settings.named_weights.get(RULES))
     sentences = {text: split_sentences(text, rules) for text in dict.fromkeys(texts)}
-    keys = {sentence: text_key(sentence) for parts in sentences.values() for sentence in parts}
+    keys = {}
+    for sentence in chain.from_iterable(sentences.values()):
+        keys[sentence] = text_key(sentence)
     if not keys:
         return [None] * len(texts)
 
     def annotate(new: Sequence[str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-        from medtasks.metrics.neural.rate_networks import (
-            annotate_sentences,
-        )  # needs torch, which a full cache does not
+        # needs torch, which a full cache does not
+        from medtasks.metrics.neural.rate_networks import annotate_sentences
 
         return annotate_sentences(new, settings)
 
     entities = TextCache(settings.cache, _fingerprint(NER, settings)).complete(
-        keys, annotate, encode=lambda value: json.dumps(value).encode(), decode=json.loads
+        keys,
+        annotate,
+        encode=lambda value: json.dumps(value).encode(),
+        decode=json.loads,
     )
-    return [
-        [Entity(*entity) for part in sentences[text] for entity in entities[part]]
-        if sentences[text]
-        else None
-        for text in texts
-    ]
+    by_report = []
+    for text in texts:
+        of_sentences = [entities[sentence] for sentence in sentences[text]]
+        of_report = [Entity(*entity) for entity in chain.from_iterable(of_sentences)]
+        by_report.append(of_report if of_sentences else None)
+    return by_report
 
 
-def entity_vectors(settings: ModelSettings, texts: Sequence[str]) -> dict[str, Vectors]:
+def entity_vectors(
+    settings: ModelSettings,
+    texts: Sequence[str],
+) -> dict[str, Vectors]:
     """Return the unit vector of each distinct entity text."""
     if not texts:
         return {}
 
-    def embed(new: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+    def embed_new(new: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
         from medtasks.metrics.neural.rate_networks import embed_entities
 
         return embed_entities(new, settings)
 
     return TextCache(settings.cache, _fingerprint(ENCODER, settings)).complete(
         {text: text_key(text) for text in texts},
-        embed,
+        embed_new,
         encode=lambda vector: vector.astype("<f4").tobytes(),
         decode=lambda value: np.frombuffer(value, dtype="<f4"),
     )
@@ -196,7 +245,7 @@ def rate_score(
     *,
     as_published: bool = False,
 ) -> ReportScores:
-    """Score pairs of reports with the published weightings.
+    """Score pairs of reports with the published weightings, see :func:`entity_scores`.
 
     By default every report keeps its own reference. A pair has no score (NaN) if one of its reports has no sentence or
     no entity; totals are means over the other pairs, and ``rate_score_scored`` is their share.
@@ -213,48 +262,59 @@ def rate_score(
     suffix = "_reference" if as_published else ""
     unscored = 0.5 if as_published else math.nan
     pairs = _pairs(first, second, as_published)
-    scored = _pairs_with_entities(pairs)
-    compared = chain.from_iterable(chain.from_iterable(filter(None, scored)))
-    vectors = entity_vectors(settings, [entity.text for entity in compared])
-    results = [
-        entity_scores(*pair, vectors, as_published=as_published) if pair else None
-        for pair in scored
-    ]
+    results = _pair_scores(settings, pairs, as_published)
     lost = [math.nan] * (len(references) - len(pairs))
     samples = {}
     for ending in affinities():
         values = [result[ending] if result else unscored for result in results]
         samples[f"rate_score{ending}{suffix}"] = values + lost
     if not as_published:
-        samples["rate_score_scored"] = [float(pair is not None) for pair in scored]
-    without = sum([] in pair for pair in pairs)
-    stated = {"model": f"{NER}, {ENCODER}", "dtype": settings.dtype, "pairs": str(len(references))}
-    stated |= {"pairs_with_an_empty_report": str(empty), "pairs_without_entities": str(without)}
-    return ReportScores(
-        samples, {key: _mean_of_numbers(values) for key, values in samples.items()}, stated
-    )
+        samples["rate_score_scored"] = [float(result is not None) for result in results]
+    totals = {
+        key: mean([value for value in values if not math.isnan(value)])
+        for key, values in samples.items()
+    }
+    facts = {
+        "model": f"{NER}, {ENCODER}",
+        "dtype": settings.dtype,
+        "pairs": str(len(references)),
+        "pairs_with_an_empty_report": str(empty),
+        "pairs_without_entities": str(sum([] in pair for pair in pairs)),
+    }
+    return ReportScores(samples, totals, facts)
 
 
-def _pairs_with_entities(
-    pairs: Sequence[tuple[list[Entity] | None, list[Entity] | None]],
-) -> list[tuple[list[Entity], list[Entity]] | None]:
-    return [
-        (reference, hypothesis) if reference and hypothesis else None
-        for reference, hypothesis in pairs
-    ]
-
-
-def _mean_of_numbers(values: Sequence[float]) -> float:
-    return mean([value for value in values if not math.isnan(value)])
+def _pair_scores(
+    settings: ModelSettings,
+    pairs: Sequence[_Pair],
+    as_published: bool,
+) -> list[dict[str, float] | None]:
+    """Return the :func:`entity_scores` of pairs, None for a pair with a report without entities."""
+    texts = []
+    for reference, hypothesis in pairs:
+        if reference and hypothesis:
+            texts += [entity.text for entity in reference + hypothesis]
+    vectors = entity_vectors(settings, texts)
+    scores = []
+    for reference, hypothesis in pairs:
+        result = None
+        if reference and hypothesis:
+            result = entity_scores(reference, hypothesis, vectors, as_published=as_published)
+        scores.append(result)
+    return scores
 
 
 def _pairs(
-    first: Sequence[list[Entity] | None], second: Sequence[list[Entity] | None], as_published: bool
-) -> list[tuple[list[Entity] | None, list[Entity] | None]]:
+    first: Sequence[list[Entity] | None],
+    second: Sequence[list[Entity] | None],
+    as_published: bool,
+) -> list[_Pair]:
+    """Return the pairs that are compared, as published without the reports that have no sentence."""
     if not as_published:
         return list(zip(first, second, strict=True))
-    with_sentences = [[report for report in side if report is not None] for side in (first, second)]
-    return list(zip(*with_sentences, strict=False))
+    first = [report for report in first if report is not None]
+    second = [report for report in second if report is not None]
+    return list(zip(first, second, strict=False))
 
 
 rate_score_reference = partial(rate_score, as_published=True)

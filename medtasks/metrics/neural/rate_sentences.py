@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 
 import regex  # type: ignore[import-untyped]  # it has no types
 
-# Entries of model_settings.WEIGHTS, and types of entities.
-NER, ENCODER, RULES = "rate-ner", "biolord", "rush-rules"
+# Entries of model_settings.WEIGHTS.
+NER = "rate-ner"
+ENCODER = "biolord"
+RULES = "rush-rules"
+# Types of entities.
 FOUND = ("DISEASE", "ABNORMALITY")
 EXCLUDED = ("NON-DISEASE", "NON-ABNORMALITY")
 KINDS = (*FOUND, *EXCLUDED, "ANATOMY")
@@ -35,6 +38,10 @@ _CLASSES = {
     "(": r"\(",
     ")": r"\)",
 }
+
+
+# A rule is a sequence of escaped wildcards, literal characters, ( and ) around the matched span, and + for repetition.
+_RULE_PARTS = re.compile(r"(\\(.))|([^()+])|([()])|(\+)")
 _MOST_REPEATS = 51
 _SHORTEST_GAP = 5  # characters; a shorter rest belongs to the sentence before it
 _SHORTEST_SENTENCE = 3  # RaTEScore drops what is shorter
@@ -63,25 +70,22 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
     """Return the compiled rules of a file by kind, the last of equal patterns only."""
     rows: dict[tuple[str, str], bool] = {}
     for line in path.read_text("utf-8").splitlines():
+        fields = line.split("\t")
+        if line.startswith(("#", "@")) or len(fields) < 3:
+            continue
         # The published matcher never reaches an end of the text directly after a closed span.
-        if (
-            not line.startswith(("#", "@"))
-            and ")\\e" not in line
-            and len(fields := line.split("\t")) >= 3
-        ):
+        if ")\\e" not in line:
             rows[fields[0], fields[2].strip()] = float(fields[1]) % 2 == 0
     rules: dict[str, list[_Rule]] = {"stbegin": [], "stend": []}
     for (text, kind), is_boundary in rows.items():
-        rules[kind].append(_compiled_rule(text, is_boundary))
+        rules[kind].append(_compile_rule(text, is_boundary))
     return rules
 
 
-def _compiled_rule(text: str, is_boundary: bool) -> _Rule:
-    parts: list[str] = []
-    literals: set[str] = set()
-    for escaped, wildcard, literal, marker, plus in re.findall(
-        r"(\\(.))|([^()+])|([()])|(\+)", text
-    ):
+def _compile_rule(text: str, is_boundary: bool) -> _Rule:
+    parts = []
+    literals = set()
+    for escaped, wildcard, literal, marker, plus in _RULE_PARTS.findall(text):
         if escaped and wildcard in "be":
             parts.append(r"\A" if wildcard == "b" else r"\Z")
         elif escaped:
@@ -101,23 +105,15 @@ def _compiled_rule(text: str, is_boundary: bool) -> _Rule:
 
 
 def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
-    """Match rules of one kind; of two overlapping matches the wider one stays, of equal ones the first."""
-    letters = set(text)
-    matches = []
-    for rule in rules:
-        if not rule.literals <= letters:
-            continue
-        groups = rule.pattern.groupindex
-        for match in rule.pattern.finditer(text, overlapped=True):
-            begin = match.start("begin") if "begin" in groups else match.start()
-            end = match.start("end") if "end" in groups else match.end()
-            matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
+    """Match rules of one kind.
+
+    Of two overlapping matches the wider one stays, of equal ones the first.
+    """
     spans: list[_Span] = []
-    taken: list[
-        tuple[int, int, int]
-    ] = []  # begin, position and end of every span that was ever in the list, sorted
+    # Begin, position and end of every span that was ever in the list, sorted.
+    taken: list[tuple[int, int, int]] = []
     longest = 0
-    for _, span in sorted(matches, key=itemgetter(0)):
+    for span in _candidates(text, rules):
         length = span.end - span.begin
         position = _overlapping(span, taken, longest)
         if position is None:
@@ -132,18 +128,38 @@ def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
     return [span for span in spans if span.is_boundary]
 
 
-def _overlapping(span: _Span, taken: Sequence[tuple[int, int, int]], longest: int) -> int | None:
+def _candidates(text: str, rules: Sequence[_Rule]) -> list[_Span]:
+    """Return the spans of all matches, by the begin of the match."""
+    letters = set(text)
+    matches = []
+    for rule in rules:
+        if not rule.literals <= letters:
+            continue
+        groups = rule.pattern.groupindex
+        for match in rule.pattern.finditer(text, overlapped=True):
+            begin = match.start("begin") if "begin" in groups else match.start()
+            end = match.start("end") if "end" in groups else match.end()
+            matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
+    matches.sort(key=itemgetter(0))
+    return [span for _, span in matches]
+
+
+def _overlapping(
+    span: _Span,
+    taken: Sequence[tuple[int, int, int]],
+    longest: int,
+) -> int | None:
     """Return the position of the last span, by its begin, that overlaps a span, among sorted ones up to a length."""
-    place = bisect_left(taken, (max(span.end, span.begin + 1),))
-    while place and taken[place - 1][0] >= span.begin - longest:
-        place -= 1
-        begin, position, end = taken[place]
+    index = bisect_left(taken, (max(span.end, span.begin + 1),))
+    while index and taken[index - 1][0] >= span.begin - longest:
+        index -= 1
+        begin, position, end = taken[index]
         if (end > span.begin and begin < span.end) or span.begin == span.end == begin:
             return position
     return None
 
 
-def _trimmed(text: str, begin: int, end: int) -> _Span | None:
+def _trim(text: str, begin: int, end: int) -> _Span | None:
     """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark."""
     inside = [position for position in range(begin, end) if not text[position].isspace()]
     closing = [
@@ -157,11 +173,12 @@ def _trimmed(text: str, begin: int, end: int) -> _Span | None:
 def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
     """Pair beginnings with ends of sentences, and turn the gaps around them into sentences or parts of them."""
     ends = _matches(text, rules["stend"])
-    spans = _paired_spans(text, [span.begin for span in _matches(text, rules["stbegin"])], ends)
+    begins = [span.begin for span in _matches(text, rules["stbegin"])]
+    spans = _paired_spans(text, begins, ends)
     if not spans:
         _fill_gap(spans, text, 0, len(text))
         return spans
-    head = _trimmed(text, 0, spans[0].begin)
+    head = _trim(text, 0, spans[0].begin)
     if head and spans[0].begin <= ends[0].begin:
         spans[0] = spans[0]._replace(begin=head.begin)
     elif head:
@@ -170,7 +187,11 @@ def _spans(text: str, rules: Mapping[str, Sequence[_Rule]]) -> list[_Span]:
     return spans
 
 
-def _paired_spans(text: str, begins: Sequence[int], ends: Sequence[_Span]) -> list[_Span]:
+def _paired_spans(
+    text: str,
+    begins: Sequence[int],
+    ends: Sequence[_Span],
+) -> list[_Span]:
     """Return the sentences from a beginning to its end, and those of the gaps between them."""
     stripped = _stripped_lengths(text)
     spans: list[_Span] = []
@@ -184,14 +205,15 @@ def _paired_spans(text: str, begins: Sequence[int], ends: Sequence[_Span]) -> li
         if not is_open:
             is_open = True
             begin = candidate
-        following = begins[number + 1] if number + 1 < len(begins) else len(text)
+        is_last_begin = number == len(begins) - 1
+        following = len(text) if is_last_begin else begins[number + 1]
         previous = spans[-1].end if spans else 0
         if begin > previous:
             _fill_gap(spans, text, previous, begin)
         for position in range(next_end, len(ends)):
             end = ends[position]
-            is_last = position == len(ends) - 1
-            if following <= end.begin and not is_last:
+            is_last_end = position == len(ends) - 1
+            if following <= end.begin and not is_last_end:
                 break
             last_end = stripped[min(end.begin + 1, len(text))]
             next_end = position
@@ -202,7 +224,7 @@ def _paired_spans(text: str, begins: Sequence[int], ends: Sequence[_Span]) -> li
                 continue
             spans.append(_Span(begin, last_end))
             is_open = False
-            if number < len(begins) - 1 and (is_last or following <= ends[position + 1].end):
+            if not is_last_begin and (is_last_end or following <= ends[position + 1].end):
                 break
     return spans
 
@@ -215,9 +237,14 @@ def _stripped_lengths(text: str) -> list[int]:
     return lengths
 
 
-def _fill_gap(spans: list[_Span], text: str, begin: int, end: int) -> None:
+def _fill_gap(
+    spans: list[_Span],
+    text: str,
+    begin: int,
+    end: int,
+) -> None:
     """Append a gap, or move the end of the last span to that of a short one."""
-    gap = _trimmed(text, begin, end)
+    gap = _trim(text, begin, end)
     if gap and gap.end - gap.begin > _SHORTEST_GAP:
         spans.append(gap)
     elif gap and spans:
@@ -225,8 +252,19 @@ def _fill_gap(spans: list[_Span], text: str, begin: int, end: int) -> None:
 
 
 def split_sentences(text: str, rules: Path) -> list[str]:
-    """Split a report into sentences by a file of rules, without those shorter than three characters."""
-    spans = _spans(text, _rules(rules))
+    """Split a report into sentences, without those shorter than three characters.
+
+    Args:
+        text: Report.
+        rules: File of rules, ``rush_rules.tsv``.
+    """
+    borders = [*_sentence_starts(text, _spans(text, _rules(rules))), len(text)]
+    sentences = [text[begin:end].strip() for begin, end in pairwise(borders)]
+    return [sentence for sentence in sentences if len(sentence) >= _SHORTEST_SENTENCE]
+
+
+def _sentence_starts(text: str, spans: Sequence[_Span]) -> list[int]:
+    """Return the positions of the tokens at which sentences begin, from 0."""
     starts = {0}
     number = 0
     for match in _TOKEN.finditer(text):
@@ -239,34 +277,51 @@ def split_sentences(text: str, rules: Path) -> list[str]:
         is_between = number == len(spans) or (number > 0 and begin < spans[number].begin)
         if is_after or is_begin or (is_between and match.group().isspace()):
             starts.add(begin)
-    borders = [*sorted(starts), len(text)]
-    sentences = (text[begin:end].strip() for begin, end in pairwise(borders))
-    return [sentence for sentence in sentences if len(sentence) >= _SHORTEST_SENTENCE]
+    return sorted(starts)
 
 
-def entity_spans(tokens: Sequence[str], labels: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Return first token, last token and type of each entity, by the published rules.
+def entity_spans(
+    tokens: Sequence[str],
+    labels: Sequence[str],
+) -> list[tuple[int, int, str]]:
+    """Find the entities of a sentence by the published rules.
 
     A label decides together with the next one. An entity that is open at the end ends before the last token; it is lost
     if one before it ended right at the beginning of the next. ``I-`` before ``B-`` starts an entity. A change of type
     within an entity does not end it.
+
+    Args:
+        tokens: Wordpieces, from ``[CLS]`` to ``[SEP]``.
+        labels: One per token, such as ``B-DISEASE``, ``I-DISEASE`` or ``O``.
+
+    Returns:
+        First token, last token and type of each entity.
+
+    Example:
+        >>> entity_spans(["[CLS]", "no", "edema", "[SEP]"], ["O", "O", "B-NON-DISEASE", "O"])
+        [(2, 2, 'NON-DISEASE')]
     """
     spans = []
     start: int | None = None
-    kind, was_closed = "", False
+    kind = ""
+    was_closed = False
     for position, (token, label) in enumerate(zip(tokens, labels, strict=False)):
         if token in ("[CLS]", "[SEP]") or label == "O" or position + 1 >= len(labels):
             continue
         following = labels[position + 1]
         if label.startswith("B-"):
-            start, kind = position, label[2:]
+            start = position
+            kind = label[2:]
         if following.startswith("I-"):
             continue
         if start is not None:
             spans.append((start, position, kind))
-        start, kind, was_closed = (
-            (position, label[2:], True) if following.startswith("B-") else (None, "", False)
-        )
+        start = None
+        kind = ""
+        was_closed = following.startswith("B-")
+        if was_closed:
+            start = position
+            kind = label[2:]
     if start is not None and not was_closed:
         spans.append((start, len(tokens) - 2, kind))
     return spans

@@ -30,38 +30,73 @@ LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _RUNS_CODE = ("_attn_implementation_internal", "lightglue")
 
 
+# Parts of torch have no type for running out of memory.
+_OUT_OF_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
+
+
 def length_batches(
-    lengths: Sequence[int], batch_size: int, window: int | None = None
+    lengths: Sequence[int],
+    batch_size: int,
+    window: int | None = None,
 ) -> list[list[int]]:
-    """Group texts of similar length, counted in tokens; return their positions.
+    """Group texts of similar length.
 
     The longest come first, so that memory runs out at once or never. No text is shorter than the longest of its batch
-    by more than a tenth, or eight tokens. ``batch_size`` is the most texts in one batch, at least 1; with a window, the
-    tokens per segment of an encoder that reads long texts in segments, it is the most segments.
+    by more than a tenth, or eight tokens.
+
+    Args:
+        lengths: Number of tokens of each text.
+        batch_size: Most texts in one batch, at least 1. With a window it is the most segments.
+        window: Tokens per segment of an encoder that reads long texts in segments.
+
+    Returns:
+        Positions of the texts of each batch.
+
+    Example:
+        >>> length_batches([5, 100, 98], batch_size=2)
+        [[1, 2], [0]]
     """
     if batch_size < 1:
         raise ValueError(f"a batch holds at least one text, got batch_size={batch_size}")
     batches: list[list[int]] = []
-    room, shortest = 0, 0.0
+    room = 0
+    shortest = 0.0
     for position in sorted(range(len(lengths)), key=lambda position: -lengths[position]):
-        length = min(lengths[position], window or lengths[position])
-        segments = max(1, math.ceil(lengths[position] / window)) if window else 1
+        length = lengths[position]
+        segments = 1
+        if window:
+            segments = max(1, math.ceil(length / window))
+            length = min(length, window)
         if segments > room or length < shortest or not batches:
             batches.append([])
-            room, shortest = batch_size, length - max(0.1 * length, 8)
+            room = batch_size
+            shortest = length - max(0.1 * length, 8)
         batches[-1].append(position)
         room -= segments
     return batches
 
 
 def pad_rows(
-    rows: Sequence[Sequence[int]], padding: int, device: "torch.device"
+    rows: Sequence[Sequence[int]],
+    padding: int,
+    device: "torch.device",
 ) -> "tuple[torch.Tensor, torch.Tensor]":
-    """Return the token ids of texts and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest)."""
+    """Return the token ids of texts and their mask, both of shape (texts, longest).
+
+    Args:
+        rows: Token ids of each text.
+        padding: Id of the padding token.
+        device: Device of the result.
+
+    Returns:
+        Ids, and 1 for tokens and 0 for padding.
+    """
     import torch
 
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, padding)
-    mask = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+    tensors = [torch.tensor(row) for row in rows]
+    ids = torch.nn.utils.rnn.pad_sequence(tensors, True, padding)
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = torch.arange(ids.shape[1]) < lengths[:, None]
     return ids.to(device), mask.long().to(device)
 
 
@@ -72,15 +107,24 @@ def run_batches(
     description: str,
     progress: bool,
 ) -> Iterator[tuple[int, T]]:
-    """Run an encoder over batches; if memory runs out, over halves of them, and no larger ones from then on.
+    """Run an encoder over batches.
 
-    ``run`` takes the positions of a batch and returns one result per position. Yields ``(position, result)``.
+    If memory runs out, it goes on with halves of the batch, and with no larger ones from then on.
+
+    Args:
+        batches: Positions of the texts of each batch.
+        run: Takes the positions of a batch and returns one result per position.
+        description: Name of the model, for messages and the progress bar.
+        progress: Whether to show a progress bar.
+
+    Yields:
+        ``(position, result)``.
+
+    Raises:
+        MedTasksError: Memory does not suffice for a single text.
     """
-    import torch
     from tqdm import tqdm
 
-    # Parts of torch have no type for running out of memory.
-    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     waiting = [list(batch) for batch in reversed(batches)]
     largest = max(map(len, batches), default=0)
     with tqdm(
@@ -95,14 +139,10 @@ def run_batches(
             try:
                 results = run(batch)
             except (RuntimeError, MemoryError) as error:
-                is_typed = isinstance(error, torch.OutOfMemoryError | MemoryError)
-                if not is_typed and not any(sign in str(error) for sign in signs):
+                if not _is_out_of_memory(error):
                     raise
             if results is None:
-                # The tensors in the frames of the error are free only after the handler.
-                gc.collect()
-                if torch.cuda.is_available():
-                    torch.cuda.empty_cache()
+                _free_memory()
                 if len(batch) == 1:
                     raise MedTasksError(
                         f"{description}: memory does not suffice for a single text; free some, or set "
@@ -110,7 +150,9 @@ def run_batches(
                     )
                 largest = (len(batch) + 1) // 2
                 logger.warning(
-                    "{}: memory ran out; going on with {} texts per batch", description, largest
+                    "{}: memory ran out; going on with {} texts per batch",
+                    description,
+                    largest,
                 )
                 waiting.append(batch)
                 continue
@@ -118,9 +160,31 @@ def run_batches(
             bar.update(len(batch))
 
 
+def _is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return any(message in str(error) for message in _OUT_OF_MEMORY)
+
+
+def _free_memory() -> None:
+    """Free the tensors in the frames of an error, which are free only after its handler."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 @contextmanager
 def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
-    """Run an encoder without gradients, in ``"float32"``, or in ``"bfloat16"`` by autocast."""
+    """Run an encoder without gradients.
+
+    Args:
+        device: Device of the encoder.
+        dtype: ``"float32"``, or ``"bfloat16"`` by autocast.
+    """
     import torch
 
     is_half = dtype == "bfloat16"
@@ -158,7 +222,11 @@ def _exact_products() -> Iterator[None]:
 
 
 def check_configuration(folder: Path) -> None:
-    """Refuse a checkpoint whose configuration makes an old transformers run code."""
+    """Refuse a checkpoint whose configuration makes an old transformers run code.
+
+    Args:
+        folder: Folder of ``config.json``, which may be missing.
+    """
     file = folder / "config.json"
     if file.is_file():
         configuration = json.dumps(parse_json(file.read_text(encoding="utf-8")))
@@ -168,7 +236,11 @@ def check_configuration(folder: Path) -> None:
 
 @contextmanager
 def weights_errors(sentence: Callable[[str, str], str]) -> Iterator[None]:
-    """Raise WeightsMissing for any error; ``sentence`` makes the message from its type and begin."""
+    """Raise WeightsMissing for any error.
+
+    Args:
+        sentence: Makes the message of the error's type and its shortened text.
+    """
     try:
         yield
     except (MemoryError, WeightsMissing):
@@ -181,11 +253,9 @@ def loading_fault(error: Exception) -> str:
     """Describe an error of loading a checkpoint, briefly."""
     if "trust_remote_code" in str(error):
         return "it comes with code of its own, which is not run"
-    return (
-        f"no {error}"
-        if isinstance(error, KeyError)
-        else shorten(str(error), 200, placeholder=" ...")
-    )
+    if isinstance(error, KeyError):
+        return f"no {error}"
+    return shorten(str(error), 200, placeholder=" ...")
 
 
 def present(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -193,15 +263,28 @@ def present(folder: Path, names: Iterable[str]) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-def load_tensors(build: "Callable[[], Network]", state: "Mapping[str, torch.Tensor]") -> "Network":
-    """Build a network with these tensors, in float32, for evaluation."""
+def load_tensors(
+    build: "Callable[[], Network]",
+    state: "Mapping[str, torch.Tensor]",
+) -> "Network":
+    """Build a network with these tensors, in float32, for evaluation.
+
+    Args:
+        build: Builds the network. Its random weights are never drawn.
+        state: Tensors by parameter of the network.
+
+    Raises:
+        ValueError: A tensor has a :func:`tensor_fault`.
+        RuntimeError: The tensors do not fit the network.
+    """
     from accelerate import init_empty_weights
 
     check_weights(state)
     # Drawing random weights takes time and changes the random state.
     with init_empty_weights(include_buffers=False):
         network = build()
-    network.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
+    in_float32 = {name: tensor.float() for name, tensor in state.items()}
+    network.load_state_dict(in_float32, assign=True)
     return network.eval()
 
 
@@ -213,18 +296,35 @@ def check_weights(state: "Mapping[str, torch.Tensor]") -> None:
 
 
 def tensor_fault(tensor: "torch.Tensor") -> str:
-    """Describe why stored numbers cannot be weights of a network; empty if they can."""
+    """Describe why stored numbers cannot be weights of a network, empty if they can."""
     import torch
 
     if tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
         return "is sparse, complex or quantised"
     if tensor.is_floating_point() and tensor.element_size() == 1:
         return "holds numbers of 8 bits without their scale"
-    return "" if torch.isfinite(tensor).all() else "holds values that are not finite"
+    if not torch.isfinite(tensor).all():
+        return "holds values that are not finite"
+    return ""
 
 
-def check_vocabulary(entries: int, size: int, larger: str, smaller: str) -> None:
-    """Raise WeightsMissing for a vocabulary with more entries than the encoder has vectors, log one with fewer."""
+def check_vocabulary(
+    entries: int,
+    size: int,
+    larger: str,
+    smaller: str,
+) -> None:
+    """Compare the size of a vocabulary with that of the encoder, and log one with fewer entries.
+
+    Args:
+        entries: Entries of the vocabulary.
+        size: Vectors of the encoder.
+        larger: Message of the error.
+        smaller: Message of the warning.
+
+    Raises:
+        WeightsMissing: The vocabulary has more entries than the encoder has vectors.
+    """
     if entries > size:
         raise WeightsMissing(larger)
     if entries < size:
@@ -232,7 +332,12 @@ def check_vocabulary(entries: int, size: int, larger: str, smaller: str) -> None
 
 
 def longest_text(config: Any, tokenizer: Any) -> int:
-    """Return the maximum input length of a BERT-family encoder, in tokens."""
+    """Return the maximum input length of a BERT-family encoder, in tokens.
+
+    Args:
+        config: The encoder's configuration of transformers.
+        tokenizer: Its tokenizer.
+    """
     # RoBERTa counts positions from its padding token's id + 1; a tokenizer without a length limit has 10^30.
     unused = config.pad_token_id + 1 if config.model_type == "roberta" else 0
     return int(min(tokenizer.model_max_length, config.max_position_embeddings - unused))
@@ -255,11 +360,14 @@ def quiet() -> Iterator[None]:
 
 
 def weights_digest(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of files, in this order; a file is read again if it may have changed."""
+    """Return the SHA-256 of files, in this order.
+
+    A file is read again if it may have changed.
+    """
     digests = [_digest(path.resolve(), file_state(path)) for path in paths]
-    return (
-        digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    )
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)

@@ -33,8 +33,15 @@ def recognise(content: FileContent) -> bool:
     )
 
 
-def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of output files, then those of error files, or raise RepliesError for requests alone."""
+def read_outputs(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of output files, then those of error files.
+
+    Args:
+        contents: Output files, error files and request files of one run.
+
+    Raises:
+        RepliesError: There are requests alone, or a line has no id.
+    """
     requests = list(filter(_is_request, contents))
     outputs = list(filterfalse(_is_request, contents))
     if not outputs:
@@ -46,13 +53,12 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
     rows = list(chain(*by_file))
     replied = {row.identifier for row in filter(_has_reply, rows)}
-    rows_kept = tuple(row for row in rows if _has_reply(row) or row.identifier not in replied)
-    notes: list[str] = []
-    if len(rows_kept) < len(rows):
-        notes.append(
-            f"{len(rows) - len(rows_kept)} requests failed and were answered when sent again"
-        )
-    return ForeignFile(BATCH.name, rows_kept, "response.body", notes=tuple(notes))
+    rows_kept = [row for row in rows if _has_reply(row) or row.identifier not in replied]
+    repeated = len(rows) - len(rows_kept)
+    notes: tuple[str, ...] = ()
+    if repeated:
+        notes = (f"{repeated} requests failed and were answered when sent again",)
+    return ForeignFile(BATCH.name, tuple(rows_kept), "response.body", notes=notes)
 
 
 def _is_request(content: FileContent) -> bool:
@@ -65,11 +71,15 @@ def _has_reply(row: ForeignRow) -> bool:
 
 def _question(record: TableRow) -> dict[str, Any]:
     body = as_mapping(record.values.get("body") or record.values.get("params"))
-    prompt, names = last_question(body.get("messages") or body.get("input") or body.get("prompt"))
+    messages = body.get("messages") or body.get("input") or body.get("prompt")
+    prompt, names = last_question(messages)
     return {"prompt": prompt, "image_names": names}
 
 
-def _rows(content: FileContent, questions: Mapping[Any, dict[str, Any]]) -> Iterator[ForeignRow]:
+def _rows(
+    content: FileContent,
+    questions: Mapping[Any, dict[str, Any]],
+) -> Iterator[ForeignRow]:
     for record in content.records():
         identifier = record.values.get(_ID)
         if not isinstance(identifier, str):
@@ -88,13 +98,12 @@ def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if values.get("error") or body.get("error"):
         return
     for choice in map(as_mapping, body.get("choices") or []):
-        yield _reply(
-            as_mapping(choice.get("message")) or {"content": choice.get("text")},
-            choice.get("finish_reason"),
-        )
+        message = as_mapping(choice.get("message")) or {"content": choice.get("text")}
+        yield _reply(message, choice.get("finish_reason"))
     if "output" in body:  # responses API
         parts = list(chain(*map(_parts_of, body["output"])))
-        yield _reply({"content": parts}, as_mapping(body.get("incomplete_details")).get("reason"))
+        details = as_mapping(body.get("incomplete_details"))
+        yield _reply({"content": parts}, details.get("reason"))
     message = as_mapping(as_mapping(values.get("result")).get("message"))
     if message:  # Anthropic
         yield _reply(message, message.get("stop_reason"))
@@ -112,4 +121,4 @@ def _reply(message: Mapping[str, Any], reason: Any) -> dict[str, Any]:
     return {"reply": text, "reasoning": thinking_text(message), "is_cut": reason in CUT_REASONS}
 
 
-BATCH = KitReader("a batch API", _ID, recognise, read, select=list)
+BATCH = KitReader("a batch API", _ID, recognise, read_outputs, select=list)

@@ -12,20 +12,39 @@ _THOUGHTS = ("reasoning", "thinking", "summary_text")
 
 
 def message_text(content: Any, joint: str = "") -> str | None:
-    """Return the text of a message's content, a text or a list of parts, or None without any."""
+    """Return the text of a message's content, or None without any.
+
+    Args:
+        content: A text, or a list of parts.
+        joint: Text between two parts.
+
+    Example:
+        >>> message_text([{"type": "text", "text": "Left"}, {"type": "image"}, {"type": "text", "text": "lung"}], " ")
+        'Left lung'
+    """
     texts = list(_texts(content, _TEXTS))
     return joint.join(texts) if texts else None
 
 
 def thinking_text(message: Mapping[str, Any]) -> str:
-    """Return thinking that is kept next to a message's text, or in parts of its content."""
+    """Return thinking that is kept next to a message's text, or in parts of its content.
+
+    Example:
+        >>> thinking_text({"content": "B", "reasoning_content": "It is dark."})
+        'It is dark.'
+    """
     fields = (message.get("reasoning_content"), message.get("reasoning"))
     apart = [field for field in fields if isinstance(field, str)][:1]
     return "\n".join([*apart, *_texts(message.get("content"), _THOUGHTS)])
 
 
 def last_question(messages: Any) -> tuple[str | None, tuple[str, ...]]:
-    """Return the text, and the names of the images, of the last message of a user, or a text itself."""
+    """Return the text, and the names of the images, of the last message of a user, or a text itself.
+
+    Example:
+        >>> last_question([{"role": "user", "content": "Which side?"}, {"role": "assistant", "content": "Left"}])
+        ('Which side?', ())
+    """
     if isinstance(messages, str):
         return messages, ()
     for message in reversed(messages if isinstance(messages, list) else []):

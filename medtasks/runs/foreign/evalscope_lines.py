@@ -36,24 +36,24 @@ def recognise(content: FileContent) -> bool:
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the subsets of one model: predictions if they say what was asked, else reviews."""
     reviews = [content for content in contents if _REVIEW in content.keys]
-    predictions = [content for content in contents if content not in reviews]
-    if reviews and not any(
-        _row(TableRow("", {**content.head[0]})).prompt for content in predictions
-    ):
-        predictions = reviews
-    return (
-        predictions
-        if len({content.path.parent for content in predictions}) == 1
-        else only_file(predictions)
-    )
+    subsets = [content for content in contents if content not in reviews]
+    prompts = (_row(TableRow("", {**content.head[0]})).prompt for content in subsets)
+    if reviews and not any(prompts):
+        subsets = reviews
+    is_of_one_model = len({content.path.parent for content in subsets}) == 1
+    return subsets if is_of_one_model else only_file(subsets)
 
 
-def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files, or raise RepliesError for predictions that do not say what was asked."""
-    rows: list[ForeignRow] = []
+def read_subsets(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of files.
+
+    Raises:
+        RepliesError: They are predictions that do not say what was asked.
+    """
+    rows = []
     lines = 0
     for content in contents:
-        samples: dict[Any, ForeignRow] = {}
+        samples = {}
         for record in content.records():
             lines += 1
             samples[record.values.get("index")] = _row(record)
@@ -62,17 +62,13 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
         raise RepliesError(
             f"{contents[0].path} does not say what was asked; give the file of the same name in the folder 'reviews'"
         )
-    notes = (
-        [f"{lines - len(rows)} samples were asked again, and their last reply counts"]
-        if lines > len(rows)
-        else []
-    )
-    column = (
-        f"{_REVIEW}.score.prediction"
-        if _REVIEW in contents[0].keys
-        else f"{_PREDICTION}.choices[0].message"
-    )
-    return ForeignFile(EVALSCOPE.name, tuple(rows), column, notes=tuple(notes))
+    notes: tuple[str, ...] = ()
+    if lines > len(rows):
+        notes = (f"{lines - len(rows)} samples were asked again, and their last reply counts",)
+    column = f"{_PREDICTION}.choices[0].message"
+    if _REVIEW in contents[0].keys:
+        column = f"{_REVIEW}.score.prediction"
+    return ForeignFile(EVALSCOPE.name, tuple(rows), column, notes=notes)
 
 
 def _row(record: TableRow) -> ForeignRow:
@@ -104,25 +100,27 @@ def _row(record: TableRow) -> ForeignRow:
 
 def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
     """Return rows by ``index`` with the number of their run, if the kit asked each question several times."""
-    if any(row.repeat for row in samples.values()) or not all(
-        isinstance(index, int) for index in samples
-    ):
-        return list(samples.values())
+    rows = list(samples.values())
+    are_numbered = all(isinstance(index, int) for index in samples)
+    if any(row.repeat for row in rows) or not are_numbered:
+        return rows
     count = _repeats({index: row.prompt for index, row in samples.items() if row.prompt})
-    return [
-        replace(row, repeat=index % count if count > 1 else None) for index, row in samples.items()
-    ]
+    if count == 1:
+        return [replace(row, repeat=None) for row in rows]
+    return [replace(row, repeat=index % count) for index, row in samples.items()]
 
 
 def _repeats(prompts: Mapping[int, str | None]) -> int:
     """Return the number of repeats: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
-    for count in range(min(_MOST_REPEATS, max(prompts, default=0) + 1), 1, -1):
+    most = min(_MOST_REPEATS, max(prompts, default=0) + 1)
+    for count in range(most, 1, -1):
         blocks: dict[int, set[str | None]] = {}
         for index, prompt in prompts.items():
             blocks.setdefault(index // count, set()).add(prompt)
-        if len(prompts) > len(blocks) and all(len(block) == 1 for block in blocks.values()):
+        are_repeats = all(len(block) == 1 for block in blocks.values())
+        if are_repeats and len(prompts) > len(blocks):
             return count
     return 1
 
 
-EVALSCOPE = KitReader("evalscope", "metadata.id", recognise, read, select)
+EVALSCOPE = KitReader("evalscope", "metadata.id", recognise, read_subsets, select)

@@ -39,6 +39,9 @@ _ZIP = b"PK\x03\x04"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _NO_TEXT = re.compile(r"[\udc80-\udcff]")
 _BLANK = re.compile(r"[ \t\r\n]*")
+
+
+_SAMPLE = re.compile(r"samples/.+\.json")
 _LINES = (".jsonl", ".ndjson")
 _ZSTD = 93  # compression method of a member of a ZIP archive
 _MEMBER_HEADER = 30  # bytes of the fixed part of a member's own header
@@ -70,11 +73,15 @@ class FileContent:
 
     @property
     def described_keys(self) -> str:
-        """Its columns, for messages; keys of a single object may be ids and are not shown."""
+        """Its columns, for messages. Keys of a single object may be ids and are not shown."""
         return "one object" if self.form == "object" else ", ".join(self.keys) or "nothing"
 
 
-def read_content(path: Path, sheet_name: str = "", header: Collection[str] = ()) -> FileContent:
+def read_content(
+    path: Path,
+    sheet_name: str = "",
+    header: Collection[str] = (),
+) -> FileContent:
     """Read the beginning of a file.
 
     Args:
@@ -135,33 +142,37 @@ def _json(path: Path, beginning: bytes) -> FileContent:
             records = functools.partial(_lines, path, encoding)
             return FileContent(path, "lines", tuple(row.values for row in head), records)
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
-    rows = [
-        TableRow(f"{path}, entry {number}", row)
-        for number, row in enumerate(_columns(content), start=1)
-    ]
-    return _with_head(
-        path, "list" if rows else "object", lambda: iter(rows or [TableRow(str(path), content)])
-    )
+    rows = []
+    for number, row in enumerate(_columns(content), start=1):
+        rows.append(TableRow(f"{path}, entry {number}", row))
+    if rows:
+        return _with_head(path, "list", lambda: iter(rows))
+    return _with_head(path, "object", lambda: iter([TableRow(str(path), content)]))
 
 
 def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
     names: Any = content.get("columns")
     rows: Any = content.get("data")
-    if not isinstance(names, list):
-        names = list(content)
-        columns = [
-            list(each.values()) if isinstance(each, dict) else each for each in content.values()
-        ]
-        are_lists = len(columns) > 1 and all(isinstance(column, list) for column in columns)
-        rows = zip(*columns, strict=True) if are_lists else ()
     try:
+        if not isinstance(names, list):
+            names = list(content)
+            columns = []
+            for column in content.values():
+                columns.append(list(column.values()) if isinstance(column, dict) else column)
+            if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
+                return []
+            rows = zip(*columns, strict=True)
         return [dict(zip(names, cells, strict=True)) for cells in rows]
     except (TypeError, ValueError):  # rows or columns of several lengths
         return []
 
 
-def _with_head(path: Path, form: str, records: Callable[[], Iterator[TableRow]]) -> FileContent:
+def _with_head(
+    path: Path,
+    form: str,
+    records: Callable[[], Iterator[TableRow]],
+) -> FileContent:
     head = itertools.islice(_objects(records()), _HEAD)
     return FileContent(path, form, tuple(row.values for row in head), records)
 
@@ -176,7 +187,12 @@ def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
         yield from records
 
 
-def _lines(path: Path, encoding: str, *, only_readable: bool = False) -> Iterator[TableRow]:
+def _lines(
+    path: Path,
+    encoding: str,
+    *,
+    only_readable: bool = False,
+) -> Iterator[TableRow]:
     """Yield the objects in lines, without damaged ones or with RepliesError for them."""
     damages = (RepliesError,) if only_readable else ()
     # Replies may hold other line separators. Bytes that are no text become halves of surrogate pairs.
@@ -231,7 +247,11 @@ def _object(text: str, location: str) -> dict[str, Any]:
     return _check_object(_parse(exact_decoder().decode, location, text), location)
 
 
-def _parse(parse: Callable[..., Any], location: str, *arguments: Any) -> Any:
+def _parse(
+    parse: Callable[..., Any],
+    location: str,
+    *arguments: Any,
+) -> Any:
     try:
         return parse(*arguments)
     except RecursionError:
@@ -249,9 +269,7 @@ def _check_object(content: Any, location: str) -> dict[str, Any]:
 def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
     """List the samples in a log of inspect_ai, or none for another archive."""
     with zipfile.ZipFile(path) as archive:
-        members = [
-            each for each in archive.infolist() if re.fullmatch(r"samples/.+\.json", each.filename)
-        ]
+        members = [each for each in archive.infolist() if _SAMPLE.fullmatch(each.filename)]
         if members:
             check_archive(archive, path.stat().st_size)
         elif "_journal/start.json" in archive.namelist():
@@ -261,7 +279,10 @@ def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
     return members
 
 
-def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRow]:
+def _members(
+    path: Path,
+    members: Sequence[zipfile.ZipInfo],
+) -> Iterator[TableRow]:
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         for number, member in enumerate(members, start=1):
             location = f"{path}, sample {number}"  # its name has the id
@@ -275,7 +296,11 @@ def _members(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[TableRo
             yield TableRow(location, _object(_decode(data, "utf-8-sig", location), location))
 
 
-def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+def _content_of(
+    archive: zipfile.ZipFile,
+    stream: IO[bytes],
+    member: zipfile.ZipInfo,
+) -> bytes:
     """Return the content of a member, which may be packed by Zstandard as Python before 3.14 cannot read.
 
     Raises:
@@ -296,9 +321,8 @@ def _content_of(archive: zipfile.ZipFile, stream: IO[bytes], member: zipfile.Zip
         ) from None
     stream.seek(member.header_offset)
     header = stream.read(_MEMBER_HEADER)
-    stream.seek(
-        sum(struct.unpack("<HH", header[-4:])), os.SEEK_CUR
-    )  # lengths of its name and of extra fields
+    # lengths of its name and of extra fields
+    stream.seek(sum(struct.unpack("<HH", header[-4:])), os.SEEK_CUR)
     packed = io.BytesIO(stream.read(member.compress_size))
     try:
         data = read_stream(zstandard.ZstdDecompressor().stream_reader(packed), MOST_TEXT)

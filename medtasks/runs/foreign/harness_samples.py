@@ -3,6 +3,7 @@
 ``doc_id`` is a row of that task's data and no id. lm-eval writes a line for each filter, which are one row here.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -30,19 +31,23 @@ def recognise(content: FileContent) -> bool:
     return _ROW in keys and bool(keys & {*REPLIES}) and bool(keys & PROMPTS)
 
 
-def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files, or raise RepliesError for likelihoods of options."""
-    rows: list[ForeignRow] = []
+def read_samples_files(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of files.
+
+    Raises:
+        RepliesError: The replies are likelihoods of options.
+    """
+    rows = []
     for content in contents:
-        written: dict[str, list[list[str]]] = {}  # replies of the runs in the file by row
-        lines: dict[tuple[str, str], int] = {}  # number of lines by row and filter
+        replies_by_row: dict[str, list[list[str]]] = {}  # of each run in the file
+        lines: Counter[tuple[str, str]] = Counter()  # by row and filter
         for record in content.records():
             replies = _replies(record)
             row = str(record.values.get(_ROW))
             line = (row, str(record.values.get("filter")))
-            run = lines.get(line, 0)
-            lines[line] = run + 1
-            earlier = written.setdefault(row, [])
+            run = lines[line]
+            lines[line] += 1
+            earlier = replies_by_row.setdefault(row, [])
             if earlier[run : run + 1] != [replies]:  # else another filter of the same reply
                 earlier.append(replies)
                 rows += _rows(record, replies)
@@ -53,8 +58,11 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
 
 def _replies(record: TableRow) -> list[str]:
     """Return the replies to a sample, several if it was repeated."""
-    recorded = next((record.values[key] for key in REPLIES if key in record.values), None)
-    while isinstance(recorded, list) and len(recorded) == 1 and isinstance(recorded[0], list):
+    values = record.values
+    recorded = next((values[key] for key in REPLIES if key in values), None)
+    while isinstance(recorded, list) and len(recorded) == 1:
+        if not isinstance(recorded[0], list):
+            break
         recorded = recorded[0]
     replies: list[Any] = recorded if isinstance(recorded, list) else [recorded]
     if not replies or not all(isinstance(reply, str) for reply in replies):
@@ -69,28 +77,23 @@ def _rows(record: TableRow, replies: Sequence[str]) -> list[ForeignRow]:
     row = ForeignRow(
         0,
         record.place,
-        None,
+        replies[0],
         identifier=_published_id(record.values),
         prompt=_prompt(record),
         image_names=image_names(record.values.get("input_media")),
         answer=first_text(record, ("target",)),
     )
-    repeats = range(len(replies)) if len(replies) > 1 else [None]
-    return [
-        replace(row, reply=reply, repeat=repeat)
-        for reply, repeat in zip(replies, repeats, strict=True)
-    ]
+    if len(replies) == 1:
+        return [row]
+    return [replace(row, reply=reply, repeat=repeat) for repeat, reply in enumerate(replies)]
 
 
 def _prompt(record: TableRow) -> str | None:
     """Return the prompt, without few-shot examples in front of the question where the file has that, too."""
-    doc = as_mapping(record.values.get("doc"))
-    texts = [
-        text.strip()
-        for key, text in doc.items()
-        if key.lower() in _QUESTIONS and isinstance(text, str)
-    ]
-    questions = list(filter(None, texts))
+    questions = []
+    for key, text in as_mapping(record.values.get("doc")).items():
+        if key.lower() in _QUESTIONS and isinstance(text, str) and text.strip():
+            questions.append(text.strip())
     prompt = _shown_prompt(record.values)
     if prompt is None:
         return questions[0] if questions else None
@@ -101,7 +104,8 @@ def _shown_prompt(values: Mapping[str, Any]) -> str | None:
     """Return the text that a model got, of chat messages the last of a user, or None without any."""
     prompt = values.get("arguments", values.get("input"))
     for _ in range(2):  # gen_args_0, and arg_0 in it
-        prompt = next(iter(prompt.values()), None) if isinstance(prompt, dict) else prompt
+        if isinstance(prompt, dict):
+            prompt = next(iter(prompt.values()), None)
     while isinstance(prompt, list) and prompt and not isinstance(prompt[0], dict):
         prompt = prompt[0]
     messages = parsed_list(prompt)
@@ -118,4 +122,4 @@ def _published_id(values: Mapping[str, Any]) -> str | None:
     return None
 
 
-HARNESS = KitReader("lm-eval or lmms-eval", _ROW, recognise, read)
+HARNESS = KitReader("lm-eval or lmms-eval", _ROW, recognise, read_samples_files)

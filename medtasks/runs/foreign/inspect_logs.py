@@ -37,34 +37,31 @@ def recognise(content: FileContent) -> bool:
     return content.form == "log" or {"eval", "samples"} <= {*content.keys}
 
 
-def read(contents: Sequence[FileContent]) -> ForeignFile:
+def read_logs(contents: Sequence[FileContent]) -> ForeignFile:
     """Return the rows of logs."""
     records = list(_samples(contents))
     rows = list(map(_row, records))
     if not any(row.repeat for row in rows):
         rows = [replace(row, repeat=None) for row in rows]
     ids = [record.values.get("id") for record in records]
-    if all(
-        isinstance(number, int) and 1 <= number <= len(ids) for number in ids
-    ):  # the kit numbered them
+    # The kit numbered them.
+    if all(isinstance(number, int) and 1 <= number <= len(ids) for number in ids):
         rows = [replace(row, identifier=None) for row in rows]
     return ForeignFile(INSPECT.name, tuple(rows), f"output.{_REPLY}")
 
 
 def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
     for record in records_of(contents):
-        samples = record.values.get("samples", [record.values])
-        for number, sample in enumerate(
-            samples if isinstance(samples, list) else [samples], start=1
-        ):
+        if "samples" not in record.values:
+            yield record
+            continue
+        samples = record.values["samples"]
+        for number, sample in enumerate(samples if isinstance(samples, list) else [samples], 1):
             if not isinstance(sample, dict):
                 raise RepliesError(
                     f"{record.place}: 'samples' is no list of objects; take the whole log"
                 )
-            location = (
-                f"{record.place}, sample {number}" if "samples" in record.values else record.place
-            )
-            yield TableRow(location, sample)
+            yield TableRow(f"{record.place}, sample {number}", sample)
 
 
 def _row(record: TableRow) -> ForeignRow:
@@ -97,4 +94,4 @@ def _row(record: TableRow) -> ForeignRow:
     )
 
 
-INSPECT = KitReader("inspect_ai", "id", recognise, read)
+INSPECT = KitReader("inspect_ai", "id", recognise, read_logs)

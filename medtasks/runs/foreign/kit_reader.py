@@ -47,7 +47,8 @@ def records_of(contents: Sequence[FileContent]) -> Iterator[TableRow]:
 
 
 def without_copies(
-    contents: Sequence[FileContent], originals: Mapping[str, str] | None = None
+    contents: Sequence[FileContent],
+    originals: Mapping[str, str] | None = None,
 ) -> list[FileContent]:
     """Leave out files made from others in their folder.
 
@@ -57,7 +58,7 @@ def without_copies(
             that of another file and ``_`` is always one, such as ``results_0`` next to ``results``.
     """
     names = {(content.path.parent, content.path.stem) for content in contents}
-    contents_kept: list[FileContent] = []
+    contents_kept = []
     for content in contents:
         stem = content.path.stem
         shorter = [*accumulate(stem.split("_"), "{}_{}".format)][:-1]

@@ -17,6 +17,15 @@ from medtasks.tasks.task_file import TaskFile
 
 TWO_REPLIES = "different replies to one sample"
 _LACKS = ("empty", "failed", "missing", "ambiguous")
+
+
+# Sentences on numbers of rows, by the name of the count.
+_COUNTED = {
+    "duplicates": "Rows that repeat a reply, counted once",
+    "options_not_compared": "Rows without options, whose order could not be compared",
+    "reasoning": "Replies with thinking in a field of its own, which only rules for thinking read",
+    "cut": "Replies that end at a length limit",
+}
 _SHOWN_ROWS = 3
 _SHOWN_CHARACTERS = 60
 
@@ -60,25 +69,25 @@ class MatchedReplies:
     def counts(self) -> dict[str, Any]:
         """Counts for JSON."""
         by_status = Counter(self.statuses.values())
-        of_runs = {"runs": len(self.runs)} if len(self.runs) > 1 else {}
-        return {
-            "kit": self.file.kit,
-            "reply_column": self.file.reply_column,
-            **of_runs,
+        counts: dict[str, Any] = {"kit": self.file.kit, "reply_column": self.file.reply_column}
+        if len(self.runs) > 1:
+            counts["runs"] = len(self.runs)
+        not_compared = sum(match.step.startswith(BY_QUESTION_ALONE) for match in self.matches)
+        return counts | {
             "rows": len(self.file.rows),
             "samples": len(self.statuses),
             "matched": by_status["matched"] + by_status["empty"] + by_status["failed"],
             "matched_by": dict(self.steps),
-            **{name: by_status[name] for name in ("empty", "failed", "missing")},
+            "empty": by_status["empty"],
+            "failed": by_status["failed"],
+            "missing": by_status["missing"],
             "duplicates": self.duplicates,
             "unmatched": len(self.unmatched),
             "unmatched_rows": [match.row.number for match in self.unmatched],
             "ambiguous": len(self.ambiguous),
             "ambiguous_rows": [match.row.number for match in self.ambiguous],
             "ambiguous_samples": by_status["ambiguous"],
-            "options_not_compared": sum(
-                match.step.startswith(BY_QUESTION_ALONE) for match in self.matches
-            ),
+            "options_not_compared": not_compared,
             "reasoning": sum(bool(row.reasoning) for row in self.file.rows),
             "cut": sum(row.is_cut for row in self.file.rows),
         }
@@ -86,19 +95,18 @@ class MatchedReplies:
     @property
     def fits(self) -> bool:
         """Whether the file answers this task: half of its rows, or half of the samples."""
+        missing = list(self.statuses.values()).count("missing")
         is_half_of_rows = 2 * len(self.unmatched) <= len(self.file.rows)
-        is_half_of_samples = 2 * [*self.statuses.values()].count("missing") <= len(self.statuses)
+        is_half_of_samples = 2 * missing <= len(self.statuses)
         return any(self.runs) and (is_half_of_rows or is_half_of_samples)
 
     def sentences(self) -> Iterator[str]:
         """Yield the facts that a reader of the scores has to know, one sentence each."""
         file = self.file
         counts = self.counts
-        prompts = (
-            "our prompts"
-            if file.has_our_prompts
-            else "the prompts that were asked there, not of ours"
-        )
+        prompts = "the prompts that were asked there, not of ours"
+        if file.has_our_prompts:
+            prompts = "our prompts"
         yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {prompts}, under our rules."
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
         lacks = counts | {"ambiguous": counts["ambiguous_samples"]}
@@ -114,19 +122,9 @@ class MatchedReplies:
         ):
             if rows:
                 yield f"{name}, left out: {len(rows)} of {counts['rows']}. {self.describe(rows)}."
-        numbers = {
-            "Rows that repeat a reply, counted once": self.duplicates,
-            "Rows without options, whose order could not be compared": counts[
-                "options_not_compared"
-            ],
-            "Replies with thinking in a field of its own, which only rules for thinking read": counts[
-                "reasoning"
-            ],
-            "Replies that end at a length limit": counts["cut"],
-        }
-        for sentence, number in numbers.items():
-            if number:
-                yield f"{sentence}: {number}."
+        for key, sentence in _COUNTED.items():
+            if counts[key]:
+                yield f"{sentence}: {counts[key]}."
         yield from file.notes
 
     def describe(self, matches: Sequence[RowMatch]) -> str:
@@ -134,22 +132,26 @@ class MatchedReplies:
         texts: dict[str, dict[int, str]] = {}
         for match in matches:
             row = match.row
-            text = " ".join((row.question or row.prompt or row.identifier or "").split())
-            texts.setdefault(match.why, {})[row.number] = text
+            text = row.question or row.prompt or row.identifier or ""
+            texts.setdefault(match.why, {})[row.number] = " ".join(text.split())
         descriptions = []
         for why, of_rows in texts.items():
             rows = []
             for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
                 excerpt = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-                rows.append(
-                    f"row {number} ({f'sha256 {digest(text)}' if self.is_private else excerpt})"
-                )
+                if self.is_private:
+                    excerpt = f"sha256 {digest(text)}"
+                rows.append(f"row {number} ({excerpt})")
             more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
             descriptions.append(f"{why} ({len(of_rows)}): {', '.join(rows)}{more}")
         return "; ".join(descriptions)
 
 
-def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> MatchedReplies:
+def match_rows(
+    file: ForeignFile,
+    documents: Documents,
+    task: TaskFile,
+) -> MatchedReplies:
     """Match the rows of a file to the samples of a task, see docs/running.md.
 
     Args:
@@ -165,16 +167,16 @@ def match_rows(file: ForeignFile, documents: Documents, task: TaskFile) -> Match
     statuses = dict.fromkeys(ids, "missing")
     for number in _undecided_samples(matches):
         statuses[ids[number]] = "ambiguous"
-    runs: dict[int, dict[str, Reply]] = {
-        repeat: {} for repeat in sorted({row.repeat or 0 for row in file.rows})
-    }
+    repeats = sorted({row.repeat or 0 for row in file.rows})
+    runs: dict[int, dict[str, Reply]] = {repeat: {} for repeat in repeats}
     duplicates = 0
     for (number, repeat), of_sample in sorted(_by_sample(matches).items()):
+        doc_id = ids[number]
         row = _only_reply(of_sample)
-        if statuses[ids[number]] in ("missing", "ambiguous"):  # of several runs the first counts
-            statuses[ids[number]] = _status(row)
+        if statuses[doc_id] in ("missing", "ambiguous"):  # of several runs the first counts
+            statuses[doc_id] = _status(row)
         if row is not None:
-            runs[repeat][ids[number]] = _reply_of(row)
+            runs[repeat][doc_id] = _reply_of(row)
             duplicates += len(of_sample) - 1
     return MatchedReplies(
         file=file,
@@ -197,7 +199,8 @@ def _by_sample(matches: Sequence[RowMatch]) -> dict[tuple[int, int], list[RowMat
     by_sample: dict[tuple[int, int], list[RowMatch]] = {}
     for match in matches:
         if len(match.samples) == 1:
-            by_sample.setdefault((match.samples[0], match.row.repeat or 0), []).append(match)
+            sample = (match.samples[0], match.row.repeat or 0)
+            by_sample.setdefault(sample, []).append(match)
     return by_sample
 
 
@@ -205,7 +208,8 @@ def _only_reply(matches: Sequence[RowMatch]) -> ForeignRow | None:
     """Return the row with the one reply of several rows, None if they differ. A failure gives way to a reply."""
     rows = [match.row for match in matches]
     answered = [row for row in rows if row.reply is not None]
-    if len({(row.reply or "").replace("\r\n", "\n") for row in answered}) > 1:
+    replies = {(row.reply or "").replace("\r\n", "\n") for row in answered}
+    if len(replies) > 1:
         for match in matches:
             match.why = TWO_REPLIES
         return None

@@ -33,22 +33,29 @@ def recognise(content: FileContent) -> bool:
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the files of a folder that hold the replies: a set, its chunks, or the subjects of MMMU."""
     reply_files = without_copies(contents, _ORIGINALS)
-    if (
-        all(_CHUNK.fullmatch(content.path.stem) for content in reply_files)
-        and len({each.path.parent for each in reply_files}) == 1
-    ):
+    folders = {content.path.parent for content in reply_files}
+    are_chunks = all(_CHUNK.fullmatch(content.path.stem) for content in reply_files)
+    if are_chunks and len(folders) == 1:
         return reply_files
-    is_mmmu = all(
-        content.form == "list" and _MMMU_ID.fullmatch(str(content.head[0].get("id")))
-        for content in reply_files
-    )
-    return reply_files if is_mmmu else only_file(reply_files)
+    if all(map(_is_subject_of_mmmu, reply_files)):
+        return reply_files
+    return only_file(reply_files)
 
 
-def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of files, or raise RepliesError for answers that the kit parsed and for Rad-ReStruct."""
+def _is_subject_of_mmmu(content: FileContent) -> bool:
+    if content.form != "list":
+        return False
+    return _MMMU_ID.fullmatch(str(content.head[0].get("id"))) is not None
+
+
+def read_results(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of files.
+
+    Raises:
+        RepliesError: They hold answers that the kit parsed, or replies to Rad-ReStruct.
+    """
     is_mapping = contents[0].form == "object"
-    rows: list[ForeignRow] = []
+    rows = []
     for record in records_of(contents):
         rows += _mapped_rows(record, contents[0]) if is_mapping else [_row(record)]
     is_cut = is_mapping or "index2ans" in contents[0].keys
@@ -64,11 +71,11 @@ def _mapped_rows(record: TableRow, content: FileContent) -> list[ForeignRow]:
             f"{content.path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which "
             "holds the replies"
         )
-    numbered = enumerate(record.values, start=1)
-    return [
-        ForeignRow(0, f"{record.place}, entry {number}", text_of(record, key), key)
-        for number, key in numbered
-    ]
+    rows = []
+    for number, key in enumerate(record.values, start=1):
+        location = f"{record.place}, entry {number}"
+        rows.append(ForeignRow(0, location, text_of(record, key), key))
+    return rows
 
 
 def _row(record: TableRow) -> ForeignRow:
@@ -94,4 +101,4 @@ def _row(record: TableRow) -> ForeignRow:
     )
 
 
-MEDEVALKIT = KitReader("MedEvalKit", "id", recognise, read, select)
+MEDEVALKIT = KitReader("MedEvalKit", "id", recognise, read_results, select)

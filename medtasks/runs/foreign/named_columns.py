@@ -48,7 +48,7 @@ def table_reader(columns: Mapping[str, str]) -> KitReader:
         columns: Names in the file by names of ours, see ``FIELDS``; several for options, separated by commas, and
             dotted for keys within others.
     """
-    return KitReader("a table", _ID, lambda content: True, partial(_read, columns))
+    return KitReader("a table", _ID, lambda content: True, partial(_read_tables, columns))
 
 
 def has_reply(content: FileContent) -> bool:
@@ -56,28 +56,36 @@ def has_reply(content: FileContent) -> bool:
     return bool(_candidates("reply", content.keys))
 
 
-def _read(columns: Mapping[str, str], contents: Sequence[FileContent]) -> ForeignFile:
-    rows: list[ForeignRow] = []
+def _read_tables(
+    columns: Mapping[str, str],
+    contents: Sequence[FileContent],
+) -> ForeignFile:
+    rows = []
     notes: list[str] = []
     for content in contents:
         names = _named_columns(content, columns)
         _add_columns(content, names)
-        rows += [
-            _row(record, names, is_cell=content.form == "table") for record in content.records()
-        ]
+        is_cell = content.form == "table"
+        rows += [_row(record, names, is_cell=is_cell) for record in content.records()]
         notes += content.notes
     lost = sum(row.reply is None for row in rows)
     if lost and all(content.form == "table" for content in contents):
         notes.append(f"{lost} replies are errors of the spreadsheet, such as #NAME?, and lost")
-    is_id_named = names.get("id") == [_ID]
     return ForeignFile(
-        "a table", tuple(rows), names["reply"][0], is_id_named=is_id_named, notes=tuple(notes)
+        "a table",
+        tuple(rows),
+        names["reply"][0],
+        is_id_named=names.get("id") == [_ID],
+        notes=tuple(notes),
     )
 
 
-def _named_columns(content: FileContent, columns: Mapping[str, str]) -> dict[str, list[str]]:
+def _named_columns(
+    content: FileContent,
+    columns: Mapping[str, str],
+) -> dict[str, list[str]]:
     """Return the columns of the fields that a user named."""
-    names: dict[str, list[str]] = {}
+    names = {}
     for field, text in columns.items():
         if field not in FIELDS:
             raise RepliesError(
@@ -100,11 +108,9 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         taken = {*chain(*names.values())}
         candidates = [name for name in _candidates(field, content.keys) if name not in taken]
         if field == "reply" and len(candidates) != 1:
-            fault = (
-                f"{listed(candidates)} may all be replies"
-                if candidates
-                else "nothing has a name that replies have"
-            )
+            fault = "nothing has a name that replies have"
+            if candidates:
+                fault = f"{listed(candidates)} may all be replies"
             raise RepliesError(
                 f"{content.path}: {fault}; name the one that is, by --columns reply=NAME. It has "
                 f"{content.described_keys}"
@@ -119,13 +125,14 @@ def _candidates(field: str, keys: Collection[str]) -> list[str]:
     matches = [by_name[name] for name in _NAMES[field] if name in by_name]
     if field != "options":
         return matches
+    if matches:
+        return matches[:1]
     for form in _LETTER_COLUMNS:
-        lettered = list(
-            takewhile(by_name.__contains__, (form.format(each) for each in ascii_lowercase))
-        )
-        if len(lettered) > 1 and not matches:
+        names = [form.format(each) for each in ascii_lowercase]
+        lettered = list(takewhile(by_name.__contains__, names))
+        if len(lettered) > 1:
             return [by_name[name] for name in lettered]
-    return matches[:1]
+    return []
 
 
 def _has(content: FileContent, name: str) -> bool:
@@ -144,23 +151,26 @@ def _value(values: Any, name: str) -> Any:
     return _value(values.get(first), remainder) if remainder else _MISSING
 
 
-def _row(record: TableRow, names: Mapping[str, Sequence[str]], *, is_cell: bool) -> ForeignRow:
-    values: dict[str, Any] = {}
+def _row(
+    record: TableRow,
+    names: Mapping[str, Sequence[str]],
+    *,
+    is_cell: bool,
+) -> ForeignRow:
+    values = {}
     for field, columns in names.items():
         cells = [_value(record.values, column) for column in columns]
-        values[field] = cells if len(cells) > 1 else cells[0]
-    if values["reply"] is _MISSING:
+        value = cells if len(cells) > 1 else cells[0]
+        if value is not _MISSING:
+            values[field] = value
+    if "reply" not in values:
         raise RepliesError(
             f"{record.place} has no '{names['reply'][0]}', unlike the first; write null where none came"
         )
-    named = TableRow(
-        record.place, {field: value for field, value in values.items() if value is not _MISSING}
-    )
+    named = TableRow(record.place, values)
     reply = text_of(named, "reply")
-    if is_cell and reply not in _ERRORS:
-        reply = reply or ""
-    elif is_cell:
-        reply = None
+    if is_cell:
+        reply = None if reply in _ERRORS else reply or ""
     return ForeignRow(
         0,
         record.place,

@@ -18,19 +18,27 @@ _ROWS = 200  # of the file, which are enough to tell
 
 
 def nearest_task(file: ForeignFile, task: TaskFile) -> tuple[str, int, int]:
-    """Return the other task on this machine that most rows of a file answer, their number, and that of the rows read.
+    """Find the other task on this machine that most rows of a file answer.
 
-    The name is empty if no row answers any.
+    Args:
+        file: Rows that do not answer the task.
+        task: The task that the user named.
+
+    Returns:
+        Its name, empty if no row answers any; the number of rows that answer it; and that of the rows read.
     """
-    rows = file.rows[:: max(1, len(file.rows) // _ROWS)][:_ROWS]
+    step = max(1, len(file.rows) // _ROWS)
+    rows = file.rows[::step][:_ROWS]
     sample = replace(file, rows=rows)
     nearest = ""
     most = 0
     for name, documents in _other_questions(task):
         with contextlib.suppress(MedTasksError):
-            count = sum(bool(match.samples) for match in match_each(sample, SampleIndex(documents)))
+            matches = match_each(sample, SampleIndex(documents))
+            count = sum(bool(match.samples) for match in matches)
             if count > most:
-                nearest, most = name, count
+                nearest = name
+                most = count
     return nearest, most, len(rows)
 
 

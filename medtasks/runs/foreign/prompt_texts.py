@@ -41,13 +41,14 @@ class ListedOptions:
     options: Options  # as shown
     start: int
     end: int
-    is_lettered: bool = (
-        False  # whether their order means something: a letter before the first, or no yes and no
-    )
+    # whether their order means something: a letter before the first, or no yes and no
+    is_lettered: bool = False
 
 
 def matches_in(
-    prompt: str, index: SampleIndex, row_options: Options | None = None
+    prompt: str,
+    index: SampleIndex,
+    row_options: Options | None = None,
 ) -> tuple[list[PromptMatch], bool]:
     """Find the samples' texts in a prompt. A question that contains another one replaces it.
 
@@ -63,18 +64,18 @@ def matches_in(
     questions = index.questions.find(text)
     first = min((start + len(question) for start, question in questions), default=len(text))
     lists = list(islice(_lists_in(text, first, index), _MOST_LISTS))
-    matches: list[PromptMatch] = []
+    matches = []
     is_reordered = False
     for start, question in questions:
         end = start + len(question)
         after = [listed for listed in lists if listed.start >= end]
-        asked, is_other_order = _asked_options(question, after, index, row_options)
+        asked_options, is_other_order = _asked_options(question, after, index, row_options)
         is_reordered = is_reordered or is_other_order
-        for options in asked:
-            listed = next(
-                (each for each in after if index.shown[question].get(each.options) == options), None
-            )
-            listed = listed or ListedOptions((), end, end)
+        for options in asked_options:
+            with_options = [
+                each for each in after if index.shown[question].get(each.options) == options
+            ]
+            listed = with_options[0] if with_options else ListedOptions((), end, end)
             around = (text[:start], text[end : listed.start], text[listed.end :])
             frame = hash(tuple(_LETTERS.sub("", part) for part in around))
             matches.append(PromptMatch((question, options), frame, len(listed.options)))
@@ -82,7 +83,10 @@ def matches_in(
 
 
 def _asked_options(
-    question: str, after: Sequence[ListedOptions], index: SampleIndex, row_options: Options | None
+    question: str,
+    after: Sequence[ListedOptions],
+    index: SampleIndex,
+    row_options: Options | None,
 ) -> tuple[Iterable[Options | None], bool]:
     """Return the options of samples that are asked with a question, and whether some are in another order.
 
@@ -109,40 +113,37 @@ def _asked_options(
 def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
     """Leave out matches whose question is part of another one's."""
     questions = {match.texts[0] for match in matches}
-    parts = {
-        part
-        for part in questions
-        for question in questions
-        if part != question and part in question
-    }
+    parts = set()
+    for part in questions:
+        if any(part in question for question in questions if question != part):
+            parts.add(part)
     return [match for match in matches if match.texts[0] not in parts]
 
 
-def _lists_in(text: str, first: int, index: SampleIndex) -> Iterator[ListedOptions]:
+def _lists_in(
+    text: str,
+    first: int,
+    index: SampleIndex,
+) -> Iterator[ListedOptions]:
     """Yield the lists of known options in a text from its character ``first`` on, and the parts of each."""
-    places = (
-        [position for position in index.options.find(text) if position[0] >= first]
-        if first < len(text)
-        else []
-    )
-    starts = [start for start, _ in places]
-    for start, option in places:
-        is_lettered = _FIRST_LETTER.search(
-            text, max(0, start - _LONGEST_MARK), start
-        ) is not None or not are_words([option])
+    if first >= len(text):
+        return
+    options = [place for place in index.options.find(text) if place[0] >= first]
+    starts = [start for start, _ in options]
+    for start, option in options:
+        letter_before = _FIRST_LETTER.search(text, max(0, start - _LONGEST_MARK), start)
+        is_lettered = letter_before is not None or not are_words([option])
         lists = [ListedOptions((option,), start, start + len(option), is_lettered)]
         while lists:
             listed = lists.pop()
             yield listed
             count = len(listed.options)
+            if count >= index.most_options:
+                continue
             marks = (None, letter(count).casefold(), str(count + 1))
             nearest = bisect_left(starts, listed.end)
-            farthest = (
-                bisect_right(starts, listed.end + _LONGEST_MARK)
-                if count < index.most_options
-                else nearest
-            )
-            for following, other in places[nearest:farthest]:
+            farthest = bisect_right(starts, listed.end + _LONGEST_MARK)
+            for following, other in options[nearest:farthest]:
                 mark = _MARK.fullmatch(text, listed.end, following)
                 if mark and mark["mark"] in marks:
                     longer = (*listed.options, other)
@@ -154,6 +155,9 @@ def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]
 
     Another question may contain one of ours; what is left of it around ours is no frame. Where most frames occur once,
     as with a context before each question, all matches are kept.
+
+    Args:
+        by_row: Matches of each row.
     """
     every = list(chain.from_iterable(by_row))
     counts = Counter(match.frame for match in every)
@@ -166,6 +170,6 @@ def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]
             if count > 1 and count * _SHARE_OF_FRAME >= like_it[match.listed]:
                 of_row.append(match)
         matches_kept.append(of_row)
-    return (
-        matches_kept if 2 * sum(map(bool, matches_kept)) >= sum(map(bool, by_row)) else list(by_row)
-    )
+    if 2 * sum(map(bool, matches_kept)) < sum(map(bool, by_row)):
+        return list(by_row)
+    return matches_kept

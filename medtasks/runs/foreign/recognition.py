@@ -36,11 +36,14 @@ FORMATS: Mapping[str, KitReader] = {
     "table": table_reader({}),
 }
 """Readers by the names that a user can give."""
-_ENDINGS = (".jsonl", ".ndjson", ".json", ".xlsx", ".tsv", ".csv", ".eval")
+_LINES = (".jsonl", ".ndjson")
+_ENDINGS = (*_LINES, ".json", ".xlsx", ".tsv", ".csv", ".eval")
 
 
 def read_foreign(
-    paths: Sequence[Path], format: str | None = None, columns: Mapping[str, str] | None = None
+    paths: Sequence[Path],
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> ForeignFile | None:
     """Read the replies that another kit, or a user's own loop, wrote.
 
@@ -50,7 +53,7 @@ def read_foreign(
         columns: Columns of a table by the names in ``named_columns.FIELDS``, and ``sheet`` for the sheet of a workbook.
 
     Returns:
-        The rows; None for files of our own forms, and for a folder without a file of a kit.
+        The rows, or None for files of our own forms, and for a folder without a file of a kit.
 
     Raises:
         RepliesError: A file cannot be read, or its form cannot be told.
@@ -59,7 +62,7 @@ def read_foreign(
     if format is not None and format not in FORMATS:
         raise unknown_name("format of replies", format, FORMATS)
     try:
-        return _read(paths, format, dict(columns or {}))
+        return _read_files(paths, format, dict(columns or {}))
     except (SourceError, zipfile.BadZipFile) as error:
         raise RepliesError(f"cannot read replies: {error}") from error
     except OSError as error:
@@ -67,11 +70,15 @@ def read_foreign(
         raise RepliesError(f"cannot read replies from {path}: {error.strerror or error}") from error
 
 
-def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) -> ForeignFile | None:
+def _read_files(
+    paths: Sequence[Path],
+    format: str | None,
+    columns: dict[str, str],
+) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
     header = [name for field, name in columns.items() if field != "options"]
-    by_path: dict[Path, list[FileContent]] = {}
+    by_path = {}
     for path in paths:
         contents = _contents_of(path, sheet_name, header, may_be_ours=not is_chosen)
         if contents is not None:
@@ -84,20 +91,22 @@ def _read(paths: Sequence[Path], format: str | None, columns: dict[str, str]) ->
                 f"some files are in our own form, and others of {reader.name}; name those of one run"
             )
         return None
-    if (
-        reader is None
-        and all(map(Path.is_file, paths))
-        and not all(map(_has_id_alone, all_contents))
-    ):
+    if reader is None and all(map(Path.is_file, paths)):
+        if all(map(_has_id_alone, all_contents)):
+            return None
         reader = FORMATS["table"]
     return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
 
 
 def _contents_of(
-    path: Path, sheet_name: str, header: Sequence[str], *, may_be_ours: bool
+    path: Path,
+    sheet_name: str,
+    header: Sequence[str],
+    *,
+    may_be_ours: bool,
 ) -> list[FileContent] | None:
     """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
-    contents: list[FileContent] = []
+    contents = []
     for file in _files_in(path):
         content = read_content(file, sheet_name, header)
         if may_be_ours and _is_ours(content):
@@ -107,7 +116,10 @@ def _contents_of(
 
 
 def _rows(
-    by_path: Mapping[Path, Sequence[FileContent]], reader: KitReader, *, has_id: bool
+    by_path: Mapping[Path, Sequence[FileContent]],
+    reader: KitReader,
+    *,
+    has_id: bool,
 ) -> ForeignFile | None:
     """Return the rows of the files that a user named, and of those in folders that are the reader's."""
     selected: list[FileContent] = []
@@ -125,7 +137,11 @@ def _rows(
     return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
 
 
-def _numbered_rows(replies: ForeignFile, *, is_table: bool) -> Iterator[ForeignRow]:
+def _numbered_rows(
+    replies: ForeignFile,
+    *,
+    is_table: bool,
+) -> Iterator[ForeignRow]:
     for number, row in enumerate(replies.rows):
         is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
         yield replace(row, number=number, is_cut=row.is_cut or is_cut_cell)
@@ -139,13 +155,15 @@ def _files_in(path: Path) -> list[Path]:
     questions = {MANIFEST, *(manifest.files if manifest else ())}
     files: dict[Path, Path] = {}  # without links to others of them
     for file in sorted(path.rglob("*"), key=lambda file: (_rank(file), file)):
-        if file.suffix.lower() in _ENDINGS and file.is_file() and file.name not in questions:
+        if file.name in questions or file.suffix.lower() not in _ENDINGS:
+            continue
+        if file.is_file():
             files.setdefault(file.resolve(), file)
     return list(files.values())
 
 
 def _rank(file: Path) -> bool:
-    return file.suffix.lower() not in _ENDINGS[:2]
+    return file.suffix.lower() not in _LINES
 
 
 def _is_ours(content: FileContent) -> bool:
@@ -155,37 +173,35 @@ def _is_ours(content: FileContent) -> bool:
     if not content.head or any(map(_is_our_record, content.head)):
         return True
     name = task_of(content.path)
-    is_of_run = (
-        results_next_to(content.path, lambda sentence: None) is not None
-    )  # else a file of the same name
+    # else a file of the same name
+    is_of_run = results_next_to(content.path, lambda sentence: None) is not None
     return is_of_run and (name in task_files() or variant_of(name) is not None)
 
 
 def _has_id_alone(content: FileContent) -> bool:
     """Return whether lines have an id, as ours do, and no reply."""
-    return (
-        content.form == "lines"
-        and bool({"doc_id", "id"} & {*content.keys})
-        and not has_reply(content)
-    )
+    has_id = bool({"doc_id", "id"} & {*content.keys})
+    return content.form == "lines" and has_id and not has_reply(content)
 
 
 def _is_our_record(record: Mapping[str, Any]) -> bool:
     if not record.keys() & {"doc_id", "id"}:
         return False
-    score = record.get(SCORE)
-    doc = record.get("doc")
     if "reply" in record or ASKED in record:
         return True
     if record.keys() & {*REPLIES} and not record.keys() & PROMPTS:
         return True  # a file of the harness that says nothing of its questions
+    doc = record.get("doc")
     if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
         return True
+    score = record.get(SCORE)
     return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
 
 
 def _reader(
-    contents: Sequence[FileContent], format: str | None, columns: Mapping[str, str]
+    contents: Sequence[FileContent],
+    format: str | None,
+    columns: Mapping[str, str],
 ) -> KitReader | None:
     """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
     if format == "table":

@@ -9,7 +9,7 @@ from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import number_of
 from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.prompt_texts import PromptMatch, matches_in, within_frame
+from medtasks.runs.foreign.prompt_texts import matches_in, within_frame
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
 BY_ID = "id"
@@ -56,7 +56,18 @@ class RowMatch:
 
 
 def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
-    """Match each row of a file to the samples of a task. RepliesError: its ids could be the numbers of any rows."""
+    """Match each row of a file to the samples of a task.
+
+    Args:
+        file: The rows.
+        index: The samples.
+
+    Returns:
+        One match per row, in their order.
+
+    Raises:
+        RepliesError: The file's ids could be the numbers of any rows.
+    """
     matches = _by_texts(file.rows, index)
     ids_count = file.is_id_named or _numbers_are_ids(file, matches, index)
     for match in matches:
@@ -69,11 +80,14 @@ def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
     return matches
 
 
-def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
+def _by_texts(
+    rows: Sequence[ForeignRow],
+    index: SampleIndex,
+) -> list[RowMatch]:
     """Find the texts that agree with those of each row."""
     matches = [RowMatch(row) for row in rows]
-    in_prompts: list[list[PromptMatch]] = []
-    of_prompts: list[RowMatch] = []
+    in_prompts = []
+    of_prompts = []
     for match in matches:
         options = None if match.row.options is None else comparable_options(match.row.options)
         prompt = match.row.prompt or match.row.question
@@ -89,7 +103,11 @@ def _by_texts(rows: Sequence[ForeignRow], index: SampleIndex) -> list[RowMatch]:
     return matches
 
 
-def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex) -> bool:
+def _settles_texts(
+    match: RowMatch,
+    options: Options | None,
+    index: SampleIndex,
+) -> bool:
     """Compare a row's question, and options in a place of their own, and return whether its prompt can add nothing."""
     question = comparable_question(match.row.question or "")
     match.texts = index.with_texts(question, options)
@@ -104,7 +122,11 @@ def _settles_texts(match: RowMatch, options: Options | None, index: SampleIndex)
     return bool(match.texts or match.why)
 
 
-def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: SampleIndex) -> bool:
+def _numbers_are_ids(
+    file: ForeignFile,
+    matches: Sequence[RowMatch],
+    index: SampleIndex,
+) -> bool:
     """Return whether bare numbers in a file are ids: one that contradicts its row's texts makes all of them none."""
     numbered = [match for match in matches if number_of(match.row.identifier or "")]
     for match in numbered:
@@ -119,16 +141,24 @@ def _numbers_are_ids(file: ForeignFile, matches: Sequence[RowMatch], index: Samp
     return True
 
 
-def _comparable_samples(match: RowMatch, samples: Iterable[int], index: SampleIndex) -> list[int]:
+def _comparable_samples(
+    match: RowMatch,
+    samples: Iterable[int],
+    index: SampleIndex,
+) -> list[int]:
     """Select the samples with which a row has a text in common."""
     if match.has_text:
         return [number for number in samples if index.texts[number][0]]
-    return [
-        number for number in samples if match.row.options is not None and index.texts[number][1]
-    ]
+    if match.row.options is None:
+        return []
+    return [number for number in samples if index.texts[number][1]]
 
 
-def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
+def _agrees(
+    match: RowMatch,
+    number: int,
+    index: SampleIndex,
+) -> bool:
     """Return whether the texts of a row are those of a sample."""
     question, options = index.texts[number]
     if match.has_text:
@@ -136,7 +166,12 @@ def _agrees(match: RowMatch, number: int, index: SampleIndex) -> bool:
     return comparable_options(match.row.options or ()) == options
 
 
-def _decide(match: RowMatch, index: SampleIndex, *, ids_count: bool) -> None:
+def _decide(
+    match: RowMatch,
+    index: SampleIndex,
+    *,
+    ids_count: bool,
+) -> None:
     """Set the samples that a row answers, and the step or the cause."""
     if ids_count or not number_of(match.row.identifier or ""):
         match.samples = index.with_id(match.row.identifier or "")
@@ -177,15 +212,17 @@ def _check_images(matches: Sequence[RowMatch]) -> None:
 
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place."""
-    if len(matches) != len(index.texts) or any(match.row.repeat is not None for match in matches):
+    if len(matches) != len(index.texts):
         return
-    if not _is_telling(index.texts):
+    if any(match.row.repeat is not None for match in matches) or not _is_telling(index.texts):
         return
-    if all(match.samples and _is_at(match, number, index) for number, match in enumerate(matches)):
-        for number, match in enumerate(matches):
-            if len(match.samples) > 1:
-                match.samples = [number]
-                match.step = BY_ORDER
+    for number, match in enumerate(matches):
+        if not match.samples or not _is_at(match, number, index):
+            return
+    for number, match in enumerate(matches):
+        if len(match.samples) > 1:
+            match.samples = [number]
+            match.step = BY_ORDER
 
 
 def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
@@ -195,14 +232,18 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     """
     near = min(_NEAR, len(texts) // _NEAR)
     padded = [None] * near + list(texts) + [None] * near
-    windows = Counter(
-        tuple(padded[position : position + 2 * near + 1]) for position in range(len(texts))
-    )
+    windows: Counter[tuple[object, ...]] = Counter()
+    for position in range(len(texts)):
+        windows[tuple(padded[position : position + 2 * near + 1])] += 1
     unique = sum(count == 1 for count in windows.values())
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
-def _is_at(match: RowMatch, number: int, index: SampleIndex) -> bool:
+def _is_at(
+    match: RowMatch,
+    number: int,
+    index: SampleIndex,
+) -> bool:
     """Return whether a row may answer the sample at its place."""
     if len(match.samples) == 1:
         return match.samples[0] == number

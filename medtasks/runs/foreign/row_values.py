@@ -31,6 +31,10 @@ def text_of(record: TableRow, key: str) -> str | None:
 
     Raises:
         RepliesError: It is a list, an object, ``NaN`` or infinite.
+
+    Example:
+        >>> text_of(TableRow("row 1", {"id": 7.0}), "id")
+        '7'
     """
     value = record.values.get(key)
     if value is None or isinstance(value, str):
@@ -52,11 +56,9 @@ def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
         value = record.values.get(key)
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        text = (
-            None
-            if isinstance(value, list | dict)
-            else text_of(TableRow(record.place, {key: value}), key)
-        )
+        if isinstance(value, list | dict):
+            continue
+        text = text_of(TableRow(record.place, {key: value}), key)
         if text and text.strip():
             return text
     return None
@@ -76,7 +78,8 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
     Raises:
         RepliesError: An option is ``NaN`` or infinite.
     """
-    value = next((record.values[key] for key in keys if record.values.get(key)), None)
+    values = [record.values[key] for key in keys if record.values.get(key)]
+    value = values[0] if values else None
     options = listed_options(as_mapping(value).get("text", value))
     if isinstance(options, str):
         parts = _IN_ONE_LINE.split(options.strip())
@@ -84,14 +87,20 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
         options = parts if is_lettered else options.splitlines()
     if not isinstance(options, list) or any(isinstance(option, list | dict) for option in options):
         return None
-    numbered = TableRow(
-        record.place, {f"option {number}": option for number, option in enumerate(options, start=1)}
-    )
-    return without_blank_end([text_of(numbered, key) or "" for key in numbered.values])
+    texts = []
+    for number, option in enumerate(options, start=1):
+        key = f"option {number}"
+        texts.append(text_of(TableRow(record.place, {key: option}), key) or "")
+    return without_blank_end(texts)
 
 
 def without_blank_end(options: Sequence[str]) -> tuple[str, ...] | None:
-    """Return options without blank ones at the end, which are cells of questions with more options."""
+    """Return options without blank ones at the end, which are cells of questions with more options.
+
+    Example:
+        >>> without_blank_end(["left", "", "right", " "])
+        ('left', '', 'right')
+    """
     count = len(options)
     while count and not options[count - 1].strip():
         count -= 1
@@ -99,16 +108,21 @@ def without_blank_end(options: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def image_names(*values: Any) -> tuple[str, ...]:
-    """Return the names of image files without their folders, where values are paths or addresses of files."""
+    """Return the names of image files without their folders, where values are paths or addresses of files.
+
+    Example:
+        >>> image_names("images/x-ray 1.png", ["https://host/scan.jpg?size=2"])
+        ('x-ray 1.png', 'scan.jpg')
+    """
     names: list[str] = []
     for value in values:
         if isinstance(value, list | tuple):
             names += image_names(*value)
-        elif (
-            isinstance(value, str)
-            and value.strip()
-            and not value.startswith(("data:", "attachment:"))
-        ):
-            name = PurePosixPath(value.strip().replace("\\", "/").partition("?")[0]).name
-            names += [name] if 0 < len(name) <= _LONGEST_NAME else []
+            continue
+        if not isinstance(value, str) or value.startswith(("data:", "attachment:")):
+            continue
+        path = value.strip().replace("\\", "/").partition("?")[0]
+        name = PurePosixPath(path).name
+        if 0 < len(name) <= _LONGEST_NAME:
+            names.append(name)
     return tuple(names)

@@ -38,12 +38,10 @@ class SampleIndex:
         self.documents = documents
         self.texts: list[tuple[str, Options]] = []
         self.groups: dict[Texts, list[int]] = {}  # samples that have a question, by their texts
-        self.shown: dict[
-            str, dict[Options, Options]
-        ] = {}  # by question: options as prompts show them, and compared
-        self.worded: dict[
-            str, list[Options]
-        ] = {}  # by question: options that prompts need not list
+        # By question: options as prompts show them, and compared.
+        self.shown: dict[str, dict[Options, Options]] = {}
+        # By question: options that prompts need not list.
+        self.worded: dict[str, list[Options]] = {}
         self._reordered: set[Texts] = set()  # with sorted options
         self._blank: dict[Texts, dict[Texts, None]] = {}  # by options with blanks
         for number, document in enumerate(documents):
@@ -52,15 +50,23 @@ class SampleIndex:
             options = comparable_options(written)
             self.texts.append((question, options))
             if question:
-                if are_words(options) and (question, options) not in self.groups:
-                    self.worded.setdefault(question, []).append(options)
-                self.groups.setdefault((question, options), []).append(number)
-                self.groups.setdefault((question, None), []).append(number)
-                self.shown.setdefault(question, {}).setdefault(shown_options(written), options)
-                self._reordered.add((question, tuple(sorted(options))))
-                self._blank.setdefault((question, with_blanks(options)), {})[question, options] = (
-                    None
-                )
+                self._add_question(number, question, options, shown_options(written))
+
+    def _add_question(
+        self,
+        number: int,
+        question: str,
+        options: Options,
+        as_shown: Options,
+    ) -> None:
+        texts = (question, options)
+        if are_words(options) and texts not in self.groups:
+            self.worded.setdefault(question, []).append(options)
+        self.groups.setdefault(texts, []).append(number)
+        self.groups.setdefault((question, None), []).append(number)
+        self.shown.setdefault(question, {}).setdefault(as_shown, options)
+        self._reordered.add((question, tuple(sorted(options))))
+        self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
 
     @cached_property
     def _names(self) -> QuestionIndex:
@@ -98,7 +104,9 @@ class SampleIndex:
     def _images(self) -> list[frozenset[str]]:
         names = []
         for document in self.documents:
-            files = [*Sample(document).images, *filter(None, (document.get("image_id"),))]
+            files = [*Sample(document).images]
+            if document.get("image_id"):
+                files.append(document["image_id"])
             names.append(frozenset(image_name(str(file)) for file in files))
         return names
 
@@ -115,10 +123,21 @@ class SampleIndex:
     def with_id(self, name: str) -> list[int]:
         """Return the samples that have an id, or share it as published."""
         doc_id = self._names.id_of(name)
-        return [] if doc_id is None else self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
+        if doc_id is None:
+            return []
+        return self._shared_ids.get(doc_id, [self._names.rows[doc_id]])
 
-    def with_texts(self, question: str, options: Options | None) -> list[Texts]:
-        """Return the texts of samples with a question, and with these options in this order unless they are None."""
+    def with_texts(
+        self,
+        question: str,
+        options: Options | None,
+    ) -> list[Texts]:
+        """Return the texts of samples with a question.
+
+        Args:
+            question: Question in comparable form.
+            options: Options in comparable form, which the samples have in this order, or None for any.
+        """
         if (question, options) in self.groups:
             return [(question, options)]
         if options is None:
@@ -128,15 +147,29 @@ class SampleIndex:
         return [(question, ())] if (question, ()) in self.groups else []
 
     def has_in_any_order(self, question: str, options: Options) -> bool:
-        """Return whether a sample has a question with these options in some order."""
+        """Return whether a sample has a question with these options in some order.
+
+        Args:
+            question: Question in comparable form.
+            options: Options in comparable form.
+        """
         return (question, tuple(sorted(options))) in self._reordered
 
     def shows_image(self, number: int, names: Iterable[str]) -> bool:
         """Return whether a sample shows an image of one of the names."""
         return not self._images[number].isdisjoint(map(image_name, names))
 
-    def with_image(self, texts: Sequence[Texts], names: Iterable[str]) -> list[int]:
-        """Return the samples with some texts that show an image of one of the names."""
+    def with_image(
+        self,
+        texts: Sequence[Texts],
+        names: Iterable[str],
+    ) -> list[int]:
+        """Return the samples with some texts that show an image of one of the names.
+
+        Args:
+            texts: Texts of samples, see :meth:`with_texts`.
+            names: Names of image files, also with folders.
+        """
         row_names = {image_name(name) for name in names}
         samples: dict[int, None] = {}
         for own_names in texts:
@@ -158,7 +191,12 @@ class TextFinder:
             self._lengths.setdefault(tokens[:_FIRST], set()).add(len(tokens))
 
     def find(self, text: str) -> list[tuple[int, str]]:
-        """Return the known texts in a text in comparable form, each with its place, in order."""
+        """Return the known texts in a text in comparable form, each with its place, in order.
+
+        Example:
+            >>> TextFinder(["left lung", "lung"]).find("the left lung")
+            [(4, 'left lung'), (9, 'lung')]
+        """
         matches = list(_TOKEN.finditer(text))
         tokens = tuple(match[0] for match in matches)
         places = []

@@ -22,9 +22,14 @@ _OF_ONE_LETTER = (
 
 
 def samples_from_file(
-    file: ForeignFile, task: TaskFile
+    file: ForeignFile,
+    task: TaskFile,
 ) -> tuple[list[dict[str, Any]], ForeignFile]:
     """Make documents of the questions, options and gold of a file.
+
+    Args:
+        file: Rows with options and gold.
+        task: Task that asks for one option.
 
     Returns:
         The documents, and the file with rows that name them by id, for :func:`~.matching.match_rows`.
@@ -38,37 +43,44 @@ def samples_from_file(
             f"only questions for one option can be scored without them, and '{task.name}' asks others"
         )
     names = list(_names(file.rows))
-    by_id: dict[str, dict[str, Any]] = {}
-    for name, row in zip(names, file.rows, strict=True):
-        document = _document(name, row, task)
-        if by_id.setdefault(name, document) != document:
-            raise RepliesError(
-                f"{row.place}: '{name}' has another question, other options or another gold before"
-            )
-    documents = list(by_id.values())
+    documents = _documents(names, file.rows, task)
+    answers = [document["answer"] for document in documents]
     options = [document["options"] for document in documents]
-    gold, note = read_column(
-        "answer", Column.LETTER, [document["answer"] for document in documents], options
-    )
+    gold, note = read_column("answer", Column.LETTER, answers, options)
     incomplete = []
     for document, answer in zip(documents, gold, strict=True):
         document["answer"] = answer
-        if not Column.OPTIONS.holds(document["options"], None) or not Column.LETTER.holds(
-            answer, document["options"]
-        ):
+        has_options = Column.OPTIONS.holds(document["options"], None)
+        if not has_options or not Column.LETTER.holds(answer, document["options"]):
             incomplete.append(document["doc_id"])
     if incomplete:
         raise RepliesError(
             f"{len(incomplete)} of {len(documents)} questions lack an option, or their gold is none of their options, "
             f"such as '{incomplete[0]}'"
         )
-    named = []
+    rows = []
     for name, row in zip(names, file.rows, strict=True):
-        named.append(
+        rows.append(
             replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
         )
     notes = (*file.notes, *_notes(documents, task, note))
-    return documents, replace(file, rows=tuple(named), is_id_named=True, notes=notes)
+    return documents, replace(file, rows=tuple(rows), is_id_named=True, notes=notes)
+
+
+def _documents(
+    names: Sequence[str],
+    rows: Sequence[ForeignRow],
+    task: TaskFile,
+) -> list[dict[str, Any]]:
+    """Return the document of each name, or raise RepliesError if two rows of a name differ."""
+    by_id: dict[str, dict[str, Any]] = {}
+    for name, row in zip(names, rows, strict=True):
+        document = _document(name, row, task)
+        if by_id.setdefault(name, document) != document:
+            raise RepliesError(
+                f"{row.place}: '{name}' has another question, other options or another gold before"
+            )
+    return list(by_id.values())
 
 
 def _asks_for_one_option(task: TaskFile) -> bool:
@@ -76,7 +88,11 @@ def _asks_for_one_option(task: TaskFile) -> bool:
     return family.columns in _OF_ONE_LETTER and not family.paired and task.variant is None
 
 
-def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
+def _document(
+    name: str,
+    row: ForeignRow,
+    task: TaskFile,
+) -> dict[str, Any]:
     """Return the columns of a row's question, with options without the marks that the kit compares."""
     written = list(row.options or ())
     bare = without_marks(written)
@@ -88,7 +104,9 @@ def _document(name: str, row: ForeignRow, task: TaskFile) -> dict[str, Any]:
         "options": bare or written,
         "answer": row.answer,
     }
-    return document | {"option_lines": written} if bare else document
+    if bare:
+        document["option_lines"] = written
+    return document
 
 
 def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
@@ -111,7 +129,11 @@ def _asked_texts(row: ForeignRow) -> tuple[Hashable, ...]:
     return row.question or row.prompt, row.options, row.answer
 
 
-def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
+def _notes(
+    documents: Documents,
+    task: TaskFile,
+    note: str,
+) -> Iterator[str]:
     yield (
         f"Options and gold come from this file: the data of '{task.name}' are not prepared here, so that neither was "
         f"compared with them."
@@ -119,17 +141,27 @@ def _notes(documents: Documents, task: TaskFile, note: str) -> Iterator[str]:
     if note:
         yield f"{note}."
     texts = Counter((document["question"], *document["options"]) for document in documents)
-    if alike := sum(number for number in texts.values() if number > 1):
+    alike = sum(number for number in texts.values() if number > 1)
+    if alike:
         yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
     info = CATALOGUE.get(task.dataset or "")
-    if (info is None or info.images != 0) and not any(
-        document["image_id"] for document in documents
-    ):
+    has_images = info is None or info.images != 0
+    if has_images and not any(document["image_id"] for document in documents):
         yield "The file names no images, so that intervals take each sample for independent."
 
 
-def file_provenance(file: ForeignFile, documents: Documents, task: TaskFile) -> dict[str, Any]:
-    """Return the provenance of documents of :func:`samples_from_file`, like that of prepared data."""
+def file_provenance(
+    file: ForeignFile,
+    documents: Documents,
+    task: TaskFile,
+) -> dict[str, Any]:
+    """Return the provenance of documents that come from a file, like that of prepared data.
+
+    Args:
+        file: The file.
+        documents: Documents of :func:`samples_from_file`.
+        task: Task that asks them.
+    """
     info = CATALOGUE.get(task.dataset or "")
     return {
         "name": task.dataset,

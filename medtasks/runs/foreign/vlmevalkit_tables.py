@@ -33,10 +33,10 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     return only_file([content for content in tables if not _JUDGED & {*content.keys}] or tables)
 
 
-def read(contents: Sequence[FileContent]) -> ForeignFile:
-    """Return the rows of tables, without those whose ``index`` stands for several questions."""
-    rows: list[ForeignRow] = []
-    notes: list[str] = []
+def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
+    """Return the rows of tables, without those whose ``index`` belongs to several questions."""
+    rows = []
+    notes = []
     for content in contents:
         is_judged = bool(_JUDGED & {*content.keys})
         rows += [_row(record, is_judged=is_judged) for record in content.records()]
@@ -47,15 +47,16 @@ def read(contents: Sequence[FileContent]) -> ForeignFile:
     questions: dict[Any, set[Any]] = {}
     for row in rows:
         questions.setdefault(row.identifier, set()).add((row.question, row.options))
-    single_rows = tuple(
-        row for row in rows if row.identifier is None or len(questions[row.identifier]) == 1
-    )
+    single_rows = []
+    for row in rows:
+        if row.identifier is None or len(questions[row.identifier]) == 1:
+            single_rows.append(row)
     if len(single_rows) < len(rows):
         notes.append(
             f"{len(rows) - len(single_rows)} rows are left out: several questions have their index, for which the kit "
             "keeps one reply that it shows at each"
         )
-    return ForeignFile(VLMEVALKIT.name, single_rows, _REPLY, notes=tuple(notes))
+    return ForeignFile(VLMEVALKIT.name, tuple(single_rows), _REPLY, notes=tuple(notes))
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
@@ -81,7 +82,7 @@ def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
 
 def _texts(record: TableRow) -> dict[str, str]:
     """Return the texts of all cells that are not blank, which the kit's JSON has as ``NaN``."""
-    texts: dict[str, str] = {}
+    texts = {}
     for key, value in record.values.items():
         is_blank = isinstance(value, float) and math.isnan(value)
         text = None if is_blank else text_of(record, key)
@@ -90,4 +91,4 @@ def _texts(record: TableRow) -> dict[str, str]:
     return texts
 
 
-VLMEVALKIT = KitReader("VLMEvalKit", _INDEX, recognise, read, select)
+VLMEVALKIT = KitReader("VLMEvalKit", _INDEX, recognise, read_tables, select)

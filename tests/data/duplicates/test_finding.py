@@ -13,8 +13,8 @@ from medtasks.data.duplicates.image_copies import dataset_images, other_images
 from medtasks.data.duplicates.image_hashes import (
     DISTANCE,
     LIKENESS,
-    Alike,
     ImageViews,
+    Resemblance,
     hash_images,
     near,
 )
@@ -317,14 +317,14 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
         pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
         made = [
             duplicate_search.DuplicatePair(
-                pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0)
+                pictures[one], pictures[two], CopyKind.NEAR, concern, Resemblance(0, 1.0)
             )
             for one, two in sorted(pairs)
             if (concern := duplicate_search.concern_of(pictures[one], pictures[two]))
         ]
         away = [
             duplicate_search.DuplicatePair(
-                pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0)
+                pictures[one], picture(9, set()), CopyKind.NEAR, None, Resemblance(0, 1.0)
             )
             for one in sorted(outside)
             if pictures[one].questions

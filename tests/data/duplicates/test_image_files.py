@@ -154,7 +154,7 @@ def bits_between(first, second):
 
 def alike(first, second):
     """Whether two pictures pass both checks in any of their views, the sign of the correlation left aside."""
-    side = ph.side_compared(first.size, second.size)
+    side = ph.sketch_side(first.size, second.size)
     for one in ph.sketches(first):
         for two in ph.sketches(second):
             bits = bits_between(ph.perceptual_hash(one), ph.perceptual_hash(two))

@@ -97,7 +97,10 @@ def test_samples_that_cannot_be_used_say_why(rows, folder):
             None,
             f"its image scans/1.jpg is broken (it is no image that can be read, but a text file{fix})",
         ),
-        (None, "its image scans is missing"),
+        (
+            None,
+            "its image scans is broken (it holds no DICOM files; list its images in 'image_files')",
+        ),
         (None, "its image scans/0.jpg/x is missing"),
     ]
     (row,) = rows("QA", qa(answer="option 4"))

@@ -61,9 +61,8 @@ _SPLIT = dataclasses.replace(
 _NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
 _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
 SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
-_HISTORY: Mapping[str, str] = _NAMES[
-    "history"
-]  # columns of the table, by their names in the prompt
+# Columns of the table, by their names in the prompt.
+_HISTORY: Mapping[str, str] = _NAMES["history"]
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
 _ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
@@ -98,7 +97,7 @@ class _MedMNIST(TableReader):
         self.name = name
 
     def table(self, source: Path, split: str) -> SourceTable:
-        """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
+        """Return rows with the columns ``image`` (pixels, channels last) and ``label``."""
         path = source / f"{self.name}.npz" if source.is_dir() else source
         if not path.is_file():
             raise source_files.not_found(source, f"{self.name}.npz")
@@ -116,10 +115,10 @@ class _MedMNIST(TableReader):
         if self.name in _QUARTERED and split == "test":  # as the reference
             images = images[: len(images) // 4]
             labels = labels[: len(labels) // 4]
-        rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
+        pairs = zip(images, labels.reshape(-1).tolist(), strict=True)
         records = (
-            (f"{path.name} {split} row {n}", {"image": image, "label": label})
-            for n, (image, label) in rows
+            (f"{path.name} {split} row {number}", {"image": image, "label": label})
+            for number, (image, label) in enumerate(pairs, 1)
         )
         return source_tables.records_table(records, ("image", "label"))
 
@@ -137,22 +136,21 @@ class _MedMNIST(TableReader):
             document = new_document(CLASSIFICATION, f"{split}/{row.index}", **columns)
             yield PublishedRow(row.place, document, [stored])
 
-    def published(self) -> Published:
+    def publication(self) -> Published:
         md5 = dataset_info(f"multimedeval_{self.name}").md5[f"{self.name}.npz"]
         return Published(
             f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5
         )
 
     def revision(self, source: Path) -> str:
-        unchanged = self.published().matches(
-            source / f"{self.name}.npz" if source.is_dir() else source
-        )
+        path = source / f"{self.name}.npz" if source.is_dir() else source
+        unchanged = self.publication().matches(path)
         return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
 
     def own_recipe(self) -> SourceRecipe:
         return dataclasses.replace(
             self.recipe(f"MedMNIST's {self.name}.npz"),
-            download=lambda folder: download(self.published(), folder / f"{self.name}.npz"),
+            download=lambda folder: download(self.publication(), folder / f"{self.name}.npz"),
             revision=self.revision,
         )
 
@@ -163,14 +161,13 @@ def _metadata(source: Path) -> SourceFile:
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    return frozenset(
-        str(row.values["ids"]).strip()
-        for row in source_tables.hub_table(source / "split", split, ("ids",)).rows()
-    )
+    rows = source_tables.hub_table(source / "split", split, ("ids",)).rows()
+    return frozenset(str(row.values["ids"]).strip() for row in rows)
 
 
 class _PadUfes(TableReader):
-    columns, image_name = CLASSIFICATION, "img_id"
+    columns = CLASSIFICATION
+    image_name = "img_id"
 
     def table(self, source: Path, split: str) -> SourceTable:
         if split == "test":
@@ -183,43 +180,42 @@ class _PadUfes(TableReader):
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
         # The text on a patient in the reference's later prompt, without unknown fields.
-        fields = {
-            name: row.values[column] for name, column in _HISTORY.items() if row.values[column]
-        }
-        history = ", ".join(
-            f"{name} {_TRUTH_VALUES.get(text.lower(), text)}" for name, text in fields.items()
+        fields = []
+        for name, column in _HISTORY.items():
+            text = row.values[column]
+            if text:
+                fields.append(f"{name} {_TRUTH_VALUES.get(text.lower(), text)}")
+        return new_document(
+            CLASSIFICATION,
+            patient_id=row.text("patient_id"),
+            doc_id=PurePath(row.text("img_id")).stem,
+            details=f"Patient history: {', '.join(fields)}",
+            options=list(SKIN_CLASSES.values()),
+            label=list(SKIN_CLASSES).index(diagnosis),
         )
-        about = {"patient_id": row.text("patient_id"), "details": f"Patient history: {history}"}
-        classes = {
-            "options": list(SKIN_CLASSES.values()),
-            "label": list(SKIN_CLASSES).index(diagnosis),
-        }
-        return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
     @contextlib.contextmanager
     def files(self, source: Path) -> Iterator[ReadFile]:
-        """Open the images of a folder with all below it; a file goes before one of the same name in an archive."""
-        where: dict[str, Callable[[], bytes]] = {}
+        """Open the images of a folder with all below it. A file goes before one of the same name in an archive."""
+        readers: dict[str, Callable[[], bytes]] = {}
 
-        def read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+        def read_member(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
             with source_files.unpacking(path), archive.open(member) as stream:
                 return read_stream(stream)
 
         for path in sorted(source.rglob(f"*{_ENDING}")):
-            where.setdefault(path.name, functools.partial(read_named, path, source))
+            readers.setdefault(path.name, functools.partial(read_named, path, source))
         with contextlib.ExitStack() as opened:
             for path in sorted(source.rglob("*.zip")):
                 with source_files.unpacking(path):
                     archive = opened.enter_context(source_files.open_archive(path))
                     for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
-                        where.setdefault(
-                            PurePosixPath(member).name,
-                            functools.partial(read, path, archive, member),
-                        )
-            yield lambda name: where[name]()
+                        read = functools.partial(read_member, path, archive, member)
+                        readers.setdefault(PurePosixPath(member).name, read)
+            yield lambda name: readers[name]()
 
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
+        """Yield the held-out rows. Their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
         yield from check_count(
             metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows
@@ -235,9 +231,8 @@ def _download(folder: Path, split_required: bool) -> Path:
         hub_download(_SPLIT, ["*test*", "*train*"], folder / "split")
     base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)
     for name, key in _FILES.items():
-        download(
-            Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name)), folder / name
-        )
+        published = Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name))
+        download(published, folder / name)
     return folder
 
 

@@ -14,6 +14,7 @@ images it names (``multimedeval/dynamic_datasets.py`` at d9ac283)::
 ``taskType`` is ``VQA``, or ``QA`` with the texts of the ``options`` in every sample. ``images`` may be left out.
 Models see images by the rule ``linear`` of :mod:`medtasks.data.images.decoding`. ``"image_range": [LOW, HIGH]`` next
 to ``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
+Volumes are shown by the settings of :mod:`medtasks.data.images.volume_rule` next to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.volume_files import holds_volume
+from medtasks.data.images.volume_rule import SETTINGS, VolumeRule
 from medtasks.data.named_files import read_file
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.source_files import SourceFile
@@ -46,7 +49,8 @@ MMLU_SUBJECTS = frozenset((*_COLLEGE, "medical_genetics", "professional_medicine
 SLAKE_ARCHIVE = "imgs.zip"
 SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 FILE_NAME = "dataset.json"
-QA, VQA = "QA", "VQA"
+QA = "QA"
+VQA = "VQA"
 _HUB = "the Hub's parquet files"
 _MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
 _MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
@@ -55,7 +59,16 @@ _IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
 
 def answer_index(row: SourceRow, column: str, options: int) -> int:
-    """Return the index of the right option, from 0; an error where there is no such option."""
+    """Return the index of the right option, from 0.
+
+    Args:
+        row: Of a table.
+        column: With the index.
+        options: Number of options.
+
+    Raises:
+        SourceError: There is no such option.
+    """
     value = row.integer(column)
     if not 0 <= value < options:
         raise row.error(f"{column} is {value}, and the options are 0 to {options - 1}")
@@ -63,7 +76,12 @@ def answer_index(row: SourceRow, column: str, options: int) -> int:
 
 
 def keyed_options(row: SourceRow) -> Mapping[str, str]:
-    """Return the texts of options that are published as an object, by their letters."""
+    """Return the texts of options that are published as an object, by their letters.
+
+    Example:
+        >>> dict(keyed_options(SourceRow("test.jsonl row 1", 0, {"options": {"A": "CT", "B": "MRI"}})))
+        {'A': 'CT', 'B': 'MRI'}
+    """
     value: Any = row.values["options"]
     if not isinstance(value, dict):
         raise row.error("options are no object")
@@ -85,22 +103,25 @@ class _MedQA(TableReader):
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options = keyed_options(row)
-        right = list(options).index(
-            row.one_of("answer_idx", options, "answer_idx is none of the options' keys")
-        )
+        answer = row.one_of("answer_idx", options, "answer_idx is none of the options' keys")
         return choice_document(
-            f"{split}/{row.index}", row.text("question"), list(options.values()), right
+            f"{split}/{row.index}",
+            row.text("question"),
+            list(options.values()),
+            list(options).index(answer),
         )
 
 
 class _MedMCQA(TableReader):
     columns = CHOICE
     options = ("opa", "opb", "opc", "opd")
-    required, optional = ("id", "question", *options, "cop"), ("subject_name",)
+    required = ("id", "question", *options, "cop")
+    optional = ("subject_name",)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = [row.text(column) for column in self.options]
-        right, subject = answer_index(row, "cop", len(options)), row.optional_text("subject_name")
+        right = answer_index(row, "cop", len(options))
+        subject = row.optional_text("subject_name")
         return choice_document(
             row.text("id"), row.text("question"), options, right, subject=subject
         )
@@ -118,29 +139,32 @@ class _PubMedQA(TableReader):
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         columns = ("QUESTION", "CONTEXTS", "final_decision")
-        published = source_tables.records_table(
-            ((f"{file.name} entry {key}", value) for key, value in content.items()), columns
-        )
-        entries = zip(content, published.rows(), strict=True)
-        return source_tables.records_table(
-            ((row.place, {**row.values, "id": key}) for key, row in entries), columns
-        )
+        entries = ((f"{file.name} entry {key}", entry) for key, entry in content.items())
+        published = source_tables.records_table(entries, columns)
+        records = []
+        for key, row in zip(content, published.rows(), strict=True):
+            records.append((row.place, {**row.values, "id": key}))
+        return source_tables.records_table(records, columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
-        right = YES_NO_MAYBE.index(
-            row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of")
-        )
-        context = " ".join(row.texts("CONTEXTS"))
+        decision = row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of")
         return choice_document(
-            row.text("id"), row.text("QUESTION"), YES_NO_MAYBE, right, context=context
+            context=" ".join(row.texts("CONTEXTS")),
+            doc_id=row.text("id"),
+            question=row.text("QUESTION"),
+            options=YES_NO_MAYBE,
+            answer=YES_NO_MAYBE.index(decision),
         )
 
 
 class _MMLU(TableReader):
-    columns, hub_folder, required = CHOICE, "all", ("question", "subject", "choices", "answer")
+    columns = CHOICE
+    hub_folder = "all"
+    required = ("question", "subject", "choices", "answer")
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
-        options, subject = row.texts("choices"), row.text("subject")
+        options = row.texts("choices")
+        subject = row.text("subject")
         right = answer_index(row, "answer", len(options))
         return choice_document(
             f"{split}/{row.index}", row.text("question"), options, right, subject=subject
@@ -174,17 +198,25 @@ class _MedNLI(TableReader):
 
 
 def open_question(row: SourceRow, doc_id: str, **more: str | None) -> NewDocument:
-    """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
+    """Return a document of the ``OPEN_QUESTION`` schema.
+
+    Args:
+        row: Has ``question`` and ``answer``.
+        doc_id: Unique in the dataset.
+        **more: Further columns.
+    """
     return new_document(
         OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more
     )
 
 
 class _QuestionsWithImages(TableReader):
-    columns, embedded, required = OPEN_QUESTION, ("image",), ("image", "question", "answer")
+    columns = OPEN_QUESTION
+    embedded = ("image",)
+    required = ("image", "question", "answer")
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
-        if row.encoded("image") is None:
+        if row.image_bytes("image") is None:
             raise UnusableRow("it has no image")
         return open_question(row, f"{split}/{row.index}")
 
@@ -192,26 +224,24 @@ class _QuestionsWithImages(TableReader):
 class Slake(TableReader):
     """SLAKE's questions in one language, or in all."""
 
-    columns, image_name = OPEN_QUESTION, "img_name"
+    columns = OPEN_QUESTION
+    image_name = "img_name"
     language: str | None = "en"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Find a split in a source."""
-        path, columns = (
-            source / f"{split}.json",
-            ("qid", "img_name", "question", "answer", "q_lang"),
-        )
+        path = source / f"{split}.json"
+        columns = ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise source_files.not_found(source, path.name)
         questions = source_tables.listed_records(path.name, read_file(path), columns)
         if self.language is None:
             return questions
-        chosen = (
-            (row.place, row.values)
-            for row in questions.rows()
-            if row.text("q_lang") == self.language
-        )
-        return source_tables.records_table(chosen, columns)
+        records = []
+        for row in questions.rows():
+            if row.text("q_lang") == self.language:
+                records.append((row.place, row.values))
+        return source_tables.records_table(records, columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document of the ``OPEN_QUESTION`` schema."""
@@ -221,13 +251,17 @@ class Slake(TableReader):
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
-        return source_files.unpacked_or_archived(
+        return source_files.folder_or_archive_reader(
             source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",)
         )
 
 
 class OwnQuestions(TableReader):
-    """Questions of a user's own folder; SourceError unless its ``dataset.json`` is as said above."""
+    """Questions of a user's own folder.
+
+    Raises:
+        SourceError: Its ``dataset.json`` is not as said above.
+    """
 
     def __init__(self, folder: Path) -> None:
         path = folder / FILE_NAME
@@ -238,38 +272,39 @@ class OwnQuestions(TableReader):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
         source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
-        self.folder, self.kind, self.modality = (
-            folder,
-            whole.text("taskType"),
-            whole.text("modality"),
-        )
+        self.folder = folder
+        self.kind = whole.text("taskType")
+        self.modality = whole.text("modality")
         if self.kind not in (QA, VQA):
             raise whole.error(f"taskType is '{self.kind}', and only {QA} and {VQA} can be prepared")
-        self.columns = CHOICE if self.kind == QA else OPEN_QUESTION
         if not isinstance(content["samples"], list) or not content["samples"]:
             raise whole.error("samples is not a list of questions")
-        columns = ("question", "answer", *(["options"] if self.kind == QA else []))
-        samples = (
-            (f"{FILE_NAME} sample {number}", sample)
-            for number, sample in enumerate(content["samples"], 1)
-        )
+        self.columns = OPEN_QUESTION
+        columns = ["question", "answer"]
+        if self.kind == QA:
+            self.columns = CHOICE
+            columns.append("options")
         try:
-            self.decoding = (
-                Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
-            )
+            decoding = Decoding.of_settings({"image_range": content.get("image_range")})
+            self.volume_settings = {name: content[name] for name in SETTINGS if name in content}
+            VolumeRule.of_settings(self.volume_settings)
         except MedTasksError as error:
             raise whole.error(str(error)) from error
+        self.decoding = decoding or LINEAR
+        numbered = enumerate(content["samples"], 1)
+        samples = ((f"{FILE_NAME} sample {number}", sample) for number, sample in numbered)
         self.samples = source_tables.records_table(samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
-        return replace(self.recipe(f"a folder with {FILE_NAME}", ("test",)), decoding=self.decoding)
+        recipe = self.recipe(f"a folder with {FILE_NAME}", ("test",))
+        return replace(recipe, decoding=self.decoding, volume_settings=self.volume_settings)
 
     def table(self, _source: Path, _split: str) -> SourceTable:
         """Return the samples."""
         return self.samples
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         """Return the names of the images."""
         return [] if row.values.get("images") is None else row.texts("images")
 
@@ -277,25 +312,28 @@ class OwnQuestions(TableReader):
         """Open the images."""
         return source_files.file_reader([self.folder], (), ())
 
+    def volume(self, _source: Path, name: str) -> Path | None:
+        """Return the path of an image that is a volume."""
+        path = self.folder / name
+        return path if holds_volume(path) else None
+
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return the document of a sample."""
         doc_id = f"test/{row.index}"
         if self.kind == VQA:
             return open_question(row, doc_id)
-        options, answer = row.texts("options"), row.text("answer")
+        options = row.texts("options")
+        answer = row.text("answer")
         if not 2 <= len(options) <= MOST_LETTERS:
             raise row.error(f"it has {len(options)} options; 2 to {MOST_LETTERS} are possible")
         # As the reference compares them. Of equal options it can only ever choose the first.
-        same = [
-            index
-            for index, option in enumerate(options)
-            if option.strip().lower() == answer.strip().lower()
-        ]
-        if not same:
+        plain_options = [option.strip().lower() for option in options]
+        plain_answer = answer.strip().lower()
+        if plain_answer not in plain_options:
             raise UnusableRow("its answer is none of its options, so that no reply could be right")
-        return choice_document(
-            doc_id, row.text("question"), options, same[0], subject=self.modality or None
-        )
+        right = plain_options.index(plain_answer)
+        subject = self.modality or None
+        return choice_document(doc_id, row.text("question"), options, right, subject=subject)
 
 
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)

@@ -21,6 +21,7 @@ Source of the last two: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_
 """
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -57,24 +58,25 @@ from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import UnusableFile
 
 FOURTEEN_FINDINGS = (
-    *(
-        "Atelectasis",
-        "Cardiomegaly",
-        "Effusion",
-        "Infiltration",
-        "Mass",
-        "Nodule",
-        "Pneumonia",
-        "Pneumothorax",
-    ),
-    *("Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia"),
+    "Atelectasis",
+    "Cardiomegaly",
+    "Effusion",
+    "Infiltration",
+    "Mass",
+    "Nodule",
+    "Pneumonia",
+    "Pneumothorax",
+    "Consolidation",
+    "Edema",
+    "Emphysema",
+    "Fibrosis",
+    "Pleural_Thickening",
+    "Hernia",
 )
 FIVE_FINDINGS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion")
 _NONE = "No Finding"
-_IMAGES = (
-    "images*/images/*.png",
-    "images*/*.png",
-)  # the archives of the source unpack into folders of their own
+# The archives of the source unpack into folders of their own.
+_IMAGES = ("images*/images/*.png", "images*/*.png")
 _LISTS = {"test": "test_list.txt", "train": "train_val_list.txt"}
 _VALUES = {"1.0": 1, "1": 1, "0.0": 0, "0": 0, "-1.0": 0, "-1": 0, "": 0}
 _SPLIT_COLUMNS = ("dicom_id", "study_id", "subject_id", "split")
@@ -92,14 +94,16 @@ _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
 _GRADES = "12345"
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
-_DESCRIBED, _UNDESCRIBED = "cropped images", ""
+_DESCRIBED = "cropped images"
+_UNDESCRIBED = ""
 _annotations = functools.partial(
     source_files.physionet_file,
     project="vindr-mammo",
     version="1.0.0",
     names=("finding_annotations.csv",),
 )
-MIMIC_CXR_JPG, MIMIC_SPLIT = "mimic-cxr-jpg/2.0.0", "mimic-cxr-2.0.0-split.csv.gz"
+MIMIC_CXR_JPG = "mimic-cxr-jpg/2.0.0"
+MIMIC_SPLIT = "mimic-cxr-2.0.0-split.csv.gz"
 _MIMIC_TABLES = (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz")
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
@@ -109,11 +113,12 @@ _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
 class _ChestXray14(TableReader):
-    columns, image_name = MULTILABEL, "Image Index"
+    columns = MULTILABEL
+    image_name = "Image Index"
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the rows of the findings table whose image a list names, in the table's order."""
-        if not any(path for pattern in _IMAGES for path in source.glob(pattern)):
+        if next(self._images(source), None) is None:
             raise source_files.not_found(source, _IMAGES[0])
         with source_files.required_file(source, [_LISTS[split]]).open() as stream:
             names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
@@ -131,37 +136,65 @@ class _ChestXray14(TableReader):
             )
         if _NONE in findings and len(findings) > 1:
             raise row.error(f"{_NONE!r} stands beside findings")
-        labels = [int(finding in findings) for finding in FOURTEEN_FINDINGS]
-        columns = {
-            "patient_id": row.text("Patient ID"),
-            "options": list(FOURTEEN_FINDINGS),
-            "labels": labels,
-        }
-        return new_document(MULTILABEL, row.text("Image Index"), **columns)
+        return new_document(
+            MULTILABEL,
+            patient_id=row.text("Patient ID"),
+            doc_id=row.text("Image Index"),
+            options=list(FOURTEEN_FINDINGS),
+            labels=[int(finding in findings) for finding in FOURTEEN_FINDINGS],
+        )
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return by_name(path for pattern in _IMAGES for path in source.glob(pattern))
+        return by_name(self._images(source))
+
+    def _images(self, source: Path) -> Iterator[Path]:
+        for pattern in _IMAGES:
+            yield from source.glob(pattern)
 
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
-    """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
+    """Yield the images of one split of MIMIC-CXR-JPG.
+
+    Args:
+        source: Folder of the user.
+        split: ``train``, ``validate`` or ``test``.
+
+    Yields:
+        Rows with ``dicom_id``, ``study_id`` and ``subject_id``.
+    """
     table = mimic_cxr_file(source, "split")
     return source_tables.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
-    """Return the folder of a study's images below the published folder ``files``, whether or not it exists."""
+    """Return the folder of a study's images, whether or not it exists.
+
+    Example:
+        >>> study_folder(Path("files"), "10000032", "50414267").as_posix()
+        'files/p10/p10000032/s50414267'
+    """
     return files / f"p{subject_id[:2]}" / f"p{subject_id}" / f"s{study_id}"
 
 
 def image_name(row: SourceRow) -> str:
-    """Return the path of an image below the folder of MIMIC-CXR-JPG, from a row of its split table."""
+    """Return the path of an image below the folder of MIMIC-CXR-JPG, from a row of its split table.
+
+    Example:
+        >>> values = {"subject_id": "10000032", "study_id": "50414267", "dicom_id": "02aa"}
+        >>> image_name(SourceRow("split row 1", 0, values))
+        'files/p10/p10000032/s50414267/02aa.jpg'
+    """
     folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
     return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
 
 
 def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
-    """Return a table of MIMIC-CXR-JPG: ``"split"`` or ``"chexpert"``."""
+    """Return a table of MIMIC-CXR-JPG.
+
+    Args:
+        source: Folder of the user.
+        kind: ``"split"`` or ``"chexpert"``.
+    """
     name = f"mimic-cxr-2.0.0-{kind}.csv"
     return source_files.physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
 
@@ -170,7 +203,10 @@ class _MimicCxr(TableReader):
     columns = MULTILABEL
 
     def table(self, source: Path, split: str) -> SourceTable:
-        """Return the images of a split with the findings of their study; of the test split, at its end, all others."""
+        """Return the images of a split with the findings of their study.
+
+        At the end of the test split are its images without any.
+        """
         study_of = itemgetter("study_id", "subject_id")
         images: dict[tuple[str, str], list[SourceRow]] = {}
         for row in split_rows(source, split):
@@ -183,11 +219,13 @@ class _MimicCxr(TableReader):
         def records() -> Iterator[tuple[str, ReadValues]]:
             unlabelled = dict(images)
             for row in findings.rows():
-                unlabelled.pop(study_of(row.values), None)
-                for image in images[study_of(row.values)]:
+                study = study_of(row.values)
+                unlabelled.pop(study, None)
+                for image in images[study]:
                     yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
-            for rows in unlabelled.values() if split == "test" else ():
-                yield from ((image.place, functools.partial(dict, image.values)) for image in rows)
+            if split == "test":
+                for image in itertools.chain.from_iterable(unlabelled.values()):
+                    yield image.place, functools.partial(dict, image.values)
 
         return SourceTable(records)
 
@@ -197,15 +235,15 @@ class _MimicCxr(TableReader):
         for finding in FIVE_FINDINGS:
             if row.text(finding) not in _VALUES:
                 raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
-        labels = [_VALUES[row.text(finding)] for finding in FIVE_FINDINGS]
-        columns = {
-            "patient_id": row.text("subject_id"),
-            "options": list(FIVE_FINDINGS),
-            "labels": labels,
-        }
-        return new_document(MULTILABEL, row.text("dicom_id"), **columns)
+        return new_document(
+            MULTILABEL,
+            labels=[_VALUES[row.text(finding)] for finding in FIVE_FINDINGS],
+            patient_id=row.text("subject_id"),
+            doc_id=row.text("dicom_id"),
+            options=list(FIVE_FINDINGS),
+        )
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [image_name(row)]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
@@ -227,9 +265,8 @@ class _DiffVqa(TableReader):
     def rows(
         self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
     ) -> Iterator[PublishedRow]:
-        files = next(
-            (source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None
-        )
+        folders = [source / folder for folder in _MIMIC_IMAGES]
+        files = next(filter(Path.is_dir, folders), None)
         if files is None:
             raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
 
@@ -237,29 +274,31 @@ class _DiffVqa(TableReader):
         @functools.lru_cache(maxsize=64)
         def of_study(folder: Path) -> list[StoredImage] | str:
             paths = sorted(folder.glob("*.jpg"))
+            if not paths:
+                return f"its study {folder.name} has no images"
             try:
-                return [
-                    images.add_file(path, root=files) for path in paths
-                ] or f"its study {folder.name} has no images"
+                return [images.add_file(path, root=files) for path in paths]
             except (UnreadableImage, UnusableFile) as error:
                 return f"an image of its study {folder.name} is broken ({error})"
 
         for row in rows:
-            stored = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
+            subject = row.text("subject_id")
+            study = row.text("study_id")
+            stored = of_study(study_folder(files, subject, study))
             if isinstance(stored, str):
                 yield PublishedRow(row.place, None, cause=stored)
-            else:
-                empty = next(
-                    (column for column in ("question", "answer") if not row.text(column).strip()),
-                    None,
-                )
-                if empty:
-                    raise row.error(f"{empty} is empty")
-                ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
-                document = open_question(
-                    row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids
-                )
-                yield PublishedRow(row.place, document, stored)
+                continue
+            for column in ("question", "answer"):
+                if not row.text(column).strip():
+                    raise row.error(f"{column} is empty")
+            document = open_question(
+                row,
+                f"{split}/{row.index}",
+                question_type=row.text("question_type"),
+                image_id=f"s{study}",
+                patient_id=subject,
+            )
+            yield PublishedRow(row.place, document, stored)
         if split == "test":
             of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
@@ -271,16 +310,18 @@ def read_dicom(path: Path) -> Image.Image:
     Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
     is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
-    d9ac283. Errors are those of :func:`~medtasks.data.images.dicom_images.reading_dicom`.
+    d9ac283.
+
+    Raises:
+        UnreadableImage: It holds no single grey image. Further errors are those of
+            :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
     with reading_dicom(str(path), path) as (_, dataset):
-        dataset.BitsStored = min(
-            _ALLOCATED_BITS, dataset.BitsAllocated
-        )  # some files say 12 bits and use more
+        # Some files say 12 bits and use more.
+        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
         values = dataset.pixel_array
-        values = (
-            values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
-        )
+        if dataset.PhotometricInterpretation == "MONOCHROME1":
+            values = values.max() - values
     if values.ndim != 2 or not values.size:
         raise UnreadableImage(f"it holds values of shape {values.shape} and no single grey image")
     spread = values - values.min()
@@ -293,10 +334,13 @@ class _VinDrMammo(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         graded = {"test": "test", "train": "training"}[split]
-        belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
+
+        def belongs(row: Mapping[str, str]) -> bool:
+            return row["split"] == graded and row["finding_birads"] != ""
+
         return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
-    def named(self, row: SourceRow) -> Sequence[str]:
+    def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
 
     def rows(
@@ -306,32 +350,32 @@ class _VinDrMammo(TableReader):
 
         @functools.cache
         def add(name: str) -> StoredImage:
-            return images.add_pixels(
-                read_dicom(named_file(folder / name, folder / "images")), _STRETCHED
-            )
+            path = named_file(folder / name, folder / "images")
+            return images.add_pixels(read_dicom(path), _STRETCHED)
 
         findings: Counter[str] = Counter()  # of each image, from 1
         for row in rows:
-            study, image = row.text("study_id"), row.text("image_id")
+            study = row.text("study_id")
+            image = row.text("image_id")
             findings[image] += 1
             grade = row.text("finding_birads")[-1:]
             if grade not in _GRADES:
                 raise row.error("finding_birads does not end in a grade from 1 to 5")
-            columns = {
-                "image_id": image,
-                "patient_id": study,
-                "options": list(_GRADES),
-                "label": _GRADES.index(grade),
-            }
-            document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
-            adding = [(name, functools.partial(add, name)) for name in self.named(row)]
+            document = new_document(
+                CLASSIFICATION,
+                doc_id=f"{image}/{findings[image]}",
+                image_id=image,
+                patient_id=study,
+                options=list(_GRADES),
+                label=_GRADES.index(grade),
+            )
+            adding = [(name, functools.partial(add, name)) for name in self.names_of_images(row)]
             yield source_recipe.images_row(row.place, adding, document)
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    return source_tables.csv_table(
-        source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns
-    )
+    file = source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"])
+    return source_tables.csv_table(file, columns)
 
 
 class _CbisDdsm(TableReader):
@@ -346,37 +390,41 @@ class _CbisDdsm(TableReader):
     def rows(
         self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
     ) -> Iterator[PublishedRow]:
-        # The path of the JPEG to show for each series; of several images in a series the last one counts.
-        by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
-        for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
-            parts = row.text("image_path").split("/")
-            if len(parts) < 4:
-                raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
-            if row.text("SeriesDescription") in by_description:
-                by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
-        images_of_series = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
+        images_of_series = _images_of_series(source)
         for row in rows:
-            label = PATHOLOGIES.index(
-                row.one_of("pathology", PATHOLOGIES, "the pathology is not one of")
-            )
+            pathology = row.one_of("pathology", PATHOLOGIES, "the pathology is not one of")
             parts = row.text("cropped image file path").strip().split("/")
             if len(parts) < 3:
                 raise row.error(
                     "the cropped image file path is not like <case>/<study>/<series>/<image>.dcm"
                 )
-            columns = {
-                "label": label,
-                "patient_id": row.text("patient_id"),
-                "options": list(PATHOLOGIES),
-            }
-            if name := images_of_series.get(parts[2]):
-                adding = {name: functools.partial(images.add_file, source / name, root=source)}
-                document = new_document(CLASSIFICATION, parts[0], **columns)
-                yield source_recipe.images_row(row.place, adding.items(), document)
+            document = new_document(
+                CLASSIFICATION,
+                doc_id=parts[0],
+                label=PATHOLOGIES.index(pathology),
+                patient_id=row.text("patient_id"),
+                options=list(PATHOLOGIES),
+            )
+            name = images_of_series.get(parts[2])
+            if name:
+                store = functools.partial(images.add_file, source / name, root=source)
+                yield source_recipe.images_row(row.place, [(name, store)], document)
             else:
-                yield PublishedRow(
-                    row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}"
-                )
+                cause = f"dicom_info.csv has no image of its series {parts[2]}"
+                yield PublishedRow(row.place, None, cause=cause)
+
+
+def _images_of_series(source: Path) -> dict[str, str]:
+    """Return the path of the JPEG to show for each series. Of several images in a series the last one counts."""
+    by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
+    for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
+        parts = row.text("image_path").split("/")
+        if len(parts) < 4:
+            raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
+        description = row.text("SeriesDescription")
+        if description in by_description:
+            by_description[description][parts[2]] = "/".join(parts[1:])
+    return {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
