@@ -12,7 +12,11 @@ from medtasks.scores.score_model import MetricScore, RuleScores
 
 
 def published_table(task: TaskReport) -> Table:
-    """Return published results over all questions, a row per model and source and a column per metric."""
+    """Return published results over all questions.
+
+    Returns:
+        A table with a row per model and source and a column per metric. It has no rows if nothing is published.
+    """
     printed = {score.metric for score in task.published}
     metrics = [metric for metric in task.metric_names if metric in printed]
     rows = _rows(
@@ -30,10 +34,20 @@ def published_table(task: TaskReport) -> Table:
 
 
 def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
-    """Return published results by the groups of a column, a row per model and source and a column per group."""
-    scores = [
-        score for score in task.published_groups if (score.column, score.metric) == (column, metric)
-    ]
+    """Return published results by the groups of a column.
+
+    Args:
+        task: The task.
+        column: Column of the groups.
+        metric: Name of the metric.
+
+    Returns:
+        A table with a row per model and source and a column per group. It has no rows if nothing is published.
+    """
+    scores = []
+    for score in task.published_groups:
+        if score.column == column and score.metric == metric:
+            scores.append(score)
     groups = list(dict.fromkeys(score.group for score in scores))
     rows = _rows(
         task, scores, groups, "group", lambda rule, group: rule.group_score(column, group, metric)
@@ -68,21 +82,15 @@ def _rows(
     remarks = _remarks(scores)
     rows = []
     for rule in task.distinct_rules:
-        rows.append(
-            cells(
-                f"This run, {rule.title}",
-                *(score_cell(own_score(rule, heading)) for heading in headings),
-            )
-        )
-    by_place = {(score.model, score.source, getattr(score, field)): score for score in scores}
-    for model, source, same in dict.fromkeys(
-        (score.model, score.source, score.same_model) for score in scores
-    ):
-        row = [Cell(f"{model} (this model)" if same else model)]
-        for heading in headings:
-            score = by_place.get((model, source, heading))
-            row.append(_published_cell(task, score, remarks) if score else Cell(""))
-        rows.append(tuple(row))
+        own_cells = [score_cell(own_score(rule, heading)) for heading in headings]
+        rows.append(cells(f"This run, {rule.title}", *own_cells))
+    by_model: dict[tuple[str, str, bool], dict[str, Cell]] = {}
+    for score in scores:
+        by_heading = by_model.setdefault((score.model, score.source, score.same_model), {})
+        by_heading[getattr(score, field)] = _published_cell(task, score, remarks)
+    for (model, _, same), by_heading in by_model.items():
+        name = Cell(f"{model} (this model)" if same else model)
+        rows.append((name, *(by_heading.get(heading, Cell("")) for heading in headings)))
     return rows
 
 

@@ -203,12 +203,9 @@ def _markdown_table(table: Table) -> Iterator[str]:
         yield ""
     for position, note in enumerate(table.notes, 1):
         text = _plain(note)
-        if table.has_marks:
-            text = f"<sup>{position}</sup> {text}"
-        else:
-            # It begins no heading or list of its own.
-            text = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", text)
-        yield f"- {text}"
+        # A note begins no heading or list of its own.
+        opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", text)
+        yield f"- <sup>{position}</sup> {text}" if table.has_marks else f"- {opening}"
 
 
 def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
