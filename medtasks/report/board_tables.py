@@ -2,18 +2,26 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medtasks.home import as_json
-from medtasks.report import wording
 from medtasks.report.page import write_rendered
 from medtasks.report.published import published_scores
 from medtasks.report.report_model import PublishedScore
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
+from medtasks.report.wording import (
+    DATA_WARNINGS,
+    count,
+    difference,
+    label,
+    names_by,
+    number,
+    p_statement,
+    score_text,
+)
 from medtasks.scores.board_model import Board, BoardCell, BoardColumn, BoardRow, board_lines
 from medtasks.scores.curves import CheckpointTest, Curve, curves
 from medtasks.stats.paired import ALPHA
@@ -72,7 +80,7 @@ def board_table(
         for column in board.columns:
             score = row.scores.get(column.task)
             marks = _marks(notes, score.remark) if score and score.remark else ()
-            value = wording.number(score.value, _is_share(board, column)) if score else NOT_DEFINED
+            value = number(score.value, _is_share(board, column)) if score else NOT_DEFINED
             texts.append(Cell(value, marks=marks))
         rows.append(cells(*texts))
     for run in board.rows:
@@ -80,7 +88,7 @@ def board_table(
         rows.append(cells(run.name, *scores))
     further = [RANKS] if len(board.rows) > 1 else []
     return Table(
-        label=wording.label("board"),
+        label=label("board"),
         caption=f"Main metric of each task, read by {_READINGS[board.reading]}.",
         columns="l" + "r" * len(board.columns),
         headings=cells("Model", *headings),
@@ -93,11 +101,11 @@ def board_table(
 
 def _data_warnings(board: Board) -> Iterable[str]:
     """Yield a sentence on the columns whose data are synthetic, incomplete or of unknown size."""
-    names = wording.names_by(
+    names = names_by(
         (column.task, column.data_warning) for column in board.columns if column.data_warning
     )
     for title, tasks in names.items():
-        yield f"{title}: {wording.DATA_WARNINGS[title]} ({tasks})"
+        yield f"{title}: {DATA_WARNINGS[title]} ({tasks})"
 
 
 def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
@@ -113,7 +121,7 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
     if cell is None or not cell.is_defined:
         return Cell(NOT_DEFINED)
     score = cell.score
-    text = wording.scored(score) if intervals else wording.number(score.value, score.share)
+    text = score_text(score) if intervals else number(score.value, score.share)
     if cell.ranks:
         first, last = cell.ranks
         text += f" ({first})" if first == last else f" ({first}–{last})"
@@ -132,17 +140,17 @@ def _losses(cell: BoardCell) -> str:
     parts = []
     asked = cell.samples + cell.lost
     if asked < cell.questions:
-        parts.append(f"{wording.count(asked)} of {wording.count(cell.questions)} questions")
+        parts.append(f"{count(asked)} of {count(cell.questions)} questions")
     if cell.invalid:
-        parts.append(f"{wording.count(cell.invalid)} invalid")
+        parts.append(f"{count(cell.invalid)} invalid")
     if cell.lost:
-        parts.append(f"{wording.count(cell.lost)} failed")
+        parts.append(f"{count(cell.lost)} failed")
     return ", ".join(parts)
 
 
 def _reading_notes(board: Board) -> Iterable[str]:
     """Name the metric of each column, the columns without the board's reading, and the replies that were not read."""
-    metrics = wording.names_by((column.task, column.metric) for column in board.columns)
+    metrics = names_by((column.task, column.metric) for column in board.columns)
     yield f"Metrics: {'; '.join(f'{metric} of {names}' for metric, names in metrics.items())}."
     if lacking := [column.task for column in board.columns if not column.has_reading]:
         yield f"No {board.reading} rule, read by the only one: {', '.join(lacking)}."
@@ -226,7 +234,7 @@ def sentence(curve: Curve) -> str:
     last = curve.points[-1][0]
     values = {}
     for step, cell in curve.points:
-        values[step] = wording.number(cell.score.value, cell.score.share)
+        values[step] = number(cell.score.value, cell.score.share)
     best = f"step {curve.best} ({values[curve.best]})"
     parts = [f"{curve.name}, {curve.column.task}: the best checkpoint is {best}"]
     looks = f"p corrected for {len(curve.points) - 1} looks"
@@ -251,8 +259,8 @@ def _finding(test: CheckpointTest, word: str) -> str:
 def _numbers(curve: Curve, test: CheckpointTest) -> str:
     result = test.result
     share = curve.points[0][1].score.share
-    difference = wording.difference(result.difference, result.low, result.high, share)
-    return f"{difference}, {wording.p_statement(test.p_holm)}"
+    change = difference(result.difference, result.low, result.high, share)
+    return f"{change}, {p_statement(test.p_holm)}"
 
 
 def write_board_page(
@@ -287,11 +295,10 @@ def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[s
     tasks = [column.task for column in board.columns]
     rows = []
     for row in published:
-        rows.append({task: score.value for task, score in row.scores.items()})
+        rows.append({task: repr(score.value) for task, score in row.scores.items()})
     for run in board.rows:
-        rows.append({task: cell.score.value for task, cell in run.cells.items()})
-    return [[_sort_value(values.get(task, math.nan)) for task in tasks] for values in rows]
-
-
-def _sort_value(value: float) -> str:
-    return "" if math.isnan(value) else repr(value)
+        cells_of_row = run.cells.items()
+        rows.append(
+            {task: repr(cell.score.value) for task, cell in cells_of_row if cell.is_defined}
+        )
+    return [[values.get(task, "") for task in tasks] for values in rows]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from medtasks.home import packaged_facts
 from medtasks.report import wording
@@ -26,7 +25,7 @@ from medtasks.report.wording import (
     p_value,
     pair_rows,
     questions,
-    scored,
+    score_text,
 )
 from medtasks.runs.run_notes import moment
 from medtasks.scores.score_model import RuleScores
@@ -46,7 +45,20 @@ def checklist_table(report: RunReport, name: str) -> Table:
     """
     contents = packaged_facts(__package__, "checklists")
     checklist = contents["checklists"][name]
-    facts = _facts_by_key(report, contents["facts"])
+    recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
+    of_tasks = {task.name: task_facts(task) for task in report.tasks}
+    for task, (_, comparison, _) in quotable_sentences(report).items():
+        of_tasks[task]["comparison"] = comparison
+    facts = {}
+    for key, source in contents["facts"].items():
+        known = filter(recorded.get, source.get("recorded", ()))
+        lines = [f"{fact}: {recorded[fact]}." for fact in known]
+        alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
+        lines += [f"{tasks}: {text.rstrip('.')}." for text, tasks in alike.items()]
+        unknown = (
+            f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."
+        )
+        facts[key] = lines or [unknown]
     rows = []
     for item, subject, keys, by_authors in checklist["items"]:
         lines = list(chain.from_iterable(facts[key] for key in keys.split()))
@@ -61,24 +73,6 @@ def checklist_table(report: RunReport, name: str) -> Table:
     return Table(
         label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],)
     )
-
-
-def _facts_by_key(report: RunReport, sources: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return sentences by key of a fact: those of the run, those of tasks, or what would record it."""
-    recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
-    of_tasks = {task.name: task_facts(task) for task in report.tasks}
-    for task, (_, comparison, _) in quotable_sentences(report).items():
-        of_tasks[task]["comparison"] = comparison
-    facts = {}
-    for key, source in sources.items():
-        known = filter(recorded.get, source.get("recorded", ()))
-        lines = [f"{fact}: {recorded[fact]}." for fact in known]
-        alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
-        lines += [f"{tasks}: {text.rstrip('.')}." for text, tasks in alike.items()]
-        subject = key.replace("_", " ")
-        unknown = f"{subject}: not recorded in this run; it comes from {source['by']}."
-        facts[key] = lines or [unknown]
-    return facts
 
 
 def write_checklist(report: RunReport, name: str, path: Path) -> Table:
@@ -136,7 +130,7 @@ def _reading_facts(rules: Sequence[RuleScores]) -> dict[str, list[str]]:
     for rule in rules:
         facts["rules"].append(f"{rule.name}: {rule.rule}, {rule.describes}".rstrip(", ."))
         if rate := rule.estimates.get("invalid_rate"):
-            facts["invalid"].append(f"{rule.name} {scored(rate)} without a valid answer")
+            facts["invalid"].append(f"{rule.name} {score_text(rate)} without a valid answer")
         numbers = {**rule.reasons, **rule.wrong_kinds}
         if rule.pairs:
             numbers |= {name: totals[0] for name, _, totals in pair_rows([rule.pairs])}
@@ -164,7 +158,7 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
     for rule in task.rules:
         for score in filter(None, map(rule.estimates.get, metrics)):
             name = f"{score.metric} ({rule.name})"
-            results.append(f"{name} {scored(score)}")
+            results.append(f"{name} {score_text(score)}")
             if score.clusters:
                 clusters = clusters_in_words(score) or counted(score.clusters, score.unit)
                 intervals.append(f"{name} over {clusters}")
@@ -201,5 +195,5 @@ def _group_facts(rule: RuleScores) -> Iterator[str]:
     for column, groups in rule.groups.items():
         scores = []
         for group in groups:
-            scores.append(f"{group.name} ({count(group.questions)}) {scored(group.scores[0])}")
+            scores.append(f"{group.name} ({count(group.questions)}) {score_text(group.scores[0])}")
         yield f"{column} ({rule.name}): {', '.join(scores)}"

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from medtasks.report.report_model import RunReport
 from medtasks.report.tables import NOT_DEFINED
-from medtasks.report.wording import coded
+from medtasks.report.wording import encode_name
 from medtasks.scores.score_model import MetricScore
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def svg_element(drawing: Drawing, key: str) -> str:
         key: Key of the figure, with which all its ids begin.
     """
     text = file_content(drawing.figure, "svg").decode()
-    prefix = f"figure-{coded(key, end='-')}-"
+    prefix = f"figure-{encode_name(key, end='-')}-"
 
     def attributes(declarations: re.Match[str]) -> str:
         pairs = dict(part.split(":", 1) for part in declarations.group(1).split(";"))

@@ -20,7 +20,15 @@ from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.task_tables import coverage_rows
-from medtasks.report.wording import coded, count, estimate, number, pair_rows, scored, signed
+from medtasks.report.wording import (
+    count,
+    encode_name,
+    estimate,
+    number,
+    pair_rows,
+    score_text,
+    signed,
+)
 from medtasks.report.wording import warnings as task_warnings
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.stats.calibration import Measure
@@ -110,7 +118,7 @@ def svg_elements(
                     continue
                 elements[key] = style.svg_element(drawing, key)
                 if folder is not None:
-                    name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
+                    name = ".".join(encode_name(part, "-", also="-") for part in key.split("/"))
                     (folder / f"{name}.svg").write_bytes(elements[key].encode())
                     (folder / f"{name}.png").write_bytes(style.file_content(drawing.figure, "png"))
     except OSError as error:
@@ -143,19 +151,22 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     figure, axes = style.new_rows(title, (), names, [*rules, _BASELINES], most)
     values: list[float] = []
     baselines: list[float] = []
+    sentences = []
     for row, task in enumerate(tasks):
         baselines += _draw_baselines(axes, row, task)
         main = _main_scores(task)
+        texts = [*task_warnings(task)]
         for position, (rule, score) in enumerate(main.items()):
             style.draw_score(axes, score, row, position, len(main), looks[rule])
             values += [score.value, score.high]
+            texts.append(f"{score.metric} {score_text(score)} under {rule}")
+        sentences.append(f"{task.name}: {'; '.join(texts)}.")
     style.set_score_axis(axes, [*values, *baselines], share=True)
     axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D(
         [], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES
     )
     style.add_legend(figure, [mark] if baselines else [], {rule: looks[rule] for rule in rules})
-    sentences = [*map(_summary_sentence, tasks)]
     if others:
         sentences.append(f"Not shown, because their main metric is no share: {', '.join(others)}.")
     return style.Drawing(figure, title, " ".join(sentences))
@@ -171,13 +182,6 @@ def _summary_name(task: TaskReport) -> str:
     direction = "(lower is better)" if main.higher_is_better is False else ""
     subjects = [text.partition(":")[0] for text in task_warnings(task)]
     return "\n".join([style.row_name(task.name), style.row_name(main.metric, direction), *subjects])
-
-
-def _summary_sentence(task: TaskReport) -> str:
-    texts = [*task_warnings(task)]
-    for rule, score in _main_scores(task).items():
-        texts.append(f"{score.metric} {scored(score)} under {rule}")
-    return f"{task.name}: {'; '.join(texts)}."
 
 
 def _draw_baselines(axes: "Axes", row: int, task: TaskReport) -> list[float]:
@@ -244,7 +248,7 @@ def _reference_lines(
     for rule in rules:
         for test in rule.column_tests.get(column, ()):
             if test.overall.metric == metric:
-                text = f"all questions, {rule.name}: {scored(test.overall)}"
+                text = f"all questions, {rule.name}: {score_text(test.overall)}"
                 line = {"color": looks[rule.name].colour, "linewidth": 1.2, "zorder": 0}
                 lines.append({"x": test.overall.value, "label": style.legend_text(text), **line})
     for rule in rules:
@@ -267,7 +271,7 @@ def _draw_groups(
         texts = []
         for row, key in enumerate(keys):
             score = rule.group_score(*key)
-            texts.append(f"{key[1]} {scored(score)}")
+            texts.append(f"{key[1]} {score_text(score)}")
             if score:
                 style.draw_score(axes, score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
@@ -306,9 +310,10 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
         row = variants.index(gain.variant)
         style.draw_score(axes, score, row, rules.index(gain.rule), len(rules), looks[gain.rule])
         ends += filter(math.isfinite, (gain.difference, gain.low, gain.high))
-        own = number(gain.score, share)
         of_variant = f"{number(gain.variant_score, share)} for {gain.variant}"
-        sentences.append(f"{metric} under {gain.rule} is {own}, {of_variant}.")
+        sentences.append(
+            f"{metric} under {gain.rule} is {number(gain.score, share)}, {of_variant}."
+        )
     room = 0.05 * (max(ends) - min(ends))
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlim(min(ends) - room, max(ends) + room)

@@ -131,10 +131,13 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
         f"script-src 'sha256-{digest}'",
         "style-src 'unsafe-inline'",
         "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
     )
-    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
     template = environment.get_template(f"{name}.html")
-    text = template.render(version=__version__, script=Markup(script), policy=policy, **values)
+    text = template.render(
+        version=__version__, script=Markup(script), policy="; ".join(rules), **values
+    )
     try:
         path.parent.stat()  # a missing folder is more likely a slip than to be created
         with written_whole(path) as page:

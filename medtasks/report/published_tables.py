@@ -28,7 +28,7 @@ def published_table(task: TaskReport) -> Table:
         "l" + "r" * len(metrics),
         cells("Model", *map(name_cell, metrics)),
         rows if metrics else [],
-        notes=tuple(_remarks(task.published)),
+        notes=_remarks(task.published),
         split=len(task.distinct_rules),
     )
 
@@ -58,7 +58,7 @@ def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
         "l" + "r" * len(groups),
         cells("Model", *groups),
         rows if groups else [],
-        notes=tuple(_remarks(scores)),
+        notes=_remarks(scores),
         split=len(task.distinct_rules),
     )
 
@@ -84,13 +84,14 @@ def _rows(
     for rule in task.distinct_rules:
         own_cells = [score_cell(own_score(rule, heading)) for heading in headings]
         rows.append(cells(f"This run, {rule.title}", *own_cells))
-    by_model: dict[tuple[str, str, bool], dict[str, Cell]] = {}
-    for score in scores:
-        by_heading = by_model.setdefault((score.model, score.source, score.same_model), {})
-        by_heading[getattr(score, field)] = _published_cell(task, score, remarks)
-    for (model, _, same), by_heading in by_model.items():
-        name = Cell(f"{model} (this model)" if same else model)
-        rows.append((name, *(by_heading.get(heading, Cell("")) for heading in headings)))
+    by_place = {(score.model, score.source, getattr(score, field)): score for score in scores}
+    models = dict.fromkeys((score.model, score.source, score.same_model) for score in scores)
+    for model, source, same in models:
+        row = [Cell(f"{model} (this model)" if same else model)]
+        for heading in headings:
+            score = by_place.get((model, source, heading))
+            row.append(_published_cell(task, score, remarks) if score else Cell(""))
+        rows.append(tuple(row))
     return rows
 
 

@@ -161,7 +161,11 @@ def _join_row(
     name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]
 ) -> RepeatedRule:
     """Join the repeats under one rule, given the values of each repeat by metric."""
-    has_answers = _has_answers(name, readings)
+    has_answers = True
+    if any(reading.withheld for reading in readings):  # equal texts cannot be recognised
+        computed = [reading.computed[name] for reading in readings if name in reading.computed]
+        scores_here = chain.from_iterable(of_repeat.samples.values() for of_repeat in computed)
+        has_answers = all("value" in score for score in scores_here)
     by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
     voted = _voted_scores(readings[0], by_id)
     declared = {metric.name: metric for metric in readings[0].task.metrics}
@@ -174,15 +178,6 @@ def _join_row(
             scores.append(_score(name, averaged, declaration, of_repeats, voted.get(metric)))
     failed_samples = sum(map(is_failed, by_id.values()))
     return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
-
-
-def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
-    """Return whether equal answers can be recognised, which those of credentialed texts cannot."""
-    if not any(reading.withheld for reading in readings):
-        return True
-    computed = [reading.computed[name] for reading in readings if name in reading.computed]
-    scores = chain.from_iterable(of_repeat.samples.values() for of_repeat in computed)
-    return all("value" in score for score in scores)
 
 
 def _voted_scores(reading: TaskReading, by_id: Mapping[str, Score]) -> Mapping[str, MetricScore]:

@@ -16,7 +16,7 @@ from medtasks.report.wording import (
     number,
     p_statement,
     p_value,
-    scored,
+    score_text,
     warnings,
 )
 from medtasks.scores.score_model import RuleScores, careful_rule
@@ -111,12 +111,12 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     if clusters := clusters_in_words(main):
         samples = f"{samples} from {clusters}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
-    reached = f"{model} reaches {main.metric} {scored(main)} under rule {rule.name}{brackets}"
+    reached = f"{model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}"
     others = ""
     for other in task.rules:
         score = other.estimates.get(main.metric)
         if score and other is not rule:
-            others += f"; under {other.name} it is {scored(score)}"
+            others += f"; under {other.name} it is {score_text(score)}"
     return f"On {task.name}, {reached}, for {samples} ({data}){others}.{caution}"
 
 
@@ -137,19 +137,20 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         blind = f"{task.name}_{BLIND}"
         if not variant_of(blind):
             return "It is compared with nothing."
-        advice = f"{blind} in the same run would show what the image adds"
-        return f"It is compared with nothing: {advice}."
+        return (
+            f"It is compared with nothing: {blind} in the same run would show what the image adds."
+        )
     main = rule.scores[0]
     baseline, value = best
-    level = f"{main.metric} {number(value, main.share)}"
-    sentence = f"The best baseline that sees no image, {baseline.name}, has {level}"
+    sentence = f"The best baseline that sees no image, {baseline.name}, has {main.metric} {number(value, main.share)}"
     if rule.name not in baseline.tests:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = baseline.tests[rule.name]
     share = task.is_share(metric, result.first)
     change = difference(result.difference, result.low, result.high, share)
-    test = f"paired, {p_statement(result.p)}"
-    return f"{sentence}; this run minus it, in {metric}: {change} ({test})."
+    return (
+        f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
+    )
 
 
 def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
@@ -194,16 +195,15 @@ def _groups(rule: RuleScores) -> str:
         return ""
     column, test = min(tests.items(), key=lambda entry: entry[1].p_holm)
     metric = test.overall.metric
+    share = test.overall.share
     values = []
     for group in rule.groups[column]:
         score = rule.group_score(column, group.name, metric)
         if score and group.compared:
             values.append(score.value)
-    least = number(min(values), test.overall.share)
-    most = number(max(values), test.overall.share)
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
     result = f"{finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
-    between = f"{metric} lies between {least} and {most}"
+    between = f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
     return f"in compared groups of {column}, {between}; {result}"
 
 

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from rich.table import Table as RichTable
@@ -21,27 +22,13 @@ _LATEX_HEAD = (
     "% Tables of medtasks; \\input this file. Needs \\usepackage{booktabs,graphicx}.\n"
     "% Values are rounded; report --json has all digits.\n"
 )
-_LETTERS = {
-    "ß": "ss",
-    "ø": "o",
-    "Ø": "O",
-    "æ": "ae",
-    "Æ": "AE",
-    "œ": "oe",
-    "Œ": "OE",
-    "ł": "l",
-    "Ł": "L",
-    "ı": "i",
-}
-_FORMULAS = {
-    "−": "-",
-    "×": r"\times",
-    "±": r"\pm",
-    "≤": r"\leq",
-    "≥": r"\geq",
-    "→": r"\rightarrow",
-    "µ": r"\mu",
-}
+# Letters and their commands, symbols and their formulas.
+_LETTERS = dict(
+    zip("ßøØæÆœŒłŁı", ["ss", "o", "O", "ae", "AE", "oe", "OE", "l", "L", "i"], strict=True)
+)
+_FORMULAS = dict(
+    zip("−×±≤≥→µ", [r"-", r"\times", r"\pm", r"\leq", r"\geq", r"\rightarrow", r"\mu"], strict=True)
+)
 _QUOTES = {
     "–": "--",
     "—": "---",
@@ -104,18 +91,19 @@ class Table:
     rows: Sequence[tuple[Cell, ...]]  # cells, one per column
     # Sentences that must not be overlooked, which become rows before the others.
     warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
+    notes: Sequence[str] = ()  # sentences below the table; a cell's marks count from 1
     split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
 
     def __post_init__(self) -> None:
-        if not any("[" in cell.text for row in self.rows for cell in row):
-            kept = tuple(note for note in self.notes if note != INTERVALS)
+        texts = [cell.text for cell in chain.from_iterable(self.rows)]
+        if not any("[" in text for text in texts):
+            kept = [note for note in self.notes if note != INTERVALS]
             object.__setattr__(self, "notes", kept)
 
     @property
     def has_marks(self) -> bool:
         """Whether cells refer to notes by their numbers."""
-        return any(cell.marks for row in self.rows for cell in row)
+        return any(cell.marks for cell in chain.from_iterable(self.rows))
 
 
 def name_cell(text: str) -> Cell:

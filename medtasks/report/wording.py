@@ -220,7 +220,7 @@ def names_by(entries: Iterable[tuple[str, _Key]]) -> dict[_Key, str]:
     return {key: ", ".join(of_key) for key, of_key in names.items()}
 
 
-def coded(name: str, end: str = "", also: str = "") -> str:
+def encode_name(name: str, end: str = "", also: str = "") -> str:
     """Return a name for ids, labels and files: all but letters, digits, ``_`` and ``also`` become codes.
 
     Args:
@@ -229,7 +229,7 @@ def coded(name: str, end: str = "", also: str = "") -> str:
         also: Further characters that stay.
 
     Example:
-        >>> coded("my task"), coded("my task", end="-")
+        >>> encode_name("my task"), encode_name("my task", end="-")
         ('my-20task', 'my-20-task')
     """
     return re.sub(rf"[^A-Za-z0-9_{also}]", lambda match: f"-{ord(match.group()):x}{end}", name)
@@ -242,7 +242,7 @@ def label(*parts: str) -> str:
         >>> label("my task", "groups")
         'my-20-task.groups'
     """
-    return ".".join(coded(part, end="-") for part in parts)
+    return ".".join(encode_name(part, end="-") for part in parts)
 
 
 def anchor(name: str) -> str:
@@ -252,10 +252,10 @@ def anchor(name: str) -> str:
         >>> anchor("my task")
         'task-my-20task'
     """
-    return "task-" + coded(name)
+    return "task-" + encode_name(name)
 
 
-def scored(score: MetricScore | None) -> str:
+def score_text(score: MetricScore | None) -> str:
     """Return a score with its interval."""
     return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
 
@@ -292,7 +292,7 @@ def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.n
         mark: Another value to mark in its bar on the page, such as that of a baseline.
     """
     bar = (score.value, score.low, score.high, mark) if score and score.share else ()
-    return Cell(scored(score), remark=remark, bar=bar)
+    return Cell(score_text(score), remark=remark, bar=bar)
 
 
 def with_error(
@@ -431,4 +431,4 @@ def decided_pairs(outcomes: PairOutcomes) -> str:
     share = outcomes.solved_of_decided
     if share is None or math.isnan(share.value):
         return ""
-    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {scored(share)}"
+    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {score_text(share)}"
