@@ -10,7 +10,7 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, cycle
 from pathlib import Path
@@ -30,7 +30,7 @@ from medtasks.report.wording import (
     signed,
 )
 from medtasks.report.wording import warnings as task_warnings
-from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.score_model import Group, MetricScore, RuleScores
 from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
@@ -214,12 +214,11 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
     sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
-    small = {group.name for group in groups if not (group.compared or group.drawn)}
     lines = _reference_lines(task, rules, looks, column, metric)
     rule_looks = {rule.name: looks[rule.name] for rule in rules}
     legend = [*rule_looks, *(line["label"] for line in lines)]
     figure, axes = style.new_rows(
-        title, task_warnings(task), _group_names(sizes, small), legend, len(rules)
+        title, task_warnings(task), _group_names(sizes, groups), legend, len(rules)
     )
     values, sentences = _draw_groups(axes, rules, [(column, name, metric) for name in sizes], looks)
     handles = []
@@ -279,7 +278,8 @@ def _draw_groups(
     return values, sentences
 
 
-def _group_names(sizes: Mapping[str, int], small: Collection[str]) -> list[str]:
+def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]:
+    small = {group.name for group in groups if not (group.compared or group.drawn)}
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = []
     for name, size in sizes.items():

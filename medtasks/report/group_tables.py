@@ -160,7 +160,7 @@ def _group_notes(
     task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str
 ) -> Iterator[str]:
     """Yield notes on the intervals and tests of a column, and on groups that are not compared."""
-    groups = [group for rule in rules for group in rule.groups[column]]
+    groups = [*chain.from_iterable(rule.groups[column] for rule in rules)]
     if any(group.compared for group in groups):
         yield "Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."
     for rule in rules:
