@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain, cycle
 
 from medtasks.report import figure_style as style
 from medtasks.report.board_tables import sentence
@@ -10,26 +11,27 @@ from medtasks.report.figures import svg_elements
 from medtasks.scores.board_model import Board
 from medtasks.scores.curves import Curve, curves
 
-_HEIGHT, _LEFT, _BOTTOM = 2.4, 0.75, 0.85  # inches
+_SIZES = {"height": 2.4, "left": 0.75, "bottom": 0.85}  # inches
 
 
 def curve_figures(board: Board) -> dict[str, str]:
-    """Return the curves of a board as SVG elements, one figure per task."""
+    """Draw the curves of a board.
+
+    Returns:
+        SVG elements, one figure per task, by keys ``curve/TASK``.
+    """
     by_task: dict[str, list[Curve]] = {}
     for curve in curves(board):
-        by_task.setdefault(curve.column.task, []).append(curve)
-    return svg_elements(
-        {f"curve/{task}": partial(_draw, of_task) for task, of_task in by_task.items()}
-    )
+        by_task.setdefault(f"curve/{curve.column.task}", []).append(curve)
+    return svg_elements({key: partial(_draw, of_task) for key, of_task in by_task.items()})
 
 
 def _draw(of_task: Sequence[Curve]) -> style.Drawing:
     """Draw the curves of one task."""
     column = of_task[0].column
     title = f"{column.task}: {column.metric} over training"
-    figure, axes = style.new_figure(title, (), height=_HEIGHT, left=_LEFT, bottom=_BOTTOM)
-    for number, curve in enumerate(of_task):
-        look = style.LOOKS[number % len(style.LOOKS)]
+    figure, axes = style.new_figure(title, (), **_SIZES)
+    for curve, look in zip(of_task, cycle(style.LOOKS), strict=False):
         steps = [step for step, _ in curve.points]
         scores = [cell.score for _, cell in curve.points]
         axes.plot(
@@ -40,22 +42,15 @@ def _draw(of_task: Sequence[Curve]) -> style.Drawing:
             markersize=4,
             label=style.legend_text(curve.name),
         )
-        if all(math.isfinite(score.low) and math.isfinite(score.high) for score in scores):
-            low = [score.low for score in scores]
-            axes.fill_between(
-                steps,
-                low,
-                [score.high for score in scores],
-                color=look.colour,
-                alpha=0.18,
-                linewidth=0,
-            )
+        low = [score.low for score in scores]
+        high = [score.high for score in scores]
+        if all(map(math.isfinite, low + high)):
+            axes.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
     axes.grid(axis="y", color=style.GRID, linewidth=0.5)
     axes.set_xlabel("step")
-    if all(cell.score.share for curve in of_task for _, cell in curve.points):
+    cells = chain.from_iterable(curve.points for curve in of_task)
+    if all(cell.score.share for _, cell in cells):
         axes.yaxis.set_major_formatter(style.PERCENT)
     figure.legend(loc="lower center", ncols=min(3, len(of_task)), borderaxespad=0.2)
-    describes = " ".join(
-        ["Points are scores, bands their 95 % intervals.", *map(sentence, of_task)]
-    )
-    return style.Drawing(figure, title, describes)
+    sentences = ["Points are scores, bands their 95 % intervals.", *map(sentence, of_task)]
+    return style.Drawing(figure, title, " ".join(sentences))

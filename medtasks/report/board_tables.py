@@ -2,18 +2,26 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medtasks.home import as_json
-from medtasks.report import wording
 from medtasks.report.page import write_rendered
 from medtasks.report.published import published_scores
 from medtasks.report.report_model import PublishedScore
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
+from medtasks.report.wording import (
+    DATA_WARNINGS,
+    count,
+    difference,
+    label,
+    names_by,
+    number,
+    p_statement,
+    score_text,
+)
 from medtasks.scores.board_model import Board, BoardCell, BoardColumn, BoardRow, board_lines
 from medtasks.scores.curves import CheckpointTest, Curve, curves
 from medtasks.stats.paired import ALPHA
@@ -39,7 +47,11 @@ class PublishedRow:
 
 
 def published_rows(board: Board) -> list[PublishedRow]:
-    """Return the published rows of the board's columns; none under another reading than the published one."""
+    """Return the published rows of the board's columns.
+
+    Returns:
+        A row per model and source, in the papers' order. Only the reading ``published`` has any.
+    """
     if board.reading != "published":
         return []
     rows: dict[tuple[str, str], dict[str, PublishedScore]] = {}
@@ -53,11 +65,14 @@ def published_rows(board: Board) -> list[PublishedRow]:
 def board_table(
     board: Board, published: Sequence[PublishedRow] = (), *, intervals: bool = True
 ) -> Table:
-    """Return the table of a board: published rows first, then the runs, best and second best marked."""
-    headings = [
-        Cell("Model"),
-        *(Cell(column.task, code=True, remark=column.metric) for column in board.columns),
-    ]
+    """Return the table of a board: published rows first, then the runs, best and second best marked.
+
+    Args:
+        board: The board.
+        published: Rows of :func:`published_rows`.
+        intervals: Whether scores have their intervals.
+    """
+    headings = [Cell(column.task, code=True, remark=column.metric) for column in board.columns]
     notes: dict[str, int] = {}
     rows = []
     for row in published:
@@ -65,23 +80,18 @@ def board_table(
         for column in board.columns:
             score = row.scores.get(column.task)
             marks = _marks(notes, score.remark) if score and score.remark else ()
-            value = wording.number(score.value, _is_share(board, column)) if score else NOT_DEFINED
+            value = number(score.value, _is_share(board, column)) if score else NOT_DEFINED
             texts.append(Cell(value, marks=marks))
         rows.append(cells(*texts))
     for run in board.rows:
-        rows.append(
-            cells(
-                run.name,
-                *(_score_cell(board, column, run, intervals=intervals) for column in board.columns),
-            )
-        )
-    caption = f"Main metric of each task, read by {_READINGS[board.reading]}."
+        scores = [_score_cell(board, column, run, intervals=intervals) for column in board.columns]
+        rows.append(cells(run.name, *scores))
     further = [RANKS] if len(board.rows) > 1 else []
     return Table(
-        label=wording.label("board"),
-        caption=caption,
+        label=label("board"),
+        caption=f"Main metric of each task, read by {_READINGS[board.reading]}.",
         columns="l" + "r" * len(board.columns),
-        headings=tuple(headings),
+        headings=cells("Model", *headings),
         rows=rows,
         warnings=tuple(_data_warnings(board)),
         notes=(*notes, *further, *_reading_notes(board), *board.notes),
@@ -91,11 +101,11 @@ def board_table(
 
 def _data_warnings(board: Board) -> Iterable[str]:
     """Yield a sentence on the columns whose data are synthetic, incomplete or of unknown size."""
-    names = wording.names_by(
+    names = names_by(
         (column.task, column.data_warning) for column in board.columns if column.data_warning
     )
     for title, tasks in names.items():
-        yield f"{title}: {wording.DATA_WARNINGS[title]} ({tasks})"
+        yield f"{title}: {DATA_WARNINGS[title]} ({tasks})"
 
 
 def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
@@ -111,31 +121,36 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
     if cell is None or not cell.is_defined:
         return Cell(NOT_DEFINED)
     score = cell.score
-    text = wording.scored(score) if intervals else wording.number(score.value, score.share)
+    text = score_text(score) if intervals else number(score.value, score.share)
     if cell.ranks:
         first, last = cell.ranks
         text += f" ({first})" if first == last else f" ({first}–{last})"
-    best, second = board.best(column) if row.name in board.fullest(column) else (math.nan, math.nan)
-    position = 1 if score.value == best else 2 if score.value == second else 0
+    position = 0
+    if row.name in board.fullest(column):
+        best, second = board.best(column)
+        if score.value == best:
+            position = 1
+        elif score.value == second:
+            position = 2
     return Cell(text, remark=_losses(cell), place=position)
 
 
 def _losses(cell: BoardCell) -> str:
-    """Count the samples that were not asked or have no answer; empty if all were asked and read."""
+    """Count the samples that were not asked or have no answer. The text is empty if all were read."""
     parts = []
     asked = cell.samples + cell.lost
     if asked < cell.questions:
-        parts.append(f"{wording.count(asked)} of {wording.count(cell.questions)} questions")
+        parts.append(f"{count(asked)} of {count(cell.questions)} questions")
     if cell.invalid:
-        parts.append(f"{wording.count(cell.invalid)} invalid")
+        parts.append(f"{count(cell.invalid)} invalid")
     if cell.lost:
-        parts.append(f"{wording.count(cell.lost)} failed")
+        parts.append(f"{count(cell.lost)} failed")
     return ", ".join(parts)
 
 
 def _reading_notes(board: Board) -> Iterable[str]:
     """Name the metric of each column, the columns without the board's reading, and the replies that were not read."""
-    metrics = wording.names_by((column.task, column.metric) for column in board.columns)
+    metrics = names_by((column.task, column.metric) for column in board.columns)
     yield f"Metrics: {'; '.join(f'{metric} of {names}' for metric, names in metrics.items())}."
     if lacking := [column.task for column in board.columns if not column.has_reading]:
         yield f"No {board.reading} rule, read by the only one: {', '.join(lacking)}."
@@ -146,7 +161,16 @@ def _reading_notes(board: Board) -> Iterable[str]:
 
 
 def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, Any]:
-    """Return a board as JSON values."""
+    """Return a board as JSON values.
+
+    Args:
+        board: The board.
+        published: Rows of :func:`published_rows`.
+    """
+    sentences = []
+    for curve in curves(board):
+        names = {"name": curve.name, "task": curve.column.task}
+        sentences.append({**names, "sentence": sentence(curve)})
     return {
         "schema_version": 1,
         "medtasks": __version__,
@@ -154,10 +178,7 @@ def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, 
         "columns": as_json(board.columns),
         "rows": [_row_as_dict(row) for row in board.rows],
         "published": as_json(published),
-        "curves": [
-            {"name": curve.name, "task": curve.column.task, "sentence": sentence(curve)}
-            for curve in curves(board)
-        ],
+        "curves": sentences,
         "notes": list(board.notes),
     }
 
@@ -177,24 +198,28 @@ def _row_as_dict(row: BoardRow) -> dict[str, Any]:
 
 
 def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
-    """Return one line per model and column as CSV; a number that is not defined is an empty cell."""
+    """Return a board as CSV.
+
+    Args:
+        board: The board.
+        published: Rows of :func:`published_rows`.
+
+    Returns:
+        A line per model and column. A number that is not defined is an empty cell.
+    """
     lines = board_lines(board)
     for row in published:
         for task, score in row.scores.items():
-            published_line = {
-                "model": row.model,
-                "task": task,
-                "metric": score.metric,
-                "value": score.value,
-            }
-            lines.append({**published_line, "source": row.source})
+            names = {"model": row.model, "task": task, "metric": score.metric}
+            lines.append({**names, "value": score.value, "source": row.source})
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     for line in lines:
-        writer.writerow(
-            {name: "" if value is None or value != value else value for name, value in line.items()}
-        )
+        for name, value in line.items():
+            if value is None or value != value:  # NaN
+                line[name] = ""
+        writer.writerow(line)
     return text.getvalue()
 
 
@@ -205,46 +230,53 @@ def curve_sentences(board: Board) -> list[str]:
 
 def sentence(curve: Curve) -> str:
     """Say whether the best checkpoint is better than the first, and the last one worse than the best."""
-    first, last = curve.points[0][0], curve.points[-1][0]
-    values = {
-        step: wording.number(cell.score.value, cell.score.share) for step, cell in curve.points
-    }
-    parts = [
-        f"{curve.name}, {curve.column.task}: the best checkpoint is step {curve.best} ({values[curve.best]})"
-    ]
+    first = curve.points[0][0]
+    last = curve.points[-1][0]
+    values = {}
+    for step, cell in curve.points:
+        values[step] = number(cell.score.value, cell.score.share)
+    best = f"step {curve.best} ({values[curve.best]})"
+    parts = [f"{curve.name}, {curve.column.task}: the best checkpoint is {best}"]
     looks = f"p corrected for {len(curve.points) - 1} looks"
     if curve.best == first:
         parts.append("which is the first one")
     elif curve.gain:
-        parts.append(
-            f"{_finding(curve, curve.gain, 'better')} than step {first} ({_numbers(curve, curve.gain)}, {looks})"
-        )
+        numbers = f"({_numbers(curve, curve.gain)}, {looks})"
+        parts.append(f"{_finding(curve.gain, 'better')} than step {first} {numbers}")
     if curve.best == last:
         parts.append("and the last one")
     elif curve.decline:
-        decline = curve.decline
-        parts.append(
-            f"the last, step {last} ({values[last]}), is {_finding(curve, decline, 'worse')} than it "
-            f"({_numbers(curve, decline)}, {looks})"
-        )
+        numbers = f"({_numbers(curve, curve.decline)}, {looks})"
+        decline = f"{_finding(curve.decline, 'worse')} than it {numbers}"
+        parts.append(f"the last, step {last} ({values[last]}), is {decline}")
     return ", ".join(parts) + "."
 
 
-def _finding(curve: Curve, test: CheckpointTest, word: str) -> str:
+def _finding(test: CheckpointTest, word: str) -> str:
     return f"significantly {word}" if test.p_holm <= ALPHA else f"not shown to be {word}"
 
 
 def _numbers(curve: Curve, test: CheckpointTest) -> str:
     result = test.result
     share = curve.points[0][1].score.share
-    difference = wording.difference(result.difference, result.low, result.high, share)
-    return f"{difference}, {wording.p_statement(test.p_holm)}"
+    change = difference(result.difference, result.low, result.high, share)
+    return f"{change}, {p_statement(test.p_holm)}"
 
 
 def write_board_page(
     board: Board, published: Sequence[PublishedRow], path: Path, figures: Mapping[str, str]
 ) -> None:
-    """Write a board as one HTML file with a sortable table. MedTasksError: it cannot be written."""
+    """Write a board as one HTML file with a sortable table.
+
+    Args:
+        board: The board.
+        published: Rows of :func:`published_rows`.
+        path: The file.
+        figures: SVG elements by key, in their order on the page.
+
+    Raises:
+        MedTasksError: The file cannot be written.
+    """
     from markupsafe import Markup
 
     write_rendered(
@@ -260,16 +292,13 @@ def write_board_page(
 
 def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[str]]:
     """Return the numbers by which each row of the table is sorted, empty where there is none."""
+    tasks = [column.task for column in board.columns]
     rows = []
     for row in published:
-        scores = [row.scores.get(column.task) for column in board.columns]
-        rows.append([repr(score.value) if score else "" for score in scores])
+        rows.append({task: repr(score.value) for task, score in row.scores.items()})
     for run in board.rows:
-        cells_of_row = [run.cells.get(column.task) for column in board.columns]
+        cells_of_row = run.cells.items()
         rows.append(
-            [
-                repr(cell.score.value) if cell and not math.isnan(cell.score.value) else ""
-                for cell in cells_of_row
-            ]
+            {task: repr(cell.score.value) for task, cell in cells_of_row if cell.is_defined}
         )
-    return rows
+    return [[values.get(task, "") for task in tasks] for values in rows]

@@ -10,9 +10,19 @@ from medtasks.scores.board_model import Board, BoardCell, without_step
 
 
 def log_board(board: Board, project: str) -> list[str]:
-    """Log each row to the run of its curve, resumed if it is there; return the names of these runs.
+    """Log each row of a board to the run of its curve, which is resumed if it is there.
 
-    ``WANDB_MODE=offline`` writes to the disk only. MedTasksError: wandb is not installed.
+    ``WANDB_MODE=offline`` writes to the disk only.
+
+    Args:
+        board: The board.
+        project: Name of the project at Weights & Biases.
+
+    Returns:
+        The names of the runs.
+
+    Raises:
+        MedTasksError: wandb is not installed.
     """
     try:
         import wandb
@@ -33,7 +43,7 @@ def log_board(board: Board, project: str) -> list[str]:
 
 
 def _log_run(wandb: Any, project: str, name: str, steps: Mapping[int, Mapping[str, float]]) -> None:
-    """Log the steps of one run in order; its id follows from the name, so that the next night goes on with it."""
+    """Log the steps of one run in order. Its id follows from the name, so that the next night goes on with it."""
     run_id = hashlib.sha256(f"{project}/{name}".encode()).hexdigest()[:12]
     run = wandb.init(
         project=project, name=name, id=run_id, resume="allow", settings=wandb.Settings(silent=True)
@@ -48,8 +58,13 @@ def _log_run(wandb: Any, project: str, name: str, steps: Mapping[int, Mapping[st
 
 
 def _keys(task: str, cell: BoardCell) -> dict[str, float]:
-    """Return main metric, interval, invalid and failed samples of a task; numbers that are not defined are left out."""
+    """Return main metric, interval, invalid and failed samples of a task, without undefined numbers."""
     score = cell.score
-    numbers = {score.metric: score.value, "low": score.low, "high": score.high}
-    keys = {f"{task}/{name}": value for name, value in numbers.items() if not math.isnan(value)}
-    return {**keys, f"{task}/invalid": float(cell.invalid), f"{task}/failed": float(cell.lost)}
+    numbers = {
+        score.metric: score.value,
+        "low": score.low,
+        "high": score.high,
+        "invalid": float(cell.invalid),
+        "failed": float(cell.lost),
+    }
+    return {f"{task}/{name}": value for name, value in numbers.items() if not math.isnan(value)}

@@ -3,7 +3,7 @@
 A page is an aid for filling in the published checklist. It never says that a study complies with one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,7 @@ from medtasks.report.wording import (
     p_value,
     pair_rows,
     questions,
-    scored,
+    score_text,
 )
 from medtasks.runs.run_notes import moment
 from medtasks.scores.score_model import RuleScores
@@ -33,28 +33,32 @@ from medtasks.scores.score_model import RuleScores
 AUTHORS = "to be stated by the authors"
 _CLINICAL = ("sensitivity", "specificity", "ppv", "npv")
 _PUBLISHED = 5  # results named; the report has all
+_SOURCES = ("source", "revision", "rows", "images")  # settings that say where the data are from
 
 
 def checklist_table(report: RunReport, name: str) -> Table:
-    """Return a checklist, one of ``checklists.toml``, with what a run proves of each item."""
+    """Return a checklist with what a run proves of each item.
+
+    Args:
+        report: Report of the run.
+        name: A key of ``checklists`` in ``checklists.toml``.
+    """
     contents = packaged_facts(__package__, "checklists")
     checklist = contents["checklists"][name]
     recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
     of_tasks = {task.name: task_facts(task) for task in report.tasks}
     for task, (_, comparison, _) in quotable_sentences(report).items():
         of_tasks[task]["comparison"] = comparison
-    facts: dict[str, list[str]] = {}
+    facts = {}
     for key, source in contents["facts"].items():
-        lines = [
-            f"{fact}: {recorded[fact]}."
-            for fact in source.get("recorded", ())
-            if recorded.get(fact)
-        ]
+        known = filter(recorded.get, source.get("recorded", ()))
+        lines = [f"{fact}: {recorded[fact]}." for fact in known]
         alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
         lines += [f"{tasks}: {text.rstrip('.')}." for text, tasks in alike.items()]
-        facts[key] = lines or [
+        unknown = (
             f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."
-        ]
+        )
+        facts[key] = lines or [unknown]
     rows = []
     for item, subject, keys, by_authors in checklist["items"]:
         lines = list(chain.from_iterable(facts[key] for key in keys.split()))
@@ -72,40 +76,45 @@ def checklist_table(report: RunReport, name: str) -> Table:
 
 
 def write_checklist(report: RunReport, name: str, path: Path) -> Table:
-    """Write a checklist as a page of its own, and return its table. MedTasksError: it cannot be written."""
+    """Write a checklist as a page of its own, and return its table.
+
+    Args:
+        report: Report of the run.
+        name: A key of ``checklists`` in ``checklists.toml``.
+        path: File of the page.
+
+    Raises:
+        MedTasksError: The page cannot be written.
+    """
     from markupsafe import Markup
 
-    table, style = (
-        checklist_table(report, name),
-        Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
-    )
+    table = checklist_table(report, name)
+    style = Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
     write_rendered("checklist", path, report=report, table=table, aid=table.notes[0], style=style)
     return table
 
 
 def task_facts(task: TaskReport) -> dict[str, str]:
-    """Return the facts of a task that a run proves, by key; empty if unproven."""
+    """Return the facts of a task that a run proves.
+
+    Returns:
+        Texts by key of a fact in ``checklists.toml``; an empty one if the run does not prove it.
+    """
     settings = task.settings
-    data = [
-        task.dataset,
-        task.access or "access unknown",
-        f"fingerprint {task.fingerprint or 'not recorded'}",
-    ]
-    data += [
-        f"{name} {settings[name]}"
-        for name in ("source", "revision", "rows", "images")
-        if name in settings
-    ]
+    published = task.published[:_PUBLISHED]
     facts = {
         "task": [task.describes, f"version {settings.get('version', 'not recorded')}"],
-        "data": data if task.dataset else [],
         "images": [task.image_conversions],
         "counts": [f"{questions(task)} samples answered", f"in no score: {task.lost or 'none'}"],
-        "published": [
-            f"{score.model} {score.printed} ({score.source})"
-            for score in task.published[:_PUBLISHED]
-        ],
+        "published": [f"{score.model} {score.printed} ({score.source})" for score in published],
     }
+    if task.dataset:
+        facts["data"] = [
+            task.dataset,
+            task.access or "access unknown",
+            f"fingerprint {task.fingerprint or 'not recorded'}",
+            *(f"{name} {settings[name]}" for name in _SOURCES if name in settings),
+        ]
     if "rows left out" in settings:
         complete = "all rows of the source" if task.complete_data else "a part of the source"
         facts["left_out"] = [complete, settings["rows left out"]]
@@ -121,13 +130,11 @@ def _reading_facts(rules: Sequence[RuleScores]) -> dict[str, list[str]]:
     for rule in rules:
         facts["rules"].append(f"{rule.name}: {rule.rule}, {rule.describes}".rstrip(", ."))
         if rate := rule.estimates.get("invalid_rate"):
-            facts["invalid"].append(f"{rule.name} {scored(rate)} without a valid answer")
-        pairs = (
-            {name: numbers[0] for name, _, numbers in pair_rows([rule.pairs])} if rule.pairs else {}
-        )
-        facts["errors"].append(
-            f"{rule.name}: {_counts({**rule.reasons, **rule.wrong_kinds, **pairs})}"
-        )
+            facts["invalid"].append(f"{rule.name} {score_text(rate)} without a valid answer")
+        numbers = {**rule.reasons, **rule.wrong_kinds}
+        if rule.pairs:
+            numbers |= {name: totals[0] for name, _, totals in pair_rows([rule.pairs])}
+        facts["errors"].append(f"{rule.name}: {_counts(numbers)}")
         for of_class in rule.by_class:
             for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
                 facts["errors"].append(
@@ -145,51 +152,48 @@ def _counts(numbers: Mapping[str, int]) -> str:
 def _score_facts(task: TaskReport) -> dict[str, list[str]]:
     """Return the scores of a task, their uncertainty and their robustness, by key of a fact."""
     metrics = dict.fromkeys(rule.scores[0].metric for rule in task.rules if rule.scores)
+    declared = [task.metrics[name] for name in metrics if name in task.metrics]
     results = []
-    clinical = []
     intervals = []
     for rule in task.rules:
         for score in filter(None, map(rule.estimates.get, metrics)):
             name = f"{score.metric} ({rule.name})"
-            results.append(f"{name} {scored(score)}")
+            results.append(f"{name} {score_text(score)}")
             if score.clusters:
-                intervals.append(
-                    f"{name} over {clusters_in_words(score) or counted(score.clusters, score.unit)}"
-                )
-        for of_class in rule.by_class:
-            for metric in filter(_CLINICAL.__contains__, of_class.numbers):
-                numbers = of_class.numbers[metric]
-                interval = estimate(numbers.value, numbers.low, numbers.high, True)
-                clinical.append(f"{metric} of {of_class.name} ({rule.name}) {interval}")
+                clusters = clusters_in_words(score) or counted(score.clusters, score.unit)
+                intervals.append(f"{name} over {clusters}")
     if intervals:
         few = dict.fromkeys(chain.from_iterable(rule.few_clusters for rule in task.rules))
         intervals = ["95 % intervals with clustered errors", *intervals, *few]
-    gains = []
-    for gain in task.gains:
-        if not gain.same_as:
-            change = difference(
-                gain.difference, gain.low, gain.high, task.is_share(gain.metric, gain.score)
-            )
-            compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
-            gains.append(f"{compared} {change}, corrected p {p_value(gain.p_holm)}")
     return {
-        "metrics": [
-            f"{name}: {task.metrics[name].description}".rstrip(".")
-            for name in metrics
-            if name in task.metrics
-        ],
-        "results": results + clinical,
+        "metrics": [f"{metric.name}: {metric.description}".rstrip(".") for metric in declared],
+        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
         "intervals": intervals,
-        "subgroups": _group_facts(task.rules[-1]) if task.rules else [],
-        "stress": gains,
+        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
+        "stress": [*_gain_facts(task)],
     }
 
 
-def _group_facts(rule: RuleScores) -> list[str]:
-    facts = []
+def _clinical_facts(rule: RuleScores) -> Iterator[str]:
+    for of_class in rule.by_class:
+        for metric in filter(_CLINICAL.__contains__, of_class.numbers):
+            numbers = of_class.numbers[metric]
+            interval = estimate(numbers.value, numbers.low, numbers.high, True)
+            yield f"{metric} of {of_class.name} ({rule.name}) {interval}"
+
+
+def _gain_facts(task: TaskReport) -> Iterator[str]:
+    for gain in task.gains:
+        if not gain.same_as:
+            share = task.is_share(gain.metric, gain.score)
+            change = difference(gain.difference, gain.low, gain.high, share)
+            compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
+            yield f"{compared} {change}, corrected p {p_value(gain.p_holm)}"
+
+
+def _group_facts(rule: RuleScores) -> Iterator[str]:
     for column, groups in rule.groups.items():
-        scores = [
-            f"{group.name} ({count(group.questions)}) {scored(group.scores[0])}" for group in groups
-        ]
-        facts.append(f"{column} ({rule.name}): {', '.join(scores)}")
-    return facts
+        scores = []
+        for group in groups:
+            scores.append(f"{group.name} ({count(group.questions)}) {score_text(group.scores[0])}")
+        yield f"{column} ({rule.name}): {', '.join(scores)}"

@@ -63,9 +63,8 @@ class Section:
     """The section of one task."""
 
     report: TaskReport
-    reading: TaskReading | None = (
-        None  # its source; None for a group and for a task that is not ours
-    )
+    # Its source; None for a group and for a task that is not ours.
+    reading: TaskReading | None = None
     notes: Sequence[str] = ()  # disagreements, one sentence each
     members: Sequence[str] = ()  # names of a group's members
     readings: Sequence[TaskReading] = ()  # of all repeats of the run; none without a source
@@ -76,11 +75,18 @@ def collect_run(
     repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({}),
     by: Sequence[str] = (),
 ) -> RunReport:
-    """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
+    """Collect the report of a run, which may be one of several repeats.
 
-    Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
-    names both and the recorded ones are shown. Nothing here loads a model or asks a judge. Scores are also grouped
-    ``by`` further columns; RepliesError: no task can be grouped by one of them.
+    Scores are computed again from the recorded replies. Where that gives other numbers than the run recorded, a note
+    names both and the recorded ones are shown. Nothing here loads a model or asks a judge.
+
+    Args:
+        run: The run.
+        repeats: Readings by task and folder of all repeats, if there are several.
+        by: Columns by which scores are grouped, too.
+
+    Raises:
+        RepliesError: No task can be grouped by one of the columns.
     """
     sections = [
         section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()
@@ -91,14 +97,12 @@ def collect_run(
     of_same_model = set(published_of(recipe.published_as if recipe else {}))
     reports = []
     for part in sections:
-        name = part.report.name
-        published = [
-            replace(score, same_model=(name, score) in of_same_model)
-            for score in part.report.published
-        ]
-        reports.append(
-            replace(part.report, published=tuple(published), **_facts_of_others(part, by_name))
-        )
+        published = []
+        for score in part.report.published:
+            same_model = (part.report.name, score) in of_same_model
+            published.append(replace(score, same_model=same_model))
+        others = _facts_of_others(part, by_name)
+        reports.append(replace(part.report, published=tuple(published), **others))
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
@@ -129,7 +133,7 @@ def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> dict[str,
 
 
 def _shared_facts(members: Sequence[TaskReport]) -> dict[str, Any]:
-    """Return the facts that a group's members share; numbers are 0, for unknown, if they differ."""
+    """Return the facts that a group's members share. Numbers are 0, for unknown, if they differ."""
     facts: dict[str, Any] = {
         "sample_data": any(member.sample_data for member in members),
         "complete_data": all(member.complete_data for member in members),
@@ -142,31 +146,33 @@ def _shared_facts(members: Sequence[TaskReport]) -> dict[str, Any]:
 
 def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
     """Return a task's gains over its variants in the run, and over the task on the same images that it names."""
-    task, gains = part.readings[0].task, list[Gain]()
+    task = part.readings[0].task
+    gains: list[Gain] = []
     # Rotations have other metrics. The control is compared with the form that it controls.
     variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
     if task.variant == NOTA_CONTROL:
         variants[f"{task.base}_{NOTA}"] = str(task.base)
     for name, base_name in variants.items():
-        variant_part = by_name.get(name)
-        if variant_part and variant_part.reading and variant_part.reading.task.base == base_name:
-            gains += gains_over(
-                part.readings, part.report, variant_part.readings, variant_part.report
-            )
+        other = by_name.get(name)
+        if other and other.reading and other.reading.task.base == base_name:
+            gains += gains_over(part.readings, part.report, other.readings, other.report)
     if task.same_as is None:
         return {"gains": tuple(gains)}
     other = by_name.get(task.same_as)
     on_images = gains_on_same_images(part.readings, other.readings) if other else []
-    missing = (
-        part.report.missing
-        if on_images
-        else (*part.report.missing, _NOT_COMPARED.format(task.same_as))
-    )
+    missing = part.report.missing
+    if not on_images:
+        missing += (_NOT_COMPARED.format(task.same_as),)
     return {"gains": (*gains, *on_images), "missing": missing}
 
 
 def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = ()) -> RunReport:
-    """Collect the report of recorded replies to one task, in files or folders of one run.
+    """Collect the report of recorded replies to one task.
+
+    Args:
+        task_name: Name of the task.
+        paths: Files or folders of one run.
+        by: Columns by which scores are grouped, too.
 
     Raises:
         UnknownName: There is no such task.
@@ -199,7 +205,13 @@ def section(
     repeats: Mapping[Path, TaskReading] = MappingProxyType({}),
     by: Sequence[str] = (),
 ) -> Section:
-    """Return the section of a task or group of a run, with its readings in all repeats."""
+    """Return the section of a task or group of a run.
+
+    Args:
+        recorded: What the run recorded of it.
+        repeats: Its readings in all repeats of the run, by folder.
+        by: Columns by which scores are grouped, too.
+    """
     task = None
     with contextlib.suppress(UnknownName):
         task = task_file(recorded.name)
@@ -233,7 +245,7 @@ def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
         documents=recorded.documents,
         answered=recorded.asked,
         rules=rule_reports(recorded, None, {})[0],
-        missing=(cause, *_not_asked(recorded.asked, recorded.documents)),
+        missing=(cause, *_partial_run(recorded.asked, recorded.documents)),
     )
 
 
@@ -245,16 +257,15 @@ def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> 
     caution = ""
     if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
         same_rows = len({tuple(entry.rows) for entry in entries}) < 2
-        number = (
-            len(members) if same_rows else f"up to {len(members)}"
-        )  # a judged member has no row of ours
+        # A judged member has no row of ours.
+        number = len(members) if same_rows else f"up to {len(members)}"
         caution = f"; each score is the best of {number}, chosen on the test set"
     return TaskReport(
         name=recorded.name,
         describes=task.description,
         data_in_words=f"data of its members{caution}",
         rules=tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered),
-        metrics=_declared(first) if first else {},
+        metrics=_metrics_by_name(first) if first else {},
         missing=(f"It is a group: its scores summarise {', '.join(members)}{caution}.",),
     )
 
@@ -266,26 +277,26 @@ def _with_errors(group: TaskReport, readings: Sequence[TaskReading]) -> tuple[Ru
     for rule in group.rules:
         scores = []
         for score in rule.scores:
-            changed = score
             if metric := declared.get(score.metric):
                 estimate, _ = estimate_by_question(readings, rule.name, metric)
                 if math.isclose(estimate.value, score.value, abs_tol=1e-9):
-                    changed = with_interval(metric, estimate)
-            scores.append(changed)
+                    score = with_interval(metric, estimate)
+            scores.append(score)
         rules.append(replace(rule, scores=tuple(scores)))
     return tuple(rules)
 
 
 def reading_section(reading: TaskReading) -> Section:
-    """Return the section of one of our tasks, its gains over sanity variants not included."""
-    task, recorded = reading.task, reading.recorded
+    """Return the section of one of our tasks, its gains over sanity variants not included.
+
+    Args:
+        reading: Replies of the task with their scores.
+    """
+    task = reading.task
+    recorded = reading.recorded
     rules, notes = rule_reports(recorded, task, reading.computed)
-    if reading.samples.damaged:
-        notes = (
-            [f"{task.name}: torn lines are missing, so that its scores cannot be checked."]
-            if notes
-            else []
-        )
+    if notes and reading.samples.damaged:
+        notes = [f"{task.name}: torn lines are missing, so that its scores cannot be checked."]
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
@@ -295,6 +306,8 @@ def reading_section(reading: TaskReading) -> Section:
     with contextlib.suppress(MedTasksError):  # of which the run died
         decoding = Decoding.of_settings(settings.get("default", settings))
     baselines, calibration, missing = _computed_and_missing(reading, rules)
+    reports = [computed.report for computed in reading.computed.values()]
+    few_clusters = dict.fromkeys(chain.from_iterable(report.few_clusters for report in reports))
     report = TaskReport(
         name=task.name,
         describes=task.description,
@@ -309,7 +322,7 @@ def reading_section(reading: TaskReading) -> Section:
         documents=documents,
         answered=answered,
         rules=rules,
-        metrics=_declared(task),
+        metrics=_metrics_by_name(task),
         baselines=baselines,
         published=published_scores(task.name) if task.is_shipped else (),
         published_groups=published_group_scores(task.name) if task.is_shipped else (),
@@ -317,21 +330,13 @@ def reading_section(reading: TaskReading) -> Section:
         items=audit_items(reading),
         pictures=image_files(reading),
         draw=_draw_notes(reading),
-        missing=(
-            *_not_asked(answered, documents),
-            *missing,
-            *dict.fromkeys(
-                note
-                for computed in reading.computed.values()
-                for note in computed.report.few_clusters
-            ),
-        ),
+        missing=(*_partial_run(answered, documents), *missing, *few_clusters),
     )
     return Section(report, reading, notes, readings=[reading])
 
 
 def _draw_notes(reading: TaskReading) -> tuple[str, ...]:
-    """Describe scores of drawn data; none of a whole dataset."""
+    """Describe scores of drawn data, if the data are no whole dataset."""
     data = {**reading.data, **reading.recorded.data}
     replied: set[str] = set()
     for computed in reading.computed.values():
@@ -349,11 +354,11 @@ def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _declared(task: TaskFile) -> dict[str, Declaration]:
+def _metrics_by_name(task: TaskFile) -> dict[str, Declaration]:
     return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
 
 
-def _not_asked(answered: int, documents: int) -> list[str]:
+def _partial_run(answered: int, documents: int) -> list[str]:
     if not 0 < answered < documents:
         return []
     return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
@@ -374,13 +379,13 @@ def _computed_and_missing(
             missing.append(
                 "The baselines are those of all questions, as no samples say which were asked."
             )
+        samples = {name: computed.samples for name, computed in reading.computed.items()}
         try:
-            run = (
-                {}
-                if reading.withheld
-                else {name: computed.samples for name, computed in reading.computed.items()}
+            of_task = baselines(
+                reading.task,
+                reading.answered or reading.documents,
+                {} if reading.withheld else samples,
             )
-            of_task = baselines(reading.task, reading.answered or reading.documents, run)
         except MedTasksError as error:
             missing.append(f"There are no baselines: {str(error).rstrip('.')}.")
     if reading.samples.replies:
@@ -399,9 +404,8 @@ def _unrecorded_parts(reading: TaskReading, rules: Sequence[RuleScores]) -> Iter
         yield f"The run only collected replies (--predict_only){here}."
     elif recorded.samples and not (recorded.scores or reading.samples.changed):
         yield f"{NO_RESULTS.rstrip('.')}{here}."
-    lost: dict[str, None] = {}
-    for rule in rules:
-        lost |= dict.fromkeys(name for name, why in rule.failures.items() if why == NOT_COMPUTED)
+    causes = chain.from_iterable(rule.failures.items() for rule in rules)
+    lost = dict.fromkeys(name for name, why in causes if why == NOT_COMPUTED)
     if lost:
         steps = filter(None, (fetch_command(lost), reading.score_command))
         yield (

@@ -22,6 +22,7 @@ from medtasks.report.wording import count, counted, part_of
 MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
+_DECODER = " (read once pip install 'medtasks[dicom]' was run)"
 
 
 class DuplicateNames:
@@ -33,53 +34,67 @@ class DuplicateNames:
         self._folders: Sequence[Path] = search.shown.folders
         self._other_folders = [search.other.folder] if search.other and search.other.folder else []
 
-    def described(self, image: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:
-        """Describe an image, of the dataset (``own``) or not; ``file`` is the index of the file named first."""
+    def describe_image(
+        self, image: DistinctImage, *, own: bool = True, file: int = 0
+    ) -> dict[str, Any]:
+        """Describe an image as JSON values.
+
+        Args:
+            image: A distinct image with all its files.
+            own: Whether it is of the dataset, not of the images that this is compared with.
+            file: Index of the file that is named first.
+        """
         hidden = self.hidden if own else self.other_is_hidden
-        files = [below(path, self._folders if own else self._other_folders) for path in image.files]
+        folders = self._folders if own else self._other_folders
+        files = [below(path, folders) for path in image.files]
+        rename = _hide_question if hidden else _printable
         if hidden:
-            ids = {
-                use.file: use.image_id for use in reversed(image.uses) if use.image_id is not None
-            }
+            ids = {}
+            for use in reversed(image.uses):
+                if use.image_id is not None:
+                    ids[use.file] = use.image_id
             kind = "image" if image.uses else "file"
-            files = [
-                hidden_id(kind, ids.get(path, name))
-                for path, name in zip(image.files, files, strict=True)
-            ]
-        questions, examples = (
-            [hidden_id("doc", name) if hidden else _printable(name) for name in names]
-            for names in (image.questions, image.examples)
-        )
+            for position, path in enumerate(image.files):
+                files[position] = hidden_id(kind, ids.get(path, files[position]))
         return {
             "picture": files[file],
             "more_files": list(dict.fromkeys(name for name in files if name != files[file])),
             "size": list(image.known.size),
-            "questions": questions,
-            "examples": examples,
+            "questions": [*map(rename, image.questions)],
+            "examples": [*map(rename, image.examples)],
         }
 
-    def finding(self, finding: DuplicatePair) -> dict[str, Any]:
-        """Describe a pair."""
-        alike, concern = finding.alike, finding.concern
+    def describe_pair(self, finding: DuplicatePair) -> dict[str, Any]:
+        """Describe a pair as JSON values."""
+        alike = finding.alike
+        concern = finding.concern
+        file = _second_file(finding)
         return {
             "kind": str(finding.kind),
             "concern": str(concern) if concern else None,
             "distance": alike.distance,
             "likeness": round(alike.likeness, 4),
             "inverted": alike.inverted,
-            "first": self.described(finding.first),
-            "second": self.described(
-                finding.second, own=concern is not None, file=_second_file(finding)
-            ),
+            "first": self.describe_image(finding.first),
+            "second": self.describe_image(finding.second, own=concern is not None, file=file),
         }
 
 
 def below(file: Path, folders: Iterable[Path]) -> str:
-    """Return the path of a file below the folder that holds it, as valid UTF-8."""
-    inside = (
-        file.relative_to(folder).as_posix() for folder in folders if file.is_relative_to(folder)
-    )
-    return _printable(next(inside, file.name))
+    """Return the path of a file below the folder that holds it, as valid UTF-8.
+
+    Example:
+        >>> below(Path("/data/images/a/1.png"), [Path("/other"), Path("/data/images")])
+        'a/1.png'
+    """
+    for folder in folders:
+        if file.is_relative_to(folder):
+            return _printable(file.relative_to(folder).as_posix())
+    return _printable(file.name)
+
+
+def _hide_question(doc_id: str) -> str:
+    return hidden_id("doc", doc_id)
 
 
 def _printable(name: str) -> str:
@@ -94,15 +109,20 @@ def _second_file(finding: DuplicatePair) -> int:
 def duplicates_as_dict(
     dataset: str, data: Mapping[str, Any], search: Duplicates, names: DuplicateNames, distance: int
 ) -> dict[str, Any]:
-    """Return the result of a search in a dataset or task as JSON types, with the provenance of its ``data``."""
-    with_question = sum(bool(image.questions) for image in search.shown.images)
-    within_counts = []
-    for concern in Concern:
-        part = [finding for finding in search.within if finding.concern is concern]
-        kinds = Counter(finding.kind for finding in part)
-        questions = set(chain.from_iterable(finding.questions for finding in part))
-        counts = {str(kind): kinds[kind] for kind in CopyKind}
-        within_counts.append({"concern": str(concern), **counts, "questions": len(questions)})
+    """Return the result of a search as JSON types.
+
+    Args:
+        dataset: Name of the dataset or task.
+        data: Provenance of the data.
+        search: The result.
+        names: Names of its images.
+        distance: Most bits in which the hashes of two copies differ.
+    """
+    shown = search.shown
+    with_question = sum(bool(image.questions) for image in shown.images)
+    groups = []
+    for group in search.groups:
+        groups.append([names.describe_image(image)["picture"] for image in group])
     return {
         "dataset": dataset,
         "data": dict(data),
@@ -113,27 +133,33 @@ def duplicates_as_dict(
             "likeness": LIKENESS[SIDE],
             "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
         },
-        "questions": len(search.shown.documents),
+        "questions": len(shown.documents),
         "pictures": with_question,
-        "pictures_of_examples_only": len(search.shown.images) - with_question,
-        "volumes": search.shown.volumes,
-        "uniform": [names.described(image) for image in search.uniform],
-        "within": [names.finding(finding) for finding in search.within],
-        "within_counts": within_counts,
-        "groups": [
-            [names.described(image)["picture"] for image in group] for group in search.groups
-        ],
+        "pictures_of_examples_only": len(shown.images) - with_question,
+        "volumes": shown.volumes,
+        "uniform": [names.describe_image(image) for image in search.uniform],
+        "within": [names.describe_pair(finding) for finding in search.within],
+        "within_counts": [_count_within(search, concern) for concern in Concern],
+        "groups": groups,
         "against": _against(search.other, search, names) if search.other else None,
-        "left_out": [
-            hidden_id("doc", doc_id) if names.hidden else _printable(doc_id)
-            for doc_id in search.left_out
-        ],
+        "left_out": [*map(_hide_question if names.hidden else _printable, search.left_out)],
     }
+
+
+def _count_within(search: Duplicates, concern: Concern) -> dict[str, Any]:
+    findings = [finding for finding in search.within if finding.concern is concern]
+    kinds = Counter(finding.kind for finding in findings)
+    questions = set(chain.from_iterable(finding.questions for finding in findings))
+    counts = {str(kind): kinds[kind] for kind in CopyKind}
+    return {"concern": str(concern), **counts, "questions": len(questions)}
 
 
 def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> dict[str, Any]:
     folders = [other.folder] if other.folder else []
-    errors = {} if names.other_is_hidden else other.unreadable
+    errors = {}
+    if not names.other_is_hidden:
+        for file, error in other.unreadable.items():
+            errors[below(file, folders)] = _printable(error)
     # Each image and each question of the dataset counts once, under its surest finding.
     pictures: dict[int, CopyKind] = {}
     questions: dict[str, CopyKind] = {}
@@ -141,7 +167,13 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> d
         pictures.setdefault(id(finding.first), finding.kind)
         for question in finding.questions:
             questions.setdefault(question, finding.kind)
-    by_picture, by_question = Counter(pictures.values()), Counter(questions.values())
+    by_picture = Counter(pictures.values())
+    by_question = Counter(questions.values())
+    counts = []
+    for kind in CopyKind:
+        counts.append(
+            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
+        )
     return {
         "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
         "files": other.files,
@@ -152,76 +184,86 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> d
         "dicom_without_decoder": other.listed.without_decoder,
         "other_files": other.listed.others,
         "unreadable": len(other.unreadable),
-        "unreadable_files": {
-            below(file, folders): _printable(error) for file, error in errors.items()
-        },
-        "findings": [names.finding(finding) for finding in search.outside],
-        "counts": [
-            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
-            for kind in CopyKind
-        ],
+        "unreadable_files": errors,
+        "findings": [names.describe_pair(finding) for finding in search.outside],
+        "counts": counts,
     }
 
 
 def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
-    """Return the numbers of findings of :func:`duplicates_as_dict`: outside the dataset, and within it."""
-    name, against, total = contents["dataset"], contents["against"], contents["questions"]
+    """Return the numbers of findings outside the dataset, and of those within it.
+
+    Args:
+        contents: Result of :func:`duplicates_as_dict`.
+
+    Returns:
+        A table for each of the two that has findings.
+    """
+    name = contents["dataset"]
+    against = contents["against"]
+    total = contents["questions"]
     tables = []
     if against and against["findings"]:
-        rows = [(row["kind"], row["pictures"], row["questions"]) for row in against["counts"]]
-        rows.append(("any of these", *(sum(row[column] for row in rows) for column in (1, 2))))
-        texts = [
-            (kind, count(pictures), part_of(questions, total)) for kind, pictures, questions in rows
-        ]
+        rows = []
+        for row in against["counts"]:
+            rows.append((row["kind"], count(row["pictures"]), part_of(row["questions"], total)))
+        pictures = sum(row["pictures"] for row in against["counts"])
+        questions = sum(row["questions"] for row in against["counts"])
+        rows.append(("any of these", count(pictures), part_of(questions, total)))
         caption = f"Pictures of {name} found in {against['name']}"
         tables.append(
-            number_table(caption, ("copies", "pictures", "questions"), texts, split=len(rows) - 1)
+            number_table(caption, ("copies", "pictures", "questions"), rows, split=len(rows) - 1)
         )
     if contents["within"]:
         kinds = [str(kind) for kind in CopyKind]
-        texts = [
-            (
-                row["concern"],
-                *(count(row[kind]) for kind in kinds),
-                part_of(row["questions"], total),
-            )
-            for row in contents["within_counts"]
-        ]
+        texts = []
+        for row in contents["within_counts"]:
+            numbers = [count(row[kind]) for kind in kinds]
+            texts.append((row["concern"], *numbers, part_of(row["questions"], total)))
         headings = ("findings within", *kinds, "questions")
         tables.append(number_table(f"Found within {name}, in numbers of findings", headings, texts))
     return tables
 
 
 def not_compared(contents: Mapping[str, Any]) -> list[str]:
-    """List in sentences the images on both sides that were not compared; empty if there are none."""
+    """List the images on both sides that were not compared.
+
+    Args:
+        contents: Result of :func:`duplicates_as_dict`.
+
+    Returns:
+        A sentence for each side that has such images.
+    """
     against = contents["against"]
-    uniform = (len(contents["uniform"]), "picture", " of a single grey")
-    of_dataset = _listed(uniform, (contents["volumes"], "volume", ""))
-    sentences = [f"Not compared of {contents['dataset']}: {of_dataset}."] if of_dataset else []
+    grey = " of a single grey"
+    sentences = []
+    of_dataset = _list_counts(
+        (len(contents["uniform"]), "picture", grey), (contents["volumes"], "volume", "")
+    )
+    if of_dataset:
+        sentences.append(f"Not compared of {contents['dataset']}: {of_dataset}.")
     if against is None:
         return sentences
     causes = against["unreadable_files"]
-    first = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
-    more = [f"{len(causes) - _NAMED} more"] if len(causes) > _NAMED else []
-    skipped = _listed(
-        (against["uniform"], "picture", " of a single grey"),
-        (against["unreadable"], "damaged file", (f" ({'; '.join(first + more)})" if first else "")),
+    named = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
+    if len(causes) > _NAMED:
+        named.append(f"{len(causes) - _NAMED} more")
+    of_other = _list_counts(
+        (against["uniform"], "picture", grey),
+        (against["unreadable"], "damaged file", f" ({'; '.join(named)})" if named else ""),
         (against["volumes"], "volume", ""),
         (against["closed_folders"], "folder", " that may not be read"),
-        (
-            against["dicom_without_decoder"],
-            "DICOM file",
-            " (read once pip install 'medtasks[dicom]' was run)",
-        ),
+        (against["dicom_without_decoder"], "DICOM file", _DECODER),
         (against["other_files"], "other file", ""),
     )
-    return [*sentences, f"Not compared of {against['name']}: {skipped}."] if skipped else sentences
+    if of_other:
+        sentences.append(f"Not compared of {against['name']}: {of_other}.")
+    return sentences
 
 
-def _listed(*counts: tuple[int, str, str]) -> str:
-    return ", ".join(
-        f"{counted(number, what)}{remark}" for number, what, remark in counts if number
-    )
+def _list_counts(*counts: tuple[int, str, str]) -> str:
+    parts = [f"{counted(number, what)}{remark}" for number, what, remark in counts if number]
+    return ", ".join(parts)
 
 
 def write_duplicates_page(
@@ -232,25 +274,34 @@ def write_duplicates_page(
     *,
     sample: bool,
 ) -> None:
-    """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
+    """Write the page of a search.
+
+    Args:
+        contents: Result of :func:`duplicates_as_dict`.
+        search: The search itself, for its images.
+        names: Names of its images, which also say whether they may be shown.
+        path: File of the page.
+        sample: Whether the data are synthetic.
+
+    Raises:
+        MedTasksError: The page cannot be written.
+    """
     against = contents["against"]
-    within, outside = search.within[:MOST_SHOWN], search.outside[:MOST_SHOWN]
-    files: list[
-        tuple[Path | None, Path | None]
-    ] = []  # of both images; None for one that must not be shown
-    for finding in (*within, *outside):
+    within = search.within[:MOST_SHOWN]
+    descriptions = contents["within"][:MOST_SHOWN]
+    if against:
+        descriptions = descriptions + against["findings"][:MOST_SHOWN]
+    files: list[list[Path | None]] = []  # of both images; None for one that must not be shown
+    for finding in (*within, *search.outside[:MOST_SHOWN]):
         hidden = names.hidden if finding.concern else names.other_is_hidden
+        first = None if names.hidden else finding.first.files[0]
         second = None if hidden else finding.second.files[_second_file(finding)]
-        files.append((None if names.hidden else finding.first.files[0], second))
-    small = thumbnails(file for pair in files for file in pair if file).by_file
-    described = [
-        *contents["within"][:MOST_SHOWN],
-        *(against["findings"][:MOST_SHOWN] if against else []),
-    ]
-    cards = [
-        {**texts, "thumbnails": [small[file] if file else _HIDDEN for file in pair]}
-        for texts, pair in zip(described, files, strict=True)
-    ]
+        files.append([first, second])
+    small = thumbnails(filter(None, chain.from_iterable(files))).by_file
+    cards = []
+    for texts, pair in zip(descriptions, files, strict=True):
+        images = [small[file] if file else _HIDDEN for file in pair]
+        cards.append({**texts, "thumbnails": images})
     write_rendered(
         "duplicates",
         path,

@@ -230,7 +230,7 @@ def _parts(
 
 
 def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool) -> Gain:
-    """Return the gain over a variant with its test; ``is_zero`` if a variant's 0 follows from the lack of an image."""
+    """Return the gain over a variant with its test, which a variant's 0 by construction (``is_zero``) does not get."""
     result = compare_paired(*paired)
     if is_zero and not result.first:
         scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
@@ -251,12 +251,13 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """
     tests = {}
     for report in reports:
-        for gain in (*report.gains, *_thinking_gains(report)):
+        thinking_gains = report.thinking.gains if report.thinking else ()
+        for gain in (*report.gains, *thinking_gains):
             if gain.test and not gain.same_as:
                 tests[_test_key(report.name, gain)] = gain.test
     results = dict(zip(tests, correct_by_holm(list(tests.values())), strict=True))
 
-    def corrected(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
+    def correct_gains(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
         changed = []
         for gain in gains:
             key = _test_key(name, gain)
@@ -270,14 +271,10 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     for report in reports:
         thinking = report.thinking
         if thinking:
-            thinking = replace(thinking, gains=corrected(report.name, thinking.gains))
-        gains = corrected(report.name, report.gains)
+            thinking = replace(thinking, gains=correct_gains(report.name, thinking.gains))
+        gains = correct_gains(report.name, report.gains)
         changed.append(replace(report, gains=gains, thinking=thinking))
     return tuple(changed)
-
-
-def _thinking_gains(report: TaskReport) -> Sequence[Gain]:
-    return report.thinking.gains if report.thinking else ()
 
 
 def _test_key(report: str, gain: Gain) -> tuple[str, ...]:
@@ -331,7 +328,7 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
 
 
 def _token_limit(reading: TaskReading) -> int | None:
-    """Return the most new tokens that a run allowed; None if unknown."""
+    """Return the most new tokens that a run allowed, or None if unknown."""
     for config in (reading.recorded.config, task_config(reading.task.name)):
         limit = mapping_in(config, "generation_kwargs").get("max_new_tokens")
         if limit:
@@ -361,7 +358,7 @@ def _length_bins(
 
 
 def _members_by_length(lengths: Mapping[str, int]) -> Iterable[list[str]]:
-    """Divide samples into up to four parts of ascending length; equal lengths share a part."""
+    """Divide samples into up to four parts of ascending length. Equal lengths share a part."""
     order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
     parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
     edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})

@@ -23,7 +23,7 @@ from medtasks.home import written_whole
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
 from medtasks.report.report_model import TaskReport
-from medtasks.report.wording import clusters_in_words, counted, number, scored
+from medtasks.report.wording import clusters_in_words, counted, number, score_text
 from medtasks.runs.run import RecordedRun, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
@@ -59,7 +59,7 @@ class Export:
                 if score is None or math.isnan(score.value):
                     continue
                 named = f"{score.metric}, rule {rule.name} ({rule.rule})"
-                note = f"{named}: {scored(score)}; {_size_of(rule, score)}; {task}"
+                note = f"{named}: {score_text(score)}; {_size_of(rule, score)}; {task}"
                 scores.append((rule, score, note))
         return scores
 

@@ -9,13 +9,14 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from medtasks.report.report_model import RunReport
 from medtasks.report.tables import NOT_DEFINED
-from medtasks.report.wording import coded
+from medtasks.report.wording import encode_name
 from medtasks.scores.score_model import MetricScore
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ RC_PARAMS: dict[Any, Any] = {  # of matplotlib, under which figures are drawn an
     "legend.fontsize": _SIZE,
 }
 
-WIDTH = 7.0  # inches, a page's text
-AXIS, LINE = 0.45, 0.14  # inches: an axis with its label; a line of text
+# Sizes are in inches.
+WIDTH = 7.0  # a page's text
+AXIS = 0.45  # an axis with its label
+LINE = 0.14  # a line of text
 PERCENT = "{x:.0%}"  # labels of shares at an axis
 GREY, RED, GRID = "#444444", "#A00000", "#DDDDDD"
 _EDGE = 0.1
@@ -54,7 +57,10 @@ _TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
 _LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
 _MOST_COLUMNS = 4
 _FIRST = ("reference", "robust", "strict")
-_SERIES, _GAP, _LEAST, _ROW = 0.055, 0.055, 0.22, 0.36  # inches
+_SERIES = 0.055  # a score of a row that has one per series
+_GAP = 0.055  # between two such rows
+_LEAST = 0.22  # such a row, at least
+_ROW = 0.36  # a row with a bar
 _NAME_LINE = 34  # characters
 
 
@@ -68,7 +74,12 @@ class Drawing:
 
 
 def shown_text(text: str) -> str:
-    """Return a text without characters that XML forbids, and with single blanks."""
+    r"""Return a text without characters that XML forbids, and with single blanks.
+
+    Example:
+        >>> shown_text("CT\x00 of\n the head")
+        'CT of the head'
+    """
     return " ".join(_INVISIBLE.sub(" ", text).split())
 
 
@@ -76,8 +87,14 @@ def svg_element(drawing: Drawing, key: str) -> str:
     """Return a drawing as ``<svg>`` for a page.
 
     It has no style sheet and no style attributes, which a page's security policy may forbid and which would reach
-    beyond it; its ids begin with the key.
+    beyond it.
+
+    Args:
+        drawing: The drawing.
+        key: Key of the figure, with which all its ids begin.
     """
+    text = file_content(drawing.figure, "svg").decode()
+    prefix = f"figure-{encode_name(key, end='-')}-"
 
     def attributes(declarations: re.Match[str]) -> str:
         pairs = dict(part.split(":", 1) for part in declarations.group(1).split(";"))
@@ -86,22 +103,13 @@ def svg_element(drawing: Drawing, key: str) -> str:
             values["font-family"] = _FONTS  # which other systems have, too
         return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
 
-    text = file_content(drawing.figure, "svg").decode()
-    prefix = f"figure-{coded(key, end='-')}-"
-    body = re.sub(
-        r"<style.*?</style>|<metadata>.*?</metadata>",
-        "",
-        text[text.index("<svg") :],
-        flags=re.DOTALL,
-    )
-    body = re.sub(
-        r"<[^>]*>",
-        lambda tag: re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group()),
-        body,
-    )
-    body = re.sub(
-        r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', attributes, tag.group()), body
-    )
+    def embed_tag(tag: re.Match[str]) -> str:
+        own_ids = re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group())
+        return re.sub(r' style="([^"]*)"', attributes, own_ids)
+
+    body = text[text.index("<svg") :]
+    body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<[^>]*>", embed_tag, body)
     labels = f'aria-labelledby="{prefix}title {prefix}describes"'
     start = f'<svg role="img" {labels} stroke-linejoin="round" stroke-linecap="butt"'
     about = (
@@ -113,7 +121,12 @@ def svg_element(drawing: Drawing, key: str) -> str:
 
 
 def file_content(figure: "Figure", form: str) -> bytes:
-    """Return a figure as the bytes of a file, which do not depend on the time."""
+    """Return a figure as the bytes of a file, which do not depend on the time.
+
+    Args:
+        figure: The figure.
+        form: ``svg`` or ``png``.
+    """
     content = io.BytesIO()
     figure.savefig(content, format=form, dpi=_DPI, metadata=dict.fromkeys(_NO_METADATA[form]))
     return content.getvalue()
@@ -139,8 +152,12 @@ LOOKS = (
 
 
 def rule_looks(report: RunReport) -> dict[str, Look]:
-    """Return the look of each rule, the same in all figures of a report; after six looks repeat."""
-    names = dict.fromkeys(rule.name for task in report.tasks for rule in task.rules)
+    """Return the look of each rule, by its name.
+
+    Looks are the same in all figures of a report. From the seventh rule on they repeat.
+    """
+    rules = chain.from_iterable(task.rules for task in report.tasks)
+    names = dict.fromkeys(rule.name for rule in rules)
     ordered = sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
     return {name: LOOKS[position % len(LOOKS)] for position, name in enumerate(ordered)}
 
@@ -154,7 +171,16 @@ def new_figure(
     bottom: float,
     right: float = 0.3,
 ) -> tuple["Figure", "Axes"]:
-    """Return a figure with a heading, warnings below it, and one pair of axes; height and margins are in inches."""
+    """Return a figure with a heading, warnings below it, and one pair of axes.
+
+    Args:
+        title: Its heading, at most three lines of which are shown.
+        warnings: A line each.
+        height: Height of the axes, in inches.
+        left: Margin between the left edge and the axes, in inches.
+        bottom: Margin below the axes, in inches.
+        right: Margin between the axes and the right edge, in inches.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -163,25 +189,13 @@ def new_figure(
     whole = top + height + bottom
     figure = Figure(figsize=(WIDTH, whole))
     FigureCanvasAgg(figure)
-    at = 1 - _EDGE / whole
-    figure.text(
-        _EDGE / WIDTH,
-        at,
-        "\n".join(heading),
-        va="top",
-        fontsize=9,
-        fontweight="bold",
-        linespacing=1.15,
-    )
-    at -= 1.15 * LINE * len(heading) / whole
-    figure.text(
-        _EDGE / WIDTH,
-        at,
-        "\n".join(map(shown_text, warnings)),
-        va="top",
-        color=RED,
-        linespacing=1.15,
-    )
+    x = _EDGE / WIDTH
+    y = 1 - _EDGE / whole
+    text = "\n".join(heading)
+    figure.text(x, y, text, va="top", fontsize=9, fontweight="bold", linespacing=1.15)
+    y -= 1.15 * LINE * len(heading) / whole
+    text = "\n".join(map(shown_text, warnings))
+    figure.text(x, y, text, va="top", color=RED, linespacing=1.15)
     box = (left / WIDTH, bottom / whole, (WIDTH - left - right) / WIDTH, height / whole)
     return figure, figure.add_axes(box)
 
@@ -197,19 +211,23 @@ def text_width(text: str) -> float:
 
 
 def legend_text(text: str) -> str:
-    """Return a text short enough for a legend."""
+    """Return a text short enough for a legend.
+
+    Example:
+        >>> legend_text("Radiographs " * 7)
+        'Radiographs Radiographs Radiographs Radiographs Radiographs …'
+    """
     return textwrap.shorten(shown_text(text), _LEGEND_CHARACTERS, placeholder=" …") or "…"
 
 
 def _columns(texts: Sequence[str]) -> int:
-    """Return the largest number of legend columns that fit into the figure; columns are filled one by one."""
+    """Return the largest number of legend columns that fit into the figure, filled one by one."""
     for columns in range(min(_MOST_COLUMNS, len(texts)), 1, -1):
         lines = math.ceil(len(texts) / columns)
-        widest = [
-            max(map(text_width, texts[start : start + lines]))
-            for start in range(0, len(texts), lines)
-        ]
-        if sum(widest) + _LEGEND_HANDLE * columns <= WIDTH - 2 * _EDGE:
+        width = 0.0
+        for start in range(0, len(texts), lines):
+            width += max(map(text_width, texts[start : start + lines]))
+        if width + _LEGEND_HANDLE * columns <= WIDTH - 2 * _EDGE:
             return columns
     return 1
 
@@ -221,12 +239,19 @@ def new_rows(
     legend: Sequence[str],
     series: int = 0,
 ) -> tuple["Figure", "Axes"]:
-    """Return a figure with a row per name (at least one), each 1 high, from the top.
+    """Return a figure with rows from the top, each 1 high.
 
-    Rows are high enough for their lines of text and their ``series`` of scores, if these are drawn.
+    Args:
+        title: Its heading.
+        warnings: A line each.
+        names: Names of the rows, at least one, for which rows are high enough.
+        legend: Texts of the legend, for which room is left.
+        series: Number of scores in a row, for which rows are high enough. 0 if it has bars instead.
     """
-    lines = 1 + max(name.count("\n") for name in names)
-    step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06) if series else _ROW
+    step = _ROW
+    if series:
+        lines = 1 + max(name.count("\n") for name in names)
+        step = max(_SERIES * series + _GAP, _LEAST, LINE * lines + 0.06)
     legend_height = _LEGEND_LINE * math.ceil(len(legend) / _columns(legend)) + 0.1
     left = max(map(text_width, names)) + 0.25
     figure, axes = new_figure(
@@ -244,7 +269,16 @@ def new_rows(
 def draw_score(
     axes: "Axes", score: MetricScore, row: int, position: int, series: int, look: Look
 ) -> None:
-    """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
+    """Draw a score as a point with its interval, or as "n/a".
+
+    Args:
+        axes: Axes of :func:`new_rows`.
+        score: The score.
+        row: Index of the row.
+        position: Index of the series. All series together take 0.8 of the row's height.
+        series: Number of series.
+        look: Look of the series.
+    """
     y = row + 0.8 * ((position + 0.5) / series - 0.5)
     if math.isnan(score.value):
         axes.text(0, y, f" {NOT_DEFINED}", va="center", fontsize=6, color=GREY)
@@ -258,36 +292,52 @@ def draw_score(
 def add_legend(
     figure: "Figure", handles: Sequence["Artist"], rules: Mapping[str, Look] = MappingProxyType({})
 ) -> None:
-    """Write the legend of rules and of everything else that was drawn at the bottom of a figure of :func:`new_rows`."""
+    """Write a legend at the bottom of a figure of :func:`new_rows`.
+
+    Args:
+        figure: The figure.
+        handles: Artists with a label of their own, which come after the rules.
+        rules: Looks of the rules, by name.
+    """
     from matplotlib.lines import Line2D
 
-    marks = [
-        Line2D([], [], label=legend_text(rule), **_point(look)) for rule, look in rules.items()
-    ]
-    texts = [str(handle.get_label()) for handle in (*marks, *handles)]
-    figure.legend(
-        handles=[*marks, *handles], loc="lower center", ncols=_columns(texts), borderaxespad=0.2
-    )
+    marks: list[Artist] = []
+    for rule, look in rules.items():
+        marks.append(Line2D([], [], label=legend_text(rule), **_point(look)))
+    marks += handles
+    columns = _columns([str(mark.get_label()) for mark in marks])
+    figure.legend(handles=marks, loc="lower center", ncols=columns, borderaxespad=0.2)
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
-    """Return the name of a row on at most some lines, with an addition at its end."""
-    wrapped = textwrap.wrap(shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …") or [
-        "(empty)"
-    ]
+    r"""Wrap the name of a row.
+
+    Args:
+        name: The name, which is cut short if it is too long.
+        addition: A text at the end of the name, which is always whole.
+        lines: Number of lines that the name may take, without the addition.
+
+    Example:
+        >>> row_name("Cardiology", "(n = 12)")
+        'Cardiology (n = 12)'
+    """
+    wrapped = textwrap.wrap(shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …")
+    wrapped = wrapped or ["(empty)"]
+    text = "\n".join(wrapped)
+    if not addition:
+        return text
     fits = lines == 1 or len(wrapped[-1]) + len(addition) < _NAME_LINE
-    return "\n".join(wrapped) + (" " if fits else "\n") * bool(addition) + addition
+    return f"{text} {addition}" if fits else f"{text}\n{addition}"
 
 
 def set_score_axis(axes: "Axes", values: Sequence[float], share: bool) -> None:
     """Let the horizontal axis begin at 0 and hold all values, in percent for shares."""
-    finite = [value for value in values if math.isfinite(value)]
-    low, high = min([0.0, *finite]), max([0.0, *finite])
+    finite = [0.0, *filter(math.isfinite, values)]
     if share:
         axes.xaxis.set_major_formatter(PERCENT)
-        axes.set_xlim(0, min(1.0, math.floor(10 * high + 1.2) / 10))
+        axes.set_xlim(0, min(1.0, math.floor(10 * max(finite) + 1.2) / 10))
     else:
-        axes.set_xlim(1.05 * low, 1.05 * high or 1)
+        axes.set_xlim(1.05 * min(finite), 1.05 * max(finite) or 1)
 
 
 def _point(look: Look) -> dict[str, Any]:

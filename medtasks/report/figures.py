@@ -10,9 +10,9 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,17 @@ from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.task_tables import coverage_rows
-from medtasks.report.wording import coded, count, estimate, number, pair_rows, scored, signed
+from medtasks.report.wording import (
+    count,
+    encode_name,
+    estimate,
+    number,
+    pair_rows,
+    score_text,
+    signed,
+)
 from medtasks.report.wording import warnings as task_warnings
-from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.score_model import Group, MetricScore, RuleScores
 from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
@@ -31,7 +39,8 @@ if TYPE_CHECKING:
 _BELOW = 0.9  # inches
 _SQUARE = {"height": 3.3, "left": 0.9, "right": style.WIDTH - 0.9 - 3.3}
 _NARROW = 0.03  # share of the axis; a number has no room in less
-_FILL, _BLUE = "#E8E8E8", style.LOOKS[0].colour
+_FILL = "#E8E8E8"
+_BLUE = style.LOOKS[0].colour
 _DENSE = 20  # groups; with more of them names have one line
 _BASELINES = "baselines, which see no image"
 _OUTCOMES = {
@@ -40,20 +49,32 @@ _OUTCOMES = {
     "One invalid": style.Look("#CCCCCC", "", ""),
     "Both invalid": style.Look("#8C8C8C", "xxxx", ""),
 }
+# Looks of "both answered A", "both answered B" and so on, in the order of the options.
 _SAME = (style.LOOKS[0], style.LOOKS[4], style.LOOKS[3], style.LOOKS[1])
-
+# The ground of a number on a bar, so that hatches do not hide it.
+_GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 
 Looks = Mapping[str, style.Look]
 
 
 def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
-    """Return every figure of a report as an SVG element for a page, by key; write all into a folder, if one is named.
+    """Draw every figure of a report.
 
-    Files are SVG, and PNG with 200 dots per inch, called after the keys: ``mediconfusion.groups.categories.svg``. What
-    is no letter, digit or one of ``_-`` in a name is written as its code. The same report gives the same files. The
-    folder is made if it is not there. MedTasksError: it cannot be written to.
+    The same report gives the same elements and files.
+
+    Args:
+        report: Contents of the report.
+        folder: Folder for files, which is made if it is missing; None writes none. Each figure becomes an SVG, and a
+            PNG with 200 dots per inch, called after its key: ``mediconfusion.groups.categories.svg``. Any character but
+            letters, digits and ``_-`` is written as its code.
+
+    Returns:
+        SVG elements for a page, by key.
+
+    Raises:
+        MedTasksError: The folder cannot be written to.
     """
-    # All figures with their keys, drawn one at a time to save memory.
+    # Functions instead of figures: these are drawn one at a time to save memory.
     looks = style.rule_looks(report)
     draw: dict[str, Callable[[], style.Drawing | None]] = {
         "summary": partial(summary_figure, report, looks)
@@ -73,7 +94,15 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
 def svg_elements(
     draw: Mapping[str, Callable[[], style.Drawing | None]], folder: Path | None = None
 ) -> dict[str, str]:
-    """Draw figures by key as SVG elements, and write them as :func:`figures` does; None draws nothing."""
+    """Draw figures as SVG elements, and write them into a folder as :func:`figures` does.
+
+    Args:
+        draw: Functions that draw a figure, by key. One that returns None has nothing to show and gets no element.
+        folder: Folder for the files; None writes none.
+
+    Raises:
+        MedTasksError: The folder cannot be written to.
+    """
     import matplotlib
 
     elements = {}
@@ -81,16 +110,15 @@ def svg_elements(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", message="Glyph .* missing from"
-            )  # a viewer's font may well have it
-            for key, drawn in draw.items():
-                drawing = drawn()
+            # A viewer's font may well have the glyph.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            for key, draw_figure in draw.items():
+                drawing = draw_figure()
                 if drawing is None:
                     continue
                 elements[key] = style.svg_element(drawing, key)
                 if folder is not None:
-                    name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
+                    name = ".".join(encode_name(part, "-", also="-") for part in key.split("/"))
                     (folder / f"{name}.svg").write_bytes(elements[key].encode())
                     (folder / f"{name}.png").write_bytes(style.file_content(drawing.figure, "png"))
     except OSError as error:
@@ -106,12 +134,10 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
     from matplotlib.lines import Line2D
 
-    mains: dict[str, dict[str, MetricScore]] = {}  # by task and rule
     tasks = []
     others = []
     for task in report.tasks:
-        mains[task.name] = {rule.name: rule.scores[0] for rule in task.rules if rule.scores}
-        first = next(iter(mains[task.name].values()), None)
+        first = next(iter(_main_scores(task).values()), None)
         if first is not None and first.share:
             tasks.append(task)
         else:
@@ -119,34 +145,22 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     if not tasks:
         return None
     title = "Main metric of all tasks"
-    rules = list(dict.fromkeys(chain.from_iterable(mains[task.name] for task in tasks)))
+    rules = list(dict.fromkeys(chain.from_iterable(map(_main_scores, tasks))))
     most = max(len(task.rules) for task in tasks)
-    names = [_summary_name(task, next(iter(mains[task.name].values()))) for task in tasks]
+    names = [*map(_summary_name, tasks)]
     figure, axes = style.new_rows(title, (), names, [*rules, _BASELINES], most)
     values: list[float] = []
     baselines: list[float] = []
     sentences = []
     for row, task in enumerate(tasks):
-        main = mains[task.name]
-        levels = _baseline_levels(task, main)
-        axes.scatter(
-            levels,
-            [row] * len(levels),
-            marker="|",
-            s=260,
-            color=style.GREY,
-            linewidth=1.2,
-            zorder=3,
-            clip_on=False,
-        )
+        baselines += _draw_baselines(axes, row, task)
+        main = _main_scores(task)
+        texts = [*task_warnings(task)]
         for position, (rule, score) in enumerate(main.items()):
             style.draw_score(axes, score, row, position, len(main), looks[rule])
             values += [score.value, score.high]
-        baselines += levels
-        text = "; ".join(
-            f"{score.metric} {scored(score)} under {rule}" for rule, score in main.items()
-        )
-        sentences.append(f"{task.name}: {'; '.join([*task_warnings(task), text])}.")
+            texts.append(f"{score.metric} {score_text(score)} under {rule}")
+        sentences.append(f"{task.name}: {'; '.join(texts)}.")
     style.set_score_axis(axes, [*values, *baselines], share=True)
     axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D(
@@ -158,20 +172,36 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     return style.Drawing(figure, title, " ".join(sentences))
 
 
-def _summary_name(task: TaskReport, main: MetricScore) -> str:
+def _main_scores(task: TaskReport) -> dict[str, MetricScore]:
+    return {rule.name: rule.scores[0] for rule in task.rules if rule.scores}
+
+
+def _summary_name(task: TaskReport) -> str:
     """Name a task with its main metric and what must not be overlooked, a line each."""
+    main = next(iter(_main_scores(task).values()))
     direction = "(lower is better)" if main.higher_is_better is False else ""
     subjects = [text.partition(":")[0] for text in task_warnings(task)]
     return "\n".join([style.row_name(task.name), style.row_name(main.metric, direction), *subjects])
 
 
-def _baseline_levels(task: TaskReport, main: Mapping[str, MetricScore]) -> list[float]:
-    """Return the values of all baselines at the main metric of each rule, ascending."""
+def _draw_baselines(axes: "Axes", row: int, task: TaskReport) -> list[float]:
+    """Draw all baselines at the main metric of each rule, and return their values, ascending."""
     levels = set()
     for baseline in task.baselines:
-        for rule, score in main.items():
+        for rule, score in _main_scores(task).items():
             levels.add(baseline.scores.get(rule, {}).get(score.metric, math.nan))
-    return sorted(filter(math.isfinite, levels))
+    values = sorted(filter(math.isfinite, levels))
+    axes.scatter(
+        values,
+        [row] * len(values),
+        marker="|",
+        s=260,
+        color=style.GREY,
+        linewidth=1.2,
+        zorder=3,
+        clip_on=False,
+    )
+    return values
 
 
 def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:
@@ -184,35 +214,50 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
     sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
-    small = {group.name for group in groups if not (group.compared or group.drawn)}
-    baseline = _best_level(task, rules, metric)
-    overall = _overall_scores(rules, column, metric)
-    wholes = {
-        name: style.legend_text(f"all questions, {name}: {scored(score)}")
-        for name, score in overall.items()
-    }
+    lines = _reference_lines(task, rules, looks, column, metric)
     rule_looks = {rule.name: looks[rule.name] for rule in rules}
-    legend = [*rule_looks, *wholes.values(), *baseline]
+    legend = [*rule_looks, *(line["label"] for line in lines)]
     figure, axes = style.new_rows(
-        title, task_warnings(task), _group_names(sizes, small), legend, len(rules)
+        title, task_warnings(task), _group_names(sizes, groups), legend, len(rules)
     )
     values, sentences = _draw_groups(axes, rules, [(column, name, metric) for name in sizes], looks)
-    lines = []
-    for name, text in wholes.items():
-        value = overall[name].value
-        lines.append(
-            axes.axvline(value, label=text, color=looks[name].colour, linewidth=1.2, zorder=0)
-        )
-        sentences.append(f"Line: {text}.")
-        values.append(value)
-    for text, value in baseline.items():
-        lines.append(axes.axvline(value, label=text, color=style.GREY, linewidth=1, linestyle="--"))
-        sentences.insert(0, f"Dashed line: {text}.")
-        values.append(value)
+    handles = []
+    for line in lines:
+        handles.append(axes.axvline(**line))
+        values.append(line["x"])
+        if "linestyle" in line:
+            sentences.insert(0, f"Dashed line: {line['label']}.")
+        else:
+            sentences.append(f"Line: {line['label']}.")
     style.set_score_axis(axes, values, mains[0].share)
     axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
-    style.add_legend(figure, lines, rule_looks)
+    style.add_legend(figure, handles, rule_looks)
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def _reference_lines(
+    task: TaskReport, rules: Sequence[RuleScores], looks: Looks, column: str, metric: str
+) -> list[dict[str, Any]]:
+    """Return the lines across all groups as arguments of ``axvline``.
+
+    They are the score of all questions that groups are compared with, a line per rule, and the best baseline under the
+    first rule that has one, dashed.
+    """
+    lines: list[dict[str, Any]] = []
+    for rule in rules:
+        for test in rule.column_tests.get(column, ()):
+            if test.overall.metric == metric:
+                text = f"all questions, {rule.name}: {score_text(test.overall)}"
+                line = {"color": looks[rule.name].colour, "linewidth": 1.2, "zorder": 0}
+                lines.append({"x": test.overall.value, "label": style.legend_text(text), **line})
+    for rule in rules:
+        if rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
+            baseline, value = best
+            text = f"{baseline.name}, all questions: {number(value, task.is_share(metric))}"
+            line = {"color": style.GREY, "linewidth": 1, "linestyle": "--"}
+            lines.append({"x": value, "label": style.legend_text(text), **line})
+            break
+    return lines
 
 
 def _draw_groups(
@@ -225,7 +270,7 @@ def _draw_groups(
         texts = []
         for row, key in enumerate(keys):
             score = rule.group_score(*key)
-            texts.append(f"{key[1]} {scored(score)}")
+            texts.append(f"{key[1]} {score_text(score)}")
             if score:
                 style.draw_score(axes, score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
@@ -233,29 +278,8 @@ def _draw_groups(
     return values, sentences
 
 
-def _best_level(task: TaskReport, rules: Sequence[RuleScores], metric: str) -> dict[str, float]:
-    """Return the value of the best baseline by its label, under the first rule that has one; empty without."""
-    for rule in rules:
-        if rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
-            baseline, value = best
-            text = f"{baseline.name}, all questions: {number(value, task.is_share(metric))}"
-            return {style.legend_text(text): value}
-    return {}
-
-
-def _overall_scores(
-    rules: Sequence[RuleScores], column: str, metric: str
-) -> dict[str, MetricScore]:
-    """Return the score of all questions that groups are compared with, by rule."""
-    overall = {}
-    for rule in rules:
-        for test in rule.column_tests.get(column, ()):
-            if test.overall.metric == metric:
-                overall[rule.name] = test.overall
-    return overall
-
-
-def _group_names(sizes: Mapping[str, int], small: Collection[str]) -> list[str]:
+def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]:
+    small = {group.name for group in groups if not (group.compared or group.drawn)}
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = []
     for name, size in sizes.items():
@@ -266,8 +290,6 @@ def _group_names(sizes: Mapping[str, int], small: Collection[str]) -> list[str]:
 
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction."""
-    from matplotlib.ticker import FuncFormatter
-
     gains = _drawn_gains(task, looks)
     if not gains:
         return None
@@ -288,18 +310,18 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
         row = variants.index(gain.variant)
         style.draw_score(axes, score, row, rules.index(gain.rule), len(rules), looks[gain.rule])
         ends += filter(math.isfinite, (gain.difference, gain.low, gain.high))
-        scores = (
-            f"{number(gain.score, share)}, {number(gain.variant_score, share)} for {gain.variant}"
+        of_variant = f"{number(gain.variant_score, share)} for {gain.variant}"
+        sentences.append(
+            f"{metric} under {gain.rule} is {number(gain.score, share)}, {of_variant}."
         )
-        sentences.append(f"{metric} under {gain.rule} is {scores}.")
     room = 0.05 * (max(ends) - min(ends))
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlim(min(ends) - room, max(ends) + room)
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(
-            lambda value, _: signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0")
-        )
-    )
+
+    def tick_label(value: float, _: float) -> str:
+        return signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0")
+
+    axes.xaxis.set_major_formatter(tick_label)
     unit = "percentage points, with their" if share else "with its"
     axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
     style.add_legend(figure, [], {rule: looks[rule] for rule in rules})
@@ -322,107 +344,110 @@ def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
 def pair_figure(task: TaskReport) -> style.Drawing | None:
     """Draw the outcomes of pairs, a bar per rule, each part with its number."""
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
-    parts = {
-        name: numbers for name, _, numbers in pair_rows(list(outcomes.values())) if any(numbers)
-    }
+    parts = {}
+    for name, _, numbers in pair_rows([*outcomes.values()]):
+        if any(numbers):
+            parts[name] = numbers
     if not parts:
         return None
-    title, totals = (
-        f"{task.name}: outcomes of pairs",
-        [sum(numbers) for numbers in zip(*parts.values(), strict=True)],
-    )
-    names = [
-        style.row_name(rule, f"({count(total)} pairs)")
-        for rule, total in zip(outcomes, totals, strict=True)
-    ]
-    figure, axes = style.new_rows(title, task_warnings(task), names, list(parts))
-    starts, widest = [0] * len(names), max(totals)
-    same = [
-        name for name in parts if name not in _OUTCOMES
-    ]  # blue, violet or orange, in order of the options
-    ground = {
-        "facecolor": "white",
-        "edgecolor": "none",
-        "pad": 1,
-        "alpha": 0.85,
-    }  # so that hatches hide no number
+    title = f"{task.name}: outcomes of pairs"
+    totals = [*map(sum, zip(*parts.values(), strict=True))]
+    names = []
+    sentences = []
+    for position, rule in enumerate(outcomes):
+        names.append(style.row_name(rule, f"({count(totals[position])} pairs)"))
+        texts = [f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items()]
+        sentences.append(f"{rule}: {', '.join(texts)}.")
+    figure, axes = style.new_rows(title, task_warnings(task), names, [*parts])
+    _draw_outcomes(axes, parts, max(totals))
+    style.add_legend(figure, axes.get_legend_handles_labels()[0])
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def _draw_outcomes(axes: "Axes", parts: Mapping[str, Sequence[int]], widest: int) -> None:
+    """Draw one bar per rule from the numbers of pairs by outcome, each with one number per rule."""
+    starts = [0] * len(next(iter(parts.values())))
+    same_looks = cycle(_SAME)
     for name, numbers in parts.items():
-        look = _OUTCOMES.get(name) or _SAME[same.index(name) % len(_SAME)]
-        bar: dict[str, Any] = {
-            "color": look.colour,
-            "hatch": look.hatch,
-            "edgecolor": "white",
-            "linewidth": 0.6,
-        }
-        axes.barh(range(len(names)), numbers, left=starts, height=0.7, label=name, **bar)
-        for row, (length, start) in enumerate(zip(numbers, starts, strict=True)):
+        look = _OUTCOMES.get(name) or next(same_looks)
+        axes.barh(
+            range(len(numbers)),
+            numbers,
+            left=starts,
+            height=0.7,
+            label=name,
+            color=look.colour,
+            hatch=look.hatch,
+            edgecolor="white",
+            linewidth=0.6,
+        )
+        for row, length in enumerate(numbers):
             if length > _NARROW * widest:
-                axes.text(
-                    start + length / 2, row, count(length), ha="center", va="center", bbox=ground
-                )
-        starts = [start + length for start, length in zip(starts, numbers, strict=True)]
+                middle = starts[row] + length / 2
+                axes.text(middle, row, count(length), ha="center", va="center", bbox=_GROUND)
+            starts[row] += length
     axes.set_xlim(0, widest)
     axes.set_xlabel("pairs")
-    style.add_legend(figure, axes.get_legend_handles_labels()[0])
-    sentences = [
-        f"{rule}: "
-        + ", ".join(f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items())
-        + "."
-        for position, rule in enumerate(outcomes)
-    ]
-    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
 def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     """Draw the reliability diagram: share of right answers and number of answers by confidence."""
-    measured, title = task.calibration[rule], f"{task.name}: reliability under {rule}"
-    filled = [part for part in measured.bins if part.samples]
+    calibration = task.calibration[rule]
+    title = f"{task.name}: reliability under {rule}"
+    bins = [part for part in calibration.bins if part.samples]
     figure, axes = style.new_figure(
         title, task_warnings(task), bottom=style.AXIS + _BELOW, **_SQUARE
     )
-    height, box = figure.get_size_inches()[1], axes.get_position()
+    height = figure.get_size_inches()[1]
+    box = axes.get_position()
     below = figure.add_axes(
         (box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes
     )
-    for part in filled:
-        center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
+    sentences = []
+    for part in bins:
+        center = (part.low + part.high) / 2
+        width = 0.94 * (part.high - part.low)
         axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=_BLUE, linewidth=0.8)
         below.bar(center, part.samples, width=width, color=_BLUE)
+        sentences.append(f"Confidence {number(part.confidence)}: {number(part.accuracy)} right.")
     axes.tick_params(labelbottom=False)
     below.set_ylabel("questions")
     below.set_xlabel("confidence: probability of the chosen option")
     axes.plot(
         [0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration"
     )
-    confidences, rates = [part.confidence for part in filled], [part.accuracy for part in filled]
     axes.plot(
-        confidences, rates, color=_BLUE, marker="o", markersize=4, linewidth=1, label="this model"
+        [part.confidence for part in bins],
+        [part.accuracy for part in bins],
+        color=_BLUE,
+        marker="o",
+        markersize=4,
+        linewidth=1,
+        label="this model",
     )
     axes.set_ylabel("right answers")
+    error = f"{_with_interval(calibration.ece)}; {number(calibration.debiased_ece, False)} debiased"
     facts = [
-        f"{count(measured.samples)} questions",
-        f"expected calibration error\n{_measured(measured.ece)}; {number(measured.debiased_ece, False)} debiased",
-        f"Brier score\n{_measured(measured.brier)}",
+        f"{count(calibration.samples)} questions",
+        f"expected calibration error\n{error}",
+        f"Brier score\n{_with_interval(calibration.brier)}",
     ]
-    sentences = [
-        f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled
-    ]
-    return style.Drawing(
-        figure, title, _finish_square(axes, task, facts, [*sentences, measured.note])
-    )
+    sentences.append(calibration.note)
+    return style.Drawing(figure, title, _finish_square(axes, task, facts, sentences))
 
 
 def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     """Draw accuracy against coverage: the share of right answers among the most confident ones."""
-    measured, title = task.calibration[rule], f"{task.name}: accuracy against coverage under {rule}"
-    points = sorted(measured.coverage, key=lambda point: point.coverage)
+    calibration = task.calibration[rule]
+    title = f"{task.name}: accuracy against coverage under {rule}"
+    points = sorted(calibration.coverage, key=lambda point: point.coverage)
     figure, axes = style.new_figure(title, task_warnings(task), bottom=style.AXIS, **_SQUARE)
-    coverages, rates = [point.coverage for point in points], [point.accuracy for point in points]
-    text = f"all answers: {number(measured.accuracy.value)} right"
-    axes.axhline(measured.accuracy.value, color=style.GREY, linestyle="--", linewidth=1, label=text)
+    level = calibration.accuracy.value
+    text = f"all answers: {number(level)} right"
+    axes.axhline(level, color=style.GREY, linestyle="--", linewidth=1, label=text)
     axes.plot(
-        coverages,
-        rates,
+        [point.coverage for point in points],
+        [point.accuracy for point in points],
         color=_BLUE,
         linewidth=1.4,
         label="the most confident answers",
@@ -432,16 +457,14 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     axes.set_xlabel("coverage: questions answered")
     axes.set_ylabel("right answers among them")
     facts = [
-        f"{count(measured.samples)} questions",
-        f"area under the risk-coverage curve\n{_measured(measured.aurc)}",
+        f"{count(calibration.samples)} questions",
+        f"area under the risk-coverage curve\n{_with_interval(calibration.aurc)}",
     ]
-    shown = coverage_rows(measured)
-    sentences = [
-        f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in shown
-    ]
-    return style.Drawing(
-        figure, title, _finish_square(axes, task, facts, [*sentences, measured.note])
-    )
+    sentences = []
+    for point in coverage_rows(calibration):
+        sentences.append(f"{number(point.coverage)} answered: {number(point.accuracy)} right.")
+    sentences.append(calibration.note)
+    return style.Drawing(figure, title, _finish_square(axes, task, facts, sentences))
 
 
 def _finish_square(
@@ -457,5 +480,5 @@ def _finish_square(
     return " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences])
 
 
-def _measured(measure: Measure) -> str:
+def _with_interval(measure: Measure) -> str:
     return estimate(measure.value, measure.low, measure.high, share=False)

@@ -22,7 +22,7 @@ from medtasks.report.wording import (
     p_statement,
     p_value,
     score_cell,
-    scored,
+    score_text,
 )
 from medtasks.scores.score_model import ColumnTest, RuleScores
 
@@ -95,7 +95,7 @@ def _clinical_table(name: str, rule: RuleScores) -> Table:
         "l" + "r" * len(columns),
         cells("Class", *(titles[metric] for metric in columns)),
         rows,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -131,7 +131,7 @@ def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, met
     """Return one metric by group, with the gap of each group to all other samples."""
     groups = chain.from_iterable(rule.groups[column] for rule in rules)
     small = {group.name for group in groups if not (group.compared or group.drawn)}
-    headings = [*cells(column, "Questions")]
+    headings = [Cell(column), Cell("Questions")]
     for rule in rules:
         headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
     rows = []
@@ -150,9 +150,9 @@ def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, met
         label(task.name, column, metric),
         f"{metric} by {column}.",
         "lr" + "rr" * len(rules),
-        tuple(headings),
+        cells(*headings),
         rows,
-        notes=tuple(_group_notes(task, rules, column, metric)),
+        notes=[*_group_notes(task, rules, column, metric)],
     )
 
 
@@ -160,7 +160,7 @@ def _group_notes(
     task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str
 ) -> Iterator[str]:
     """Yield notes on the intervals and tests of a column, and on groups that are not compared."""
-    groups = [group for rule in rules for group in rule.groups[column]]
+    groups = [*chain.from_iterable(rule.groups[column] for rule in rules)]
     if any(group.compared for group in groups):
         yield "Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."
     for rule in rules:
@@ -219,6 +219,6 @@ def _column_notes(rule: RuleScores, column: str, metric: str) -> Iterator[str]:
         if number_of_tests > 1:
             p += f", corrected for {number_of_tests} such tests {p_value(test.p_holm)}"
         yield (
-            f"All questions, {rule.title}: {scored(test.overall)}. Any difference between groups, {rule.title}: "
+            f"All questions, {rule.title}: {score_text(test.overall)}. Any difference between groups, {rule.title}: "
             f"{p}: {finding(rule, column, test)}."
         )

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, count, dropwhile, repeat
+from itertools import chain, count, repeat
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,30 +46,39 @@ _HEADROOM = 1.08  # the images probed may be simpler than the others
 _BLOCK = 64
 _WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
 LEFT_OUT = "left out to keep this file small"
+_File = tuple[Path, Decoding]
 
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
     """Write a report as one HTML file.
 
     The file loads nothing: style, script, images and data are inside, and its content security policy forbids
-    everything else, scripts in a model's reply included. It appears complete or not at all; its folder must exist.
-    ``figures`` are SVG elements by key, see :mod:`medtasks.report.figures`; tables show the same numbers without
-    them. MedTasksError: the file cannot be written.
+    everything else, scripts in a model's reply included. It appears complete or not at all.
+
+    Args:
+        report: Contents of the report.
+        path: The file. Its folder must exist.
+        figures: SVG elements by key, see :mod:`medtasks.report.figures`. Tables show the same numbers without them.
+
+    Raises:
+        MedTasksError: The file cannot be written.
     """
     from markupsafe import Markup
 
-    shown: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     decodings: dict[Path, Decoding] = {}
     without_file = set()
     for task in report.tasks:
         if task.decoding:
             decodings |= dict.fromkeys(task.pictures.values(), task.decoding)
-        for key in () if task.withheld else (key for item in task.items for key in item.images):
+        if task.withheld:
+            continue
+        for key in chain.from_iterable(item.images for item in task.items):
             if key in task.pictures:
-                shown[task.pictures[key]] = None
+                files[task.pictures[key]] = None
             else:
                 without_file.add((task.name, key))
-    images = thumbnails(shown, decodings=decodings)
+    images = thumbnails(files, decodings=decodings)
     without_picture = [image.remark for image in images.by_file.values() if not image.uri]
     left_out = without_picture.count(LEFT_OUT)
     write_rendered(
@@ -92,10 +101,18 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
 
 
 def write_rendered(name: str, path: Path, option: str = "--html", **values: Any) -> None:
-    """Write a page of our templates whole or not at all; they escape every value and take no undefined one.
+    """Write a page of our templates whole or not at all.
 
-    The template and the page's only script, if any, have the same name; the template may use ``version``, ``script``
-    and ``policy`` besides the values. MedTasksError: the page cannot be written, ``option`` names another file.
+    Templates escape every value and take no undefined one. They may use ``version``, ``script`` and ``policy``, too.
+
+    Args:
+        name: Name of the template, and of the page's only script if there is one.
+        path: File of the page.
+        option: Option of the command that names the file, for the error.
+        **values: Values of the template.
+
+    Raises:
+        MedTasksError: The page cannot be written.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -114,10 +131,13 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
         f"script-src 'sha256-{digest}'",
         "style-src 'unsafe-inline'",
         "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
     )
-    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
     template = environment.get_template(f"{name}.html")
-    text = template.render(version=__version__, script=Markup(script), policy=policy, **values)
+    text = template.render(
+        version=__version__, script=Markup(script), policy="; ".join(rules), **values
+    )
     try:
         path.parent.stat()  # a missing folder is more likely a slip than to be created
         with written_whole(path) as page:
@@ -131,7 +151,12 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
 
 
 def json_in_html(value: Any) -> str:
-    """Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup."""
+    r"""Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup.
+
+    Example:
+        >>> json_in_html(["</script>"])
+        '["\\u003c/script\\u003e"]'
+    """
     # A reply may hold half of a surrogate pair, which UTF-8 cannot; ASCII can. It also hides U+2028 from JavaScript.
     encoded = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return encoded.translate(_INSIDE_HTML)
@@ -162,59 +187,70 @@ def thumbnails(
 ) -> Thumbnails:
     """Return small copies of images, as models see them, that fit into a page together.
 
-    The more images, the smaller they are; what does not fit at the smallest size is left out, the last files first.
-    The result does not depend on the number of processors. A file named twice is read once; those that are missing or
-    damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
-    decoded otherwise than the prepared dataset says in which they lie.
+    The more images, the smaller they are. What does not fit at the smallest size is left out, the last files first.
+    The result does not depend on the number of processors. Files that are missing or damaged get a remark.
+
+    Args:
+        paths: The files. One named twice is read once.
+        budget: Characters that all copies together may take.
+        decodings: Decoding of files that are decoded otherwise than the prepared dataset says in which they lie.
     """
-    listed = [
-        (file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)
-    ]
-    sides: Sequence[int] = SIDES
+    files = [(file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)]
     with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
-        if (
-            len(listed) > _PROBED
-        ):  # begin with the largest side at which all are likely to fit, from the sizes of some
-            probed = [listed[number * len(listed) // _PROBED] for number in range(_PROBED)]
-            images = [image for image, _ in workers.map(_seen, probed, repeat(SIDES[0])) if image]
-            most = budget / _HEADROOM / len(listed) * _PROBED
-            sides = [
-                *dropwhile(
-                    lambda side: sum(len(_uri(image, side)) for image in images) > most, SIDES
-                )
-            ]
-        for side in sides or SIDES[-1:]:
-            room, made = budget, list[Thumbnail]()
-            # In blocks, because an executor would work on all files although the room ends with one of the first.
-            blocks = (listed[start : start + _BLOCK] for start in range(0, len(listed), _BLOCK))
-            for _, image in chain.from_iterable(
-                workers.map(_seen, block, repeat(side)) for block in blocks
-            ):
-                room -= len(image.uri)
-                if room < 0:
-                    break
-                made.append(image)
-            if len(made) == len(listed):
+        for side in _likely_sides(files, budget, workers):
+            copies = _copies_in_budget(files, side, budget, workers)
+            if len(copies) == len(files):
                 break
-    made += [Thumbnail("", remark=LEFT_OUT)] * (len(listed) - len(made))
-    return Thumbnails(side, dict(zip((file for file, _ in listed), made, strict=True)))
+    copies += [Thumbnail("", remark=LEFT_OUT)] * (len(files) - len(copies))
+    return Thumbnails(side, dict(zip((file for file, _ in files), copies, strict=True)))
 
 
-def _seen(file: tuple[Path, Decoding], side: int) -> tuple[Image.Image | None, Thumbnail]:
+def _likely_sides(
+    files: Sequence[_File], budget: int, workers: ThreadPoolExecutor
+) -> Sequence[int]:
+    """Return the sides to try, at least one, from the largest at which all files are likely to fit."""
+    if len(files) <= _PROBED:
+        return SIDES
+    probed = [files[number * len(files) // _PROBED] for number in range(_PROBED)]
+    images = [image for image, _ in workers.map(_make_copy, probed, repeat(SIDES[0])) if image]
+    most = budget / _HEADROOM / len(files) * _PROBED
+    for position, side in enumerate(SIDES):
+        if sum(len(_uri(image, side)) for image in images) <= most:
+            return SIDES[position:]
+    return SIDES[-1:]
+
+
+def _copies_in_budget(
+    files: Sequence[_File], side: int, budget: int, workers: ThreadPoolExecutor
+) -> list[Thumbnail]:
+    """Return the small copies of the first files, as many as have room."""
+    room = budget
+    copies: list[Thumbnail] = []
+    # In blocks, because an executor would work on all files although the room ends with one of the first.
+    for start in range(0, len(files), _BLOCK):
+        for _, copy in workers.map(_make_copy, files[start : start + _BLOCK], repeat(side)):
+            room -= len(copy.uri)
+            if room < 0:
+                return copies
+            copies.append(copy)
+    return copies
+
+
+def _make_copy(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
     """Return an image of about the size, if it can be read, and its small copy."""
     path, decoding = file
     try:
-        seen = decoded_somehow(path, decoding, side)
+        decoded = decoded_somehow(path, decoding, side)
     except FileNotFoundError:
         return None, Thumbnail("", remark="the file is missing")
     except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no image breaks the report
         return None, Thumbnail("", remark="the file cannot be read as a picture")
     # A draft of a JPEG has at least these sides already.
-    seen.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
-    red, *others = (band.tobytes() for band in seen.pixels.split())
+    decoded.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
+    red, *others = (band.tobytes() for band in decoded.pixels.split())
     is_grey = all(band == red for band in others)  # which takes a third of the bytes
-    image = seen.pixels.getchannel("R") if is_grey else seen.pixels
-    return image, Thumbnail(_uri(image, side), *seen.size, "; ".join(seen.conversions))
+    image = decoded.pixels.getchannel("R") if is_grey else decoded.pixels
+    return image, Thumbnail(_uri(image, side), *decoded.size, "; ".join(decoded.conversions))
 
 
 def _uri(image: Image.Image, side: int) -> str:
@@ -231,10 +267,13 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     Texts and images are listed once and items name them by position, as pairs share question, options and mostly the
     prompt. Items of a withheld task have ids, answers, losses and groups only. Answers and groups of ``items`` are in
     the order of the task's ``rules`` and ``columns``.
+
+    Args:
+        report: Contents of the report.
+        images: Small copies of its images.
     """
-    texts: defaultdict[str, int] = defaultdict(
-        count().__next__
-    )  # numbers in the order of first use
+    # Numbers of texts in the order of first use.
+    texts: defaultdict[str, int] = defaultdict(count().__next__)
     position = {file: number for number, file in enumerate(images.by_file)}
     missing = len(position)
     tasks: list[dict[str, Any]] = []
@@ -250,7 +289,7 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
                 "t": number,
                 "id": item.doc_id,
                 "u": item.unit,
-                "l": [as_json(loss) for loss in item.losses],
+                "l": [*map(as_json, item.losses)],
                 "a": [_answer_values(item, rule) for rule in rules],
                 "g": [list(item.groups.get(column, ())) for column in columns],
             }
@@ -258,7 +297,7 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
                 entry |= {
                     "i": [pictures.get(key, missing) for key in item.images],
                     "q": texts[item.question],
-                    "o": [texts[option] for option in item.options],
+                    "o": [*map(texts.__getitem__, item.options)],
                     "p": texts[item.prompt],
                     "k": item.key,
                     "c": named_options(item.key, item.options),
@@ -296,6 +335,5 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     names = re.findall(r"[^\s,;]+", answer)
     if names and all(name in by_letter for name in names):
         return sorted({by_letter[name] for name in names})
-    return [
-        number for number, option in enumerate(options) if option.casefold() == answer.casefold()
-    ]
+    text = answer.casefold()
+    return [number for number, option in enumerate(options) if option.casefold() == text]

@@ -12,7 +12,11 @@ from medtasks.scores.score_model import MetricScore, RuleScores
 
 
 def published_table(task: TaskReport) -> Table:
-    """Return published results over all questions, a row per model and source and a column per metric."""
+    """Return published results over all questions.
+
+    Returns:
+        A table with a row per model and source and a column per metric. It has no rows if nothing is published.
+    """
     printed = {score.metric for score in task.published}
     metrics = [metric for metric in task.metric_names if metric in printed]
     rows = _rows(
@@ -24,16 +28,26 @@ def published_table(task: TaskReport) -> Table:
         "l" + "r" * len(metrics),
         cells("Model", *map(name_cell, metrics)),
         rows if metrics else [],
-        notes=tuple(_remarks(task.published)),
+        notes=_remarks(task.published),
         split=len(task.distinct_rules),
     )
 
 
 def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
-    """Return published results by the groups of a column, a row per model and source and a column per group."""
-    scores = [
-        score for score in task.published_groups if (score.column, score.metric) == (column, metric)
-    ]
+    """Return published results by the groups of a column.
+
+    Args:
+        task: The task.
+        column: Column of the groups.
+        metric: Name of the metric.
+
+    Returns:
+        A table with a row per model and source and a column per group. It has no rows if nothing is published.
+    """
+    scores = []
+    for score in task.published_groups:
+        if score.column == column and score.metric == metric:
+            scores.append(score)
     groups = list(dict.fromkeys(score.group for score in scores))
     rows = _rows(
         task, scores, groups, "group", lambda rule, group: rule.group_score(column, group, metric)
@@ -44,7 +58,7 @@ def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
         "l" + "r" * len(groups),
         cells("Model", *groups),
         rows if groups else [],
-        notes=tuple(_remarks(scores)),
+        notes=_remarks(scores),
         split=len(task.distinct_rules),
     )
 
@@ -68,16 +82,11 @@ def _rows(
     remarks = _remarks(scores)
     rows = []
     for rule in task.distinct_rules:
-        rows.append(
-            cells(
-                f"This run, {rule.title}",
-                *(score_cell(own_score(rule, heading)) for heading in headings),
-            )
-        )
+        own_cells = [score_cell(own_score(rule, heading)) for heading in headings]
+        rows.append(cells(f"This run, {rule.title}", *own_cells))
     by_place = {(score.model, score.source, getattr(score, field)): score for score in scores}
-    for model, source, same in dict.fromkeys(
-        (score.model, score.source, score.same_model) for score in scores
-    ):
+    models = dict.fromkeys((score.model, score.source, score.same_model) for score in scores)
+    for model, source, same in models:
         row = [Cell(f"{model} (this model)" if same else model)]
         for heading in headings:
             score = by_place.get((model, source, heading))

@@ -16,6 +16,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from medtasks.errors import MedTasksError, listed
@@ -41,23 +42,32 @@ from medtasks.tasks.task_files import task_file
 
 
 def write_repeats(output: Path) -> dict[str, RepeatedTask]:
-    """Join the repeats in a folder for results, and write them there; empty if nothing was repeated."""
-    joined = _joined(read_repeats(output))[1]
+    """Join the repeats in a folder for results, and write them into its ``repeats.json``.
+
+    Returns:
+        The joined tasks by name. They are empty, and nothing is written, if nothing was repeated.
+    """
+    joined = _join_tasks(read_repeats(output))[1]
     if joined:
+        contents = {"schema_version": 1, "tasks": as_json(joined)}
         with written_whole(output / "repeats.json") as partial:
-            text = json.dumps(
-                {"schema_version": 1, "tasks": as_json(joined)}, indent=2, ensure_ascii=False
-            )
+            text = json.dumps(contents, indent=2, ensure_ascii=False)
             partial.write_text(f"{text}\n", encoding="utf-8")
     return joined
 
 
 def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
-    """Collect the report of a run; of a repeated one, of its first repeat and of all together."""
+    """Collect the report of a run, or of the first repeat of a repeated one with the results of all.
+
+    Args:
+        folder: Folder for results.
+        model: Model whose run is meant, if the folder holds several.
+        by: Columns by which scores are grouped, too.
+    """
     if not repeat_folders(folder):
         return collect_run(open_run(folder, model), by=by)
     repeats = read_repeats(folder, model)
-    readings, repeated = _joined(repeats, by)
+    readings, repeated = _join_tasks(repeats, by)
     first = next((run for run in repeats.runs.values() if run.tasks), None)
     report = collect_run(first or open_run(repeat_folders(folder)[0], model), readings, by)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
@@ -69,7 +79,7 @@ def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = 
     return replace(report, tasks=tasks, notes=(note, *report.notes))
 
 
-def _joined(
+def _join_tasks(
     repeats: RepeatedRun, by: Sequence[str] = ()
 ) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
     """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
@@ -85,18 +95,30 @@ def _joined(
     joined = {}
     for name, by_folder in readings.items():
         of_task = list(by_folder.values())
-        if not of_task[0].task.compares_likelihoods:
-            missing = [folder.name for folder in repeats.asked if folder not in by_folder]
-            manifests = [repeats.runs[folder].manifests for folder in by_folder]
-            seeds = [of_run[-1].seeds.torch if of_run else None for of_run in manifests]
-            joined[name] = join(of_task, seeds, missing)
+        if of_task[0].task.compares_likelihoods:
+            continue
+        missing = [folder.name for folder in repeats.asked if folder not in by_folder]
+        seeds = []
+        for folder in by_folder:
+            manifests = repeats.runs[folder].manifests
+            seeds.append(manifests[-1].seeds.torch if manifests else None)
+        joined[name] = join(of_task, seeds, missing)
     return readings, joined
 
 
 def join(
     readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()
 ) -> RepeatedTask:
-    """Join the repeats of one task, at least one."""
+    """Join the repeats of one task.
+
+    Args:
+        readings: One per repeat, at least one.
+        seeds: Seed of each repeat; None if it is not recorded.
+        missing: Names of the folders of repeats without results.
+
+    Returns:
+        The joined task, whose numbers do not depend on the order of the repeats.
+    """
     notes = []
     if missing:
         notes.append(
@@ -109,13 +131,17 @@ def join(
         notes.append(
             "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
         )
+    task = readings[0].task
     values = list(map(_values_by_row, readings))
-    rows = [name for name in readings[0].task.rows if all(name in by_row for by_row in values)]
+    rows = []
+    for name in task.rows:
+        if all(name in by_row for by_row in values):
+            rows.append(_join_row(name, readings, [by_row[name] for by_row in values]))
     return RepeatedTask(
-        task=readings[0].task.name,
+        task=task.name,
         repeats=len(readings),
         seeds=tuple(sorted(seeds, key=lambda seed: (seed is None, seed))),
-        rows=tuple(_row(name, readings, [by_row[name] for by_row in values]) for name in rows),
+        rows=tuple(rows),
         notes=tuple(notes),
     )
 
@@ -126,19 +152,20 @@ def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
     for name, computed in reading.computed.items():
         by_row[name] = {score.metric: score.value for score in computed.report.scores}
     for name, row in recorded_values(reading.recorded).items():
-        by_row.setdefault(name, {}).update({metric: value for metric, (value, _) in row.items()})
+        recorded = {metric: value for metric, (value, _) in row.items()}
+        by_row.setdefault(name, {}).update(recorded)
     return by_row
 
 
-def _row(
+def _join_row(
     name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]
 ) -> RepeatedRule:
+    """Join the repeats under one rule, given the values of each repeat by metric."""
     has_answers = True
-    if any(reading.withheld for reading in readings):
-        computed = [
-            reading.computed[name].samples for reading in readings if name in reading.computed
-        ]
-        has_answers = all("value" in score for samples in computed for score in samples.values())
+    if any(reading.withheld for reading in readings):  # equal texts cannot be recognised
+        computed = [reading.computed[name] for reading in readings if name in reading.computed]
+        scores_here = chain.from_iterable(of_repeat.samples.values() for of_repeat in computed)
+        has_answers = all("value" in score for score in scores_here)
     by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
     voted = _voted_scores(readings[0], by_id)
     declared = {metric.name: metric for metric in readings[0].task.metrics}
@@ -154,14 +181,13 @@ def _row(
 
 
 def _voted_scores(reading: TaskReading, by_id: Mapping[str, Score]) -> Mapping[str, MetricScore]:
-    """Aggregate the scores of the most frequent answers; none where they do not follow from single scores."""
+    """Aggregate the scores of the most frequent answers, if aggregates follow from single scores."""
     if not by_id or not reading.task.family.scores_suffice:
         return {}
     documents = [document for document in reading.documents if str(document["doc_id"]) in by_id]
     scores = [by_id[str(document["doc_id"])] for document in documents]
-    return rule_scores(
-        reading.task, "", scores, scores if reading.withheld else documents
-    ).estimates
+    grouped_by = scores if reading.withheld else documents
+    return rule_scores(reading.task, "", scores, grouped_by).estimates
 
 
 def _score(
@@ -171,7 +197,7 @@ def _score(
     values: Sequence[float],
     voted: MetricScore | None,
 ) -> RepeatedScore:
-    """Join the values of one metric; with an error if it is a mean over the questions, or pairs, of ``readings``."""
+    """Join the values of one metric, with an error if it is a mean over the questions, or pairs, of ``readings``."""
     ordered = sorted(values)  # sums of floats depend on their order
     defined = not any(map(math.isnan, values))
     average = math.fsum(ordered) / len(ordered) if defined else math.nan
@@ -182,12 +208,12 @@ def _score(
     if not questions:
         return whole
     low, high = interval(average, estimate.error, estimate.degrees, share, estimate.effective)
-    means = [mean(answers) for answers in questions]
-    variances = [
-        math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1)
-        for center, answers in zip(means, questions, strict=True)
-        if len(answers) > 1
-    ]
+    means = [*map(mean, questions)]
+    variances = []
+    for center, answers in zip(means, questions, strict=True):
+        if len(answers) > 1:
+            squares = math.fsum((value - center) ** 2 for value in answers)
+            variances.append(squares / (len(answers) - 1))
     within = mean(variances)
     replies = mean([1 / len(answers) for answers in questions]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
@@ -222,7 +248,7 @@ def _majority_scores(
 
 
 def _vote(name: str, reading: TaskReading, doc_id: str, score: Score) -> str | None:
-    """Return the key that equal answers share; None without an answer."""
+    """Return the key that equal answers share, or None without an answer."""
     if is_failed(score):
         return None
     if "value" in score:
@@ -240,8 +266,8 @@ def _majority_score(
     doc_id: str, counts: Counter[str], votes: Sequence[tuple[str | None, Score]]
 ) -> Score:
     """Return the score of the most frequent answer, the same one of equally frequent ones each time."""
-    drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
-    ballots = sorted(counts.elements(), key=drawn.__getitem__)
+    digests = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
+    ballots = sorted(counts.elements(), key=digests.__getitem__)
     winner = Counter(ballots).most_common(1)[0][0] if ballots else None
     valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
     candidates = valid or [score for _, score in votes]

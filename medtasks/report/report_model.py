@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,12 +55,10 @@ class Gain:
     samples: int  # questions that both answered
     p_holm: float = math.nan  # corrected for all gains of the report
     same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
-    by_construction: bool = (
-        False  # whether the variant's score is 0 for any model, so that there is no test
-    )
-    test: tuple[PairedResult, PairedValues] | None = field(
-        default=None, compare=False, repr=False
-    )  # until corrected
+    # Whether the variant's score is 0 for any model, so that there is no test.
+    by_construction: bool = False
+    # Until p-values are corrected.
+    test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,8 @@ class Thinking:
     """Comparison of a thinking variant with its direct form, and the cost of reasoning."""
 
     base: str  # name of the task in its direct form
-    gains: tuple[
-        Gain, ...
-    ]  # thinking minus direct, on the questions that both answered; empty if it was not run
+    # Thinking minus direct, on the questions that both answered; empty if it was not run.
+    gains: tuple[Gain, ...]
     rule: str  # name of the rule that the other fields are about
     answered: int
     truncated: MetricScore  # share whose reasoning never ended
@@ -94,15 +92,14 @@ class Thinking:
 
 @dataclass(frozen=True)
 class RepeatedScore:
-    """One metric over the repeats; error, interval and variances are NaN if it is no mean over questions."""
+    """One metric over the repeats. Error, interval and variances are NaN if it is no mean over questions."""
 
     metric: str
     values: tuple[float, ...]  # one per repeat, in ascending order
     mean: float
     spread: float  # their standard deviation; NaN for a single one
-    majority: (
-        MetricScore | None
-    )  # of the most frequent answers; None if it does not follow from single samples
+    # Of the most frequent answers; None if it does not follow from single samples.
+    majority: MetricScore | None
     share: bool  # whether it is a fraction
     error: float = math.nan
     low: float = math.nan
@@ -152,43 +149,36 @@ class TaskReport:
     documents: int = 0  # questions of the dataset, 0 if unknown
     answered: int = 0
     rules: tuple[RuleScores, ...] = ()  # in the order of the task
-    metrics: Mapping[str, Declaration] = field(
-        default_factory=dict
-    )  # as declared, by name; empty if it is not ours
+    # As declared, by name; empty if it is not ours.
+    metrics: Mapping[str, Declaration] = field(default_factory=dict)
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
-    published: tuple[
-        PublishedScore, ...
-    ] = ()  # published results over all questions, best first per metric
+    # Published results over all questions, best first per metric.
+    published: tuple[PublishedScore, ...] = ()
     published_groups: tuple[PublishedScore, ...] = ()  # published results of groups of questions
     gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
-    calibration: Mapping[str, Calibration] = field(
-        default_factory=dict
-    )  # by filter name, for likelihoods
+    # By filter name, for likelihoods.
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)
     items: tuple[AuditItem, ...] = ()  # every question answered; empty without samples
-    pictures: Mapping[str, Path] = field(
-        default_factory=dict
-    )  # image files by key; empty if withheld
+    # Image files by key; empty if withheld.
+    pictures: Mapping[str, Path] = field(default_factory=dict)
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
     image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
     draw: tuple[str, ...] = ()  # sentences on scores that estimate those of a larger set
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
-    settings: Mapping[str, str] = field(
-        default_factory=dict
-    )  # recorded: version, prompt, decoding, source of the data
+    # As recorded: version, prompt, decoding, source of the data.
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lost(self) -> SampleCounts | None:
-        """Numbers of samples that are in no score, under the rule that lost most; None if none is lost."""
-        worst = max(
-            (rule.counts for rule in self.rules), key=lambda counts: counts.lost, default=None
-        )
-        return worst if worst is not None and worst.lost else None
+        """Numbers of samples that are in no score, under the rule that lost most, or None if none is lost."""
+        counts = [rule.counts for rule in self.rules if rule.counts.lost]
+        return max(counts, key=lambda numbers: numbers.lost, default=None)
 
     @cached_property
     def distinct_rules(self) -> list[RuleScores]:
-        """Readings for tables: those with the same value of every sample, and hence the same numbers, come once."""
+        """Rules for tables. Those with the same value of every sample, and hence the same numbers, come once."""
         alike: dict[str, list[RuleScores]] = {}
         for rule in self.rules:
             unnamed = replace(rule, name="", rule="", describes="")
@@ -197,15 +187,16 @@ class TaskReport:
             baselines = [baseline.scores.get(rule.name) for baseline in self.baselines]
             key = repr((unnamed, values, baselines)) if values else rule.name  # NaN equals NaN
             alike.setdefault(key, []).append(rule)
-        return [
-            replace(first, also=tuple(rule.name for rule in others))
-            for first, *others in alike.values()
-        ]
+        distinct = []
+        for first, *others in alike.values():
+            distinct.append(replace(first, also=tuple(rule.name for rule in others)))
+        return distinct
 
     @property
     def metric_names(self) -> list[str]:
         """Names of the metrics, in the order of the rules."""
-        return list(dict.fromkeys(score.metric for rule in self.rules for score in rule.scores))
+        scores = chain.from_iterable(rule.scores for rule in self.rules)
+        return list(dict.fromkeys(score.metric for score in scores))
 
     @property
     def group_sizes(self) -> dict[str, dict[str, int]]:
@@ -214,41 +205,48 @@ class TaskReport:
         for rule in self.rules:
             for column, groups in rule.groups.items():
                 of_column = sizes.setdefault(column, {})
-                of_column |= {
-                    group.name: max(group.questions, of_column.get(group.name, 0))
-                    for group in groups
-                }
+                for group in groups:
+                    of_column[group.name] = max(group.questions, of_column.get(group.name, 0))
         return sizes
 
     def most_frequent(self, counts: str) -> list[str]:
-        """Return the names in ``reasons`` or ``wrong_kinds`` of any rule, the most frequent first."""
+        """Return the names in numbers by name of all rules, the most frequent first.
+
+        Args:
+            counts: Field of a rule that holds them, ``reasons`` or ``wrong_kinds``.
+        """
         total = sum((Counter(getattr(rule, counts)) for rule in self.rules), Counter[str]())
         return sorted(total, key=lambda name: (-total[name], name))
 
     @property
     def distinct_calibrations(self) -> list[tuple[list[str], Calibration]]:
-        """Calibrations with the names of their rules; equal ones come once."""
+        """Calibrations with the names of their rules. Equal ones come once."""
         by_value: dict[str, tuple[list[str], Calibration]] = {}
         for name, calibration in self.calibration.items():
-            by_value.setdefault(repr(calibration), ([], calibration))[0].append(
-                name
-            )  # NaN equals NaN
+            # In its text NaN equals NaN.
+            names, _ = by_value.setdefault(repr(calibration), ([], calibration))
+            names.append(name)
         return list(by_value.values())
 
     def is_share(self, metric: str, *values: float) -> bool:
-        """Return whether values of a metric are fractions; False for a metric that is not ours."""
+        """Return whether values of a metric are fractions, as far as known.
+
+        Args:
+            metric: Name of the metric. One that is not ours is none.
+            *values: Values that are shown. One below 0 or above 1 is none, as published code may count an answer twice.
+        """
         return metric in self.metrics and self.metrics[metric].is_share(*values)
 
     def best_baseline(self, rule: RuleScores) -> tuple[Baseline, float] | None:
         """Return the baseline that does best at the main metric of a rule, and its value."""
         main = rule.scores[0]
-        values = [
-            (entry, entry.scores.get(rule.name, {}).get(main.metric, math.nan))
-            for entry in self.baselines
-        ]
         sign = -1 if main.higher_is_better is False else 1
-        defined = [entry for entry in values if not math.isnan(entry[1])]
-        return max(defined, key=lambda entry: sign * entry[1], default=None)
+        values = []
+        for baseline in self.baselines:
+            value = baseline.scores.get(rule.name, {}).get(main.metric, math.nan)
+            if not math.isnan(value):
+                values.append((baseline, value))
+        return max(values, key=lambda entry: sign * entry[1], default=None)
 
 
 @dataclass(frozen=True)
@@ -259,9 +257,8 @@ class RunReport:
     model: str  # model and its arguments as given to the harness; empty if not recorded
     created: str  # time of the report, ISO 8601
     run_at: str  # time of the run, ISO 8601 or as recorded; empty if not recorded
-    facts: Mapping[
-        str, str
-    ]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
+    # Versions, fingerprints, seeds, hardware, times and the command, by name, as recorded.
+    facts: Mapping[str, str]
     tasks: tuple[TaskReport, ...]  # tasks with results, in the order of --tasks
     missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
     notes: tuple[str, ...] = ()  # one sentence each

@@ -13,46 +13,60 @@ from medtasks.runs.run_notes import moment
 from medtasks.scores.score_model import RuleScores
 
 _FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
+_IMAGE_GAIN = (
+    "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
+    "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
+    "construction."
+)
 
 
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
-    """Return all tables of a report by section; those without a row are left out."""
+    """Return all tables of a report.
+
+    Returns:
+        Heading and tables of each section. Tables without a row are left out.
+    """
     summary = summary_table(report)
-    quotes = [
-        cells(name_cell(name), " ".join(parts))
-        for name, parts in quotable_sentences(report).items()
-    ]
+    quotes = []
+    for name, parts in quotable_sentences(report).items():
+        quotes.append(cells(name_cell(name), " ".join(parts)))
     sentences = Table(
         label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes
     )
     sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes))])]
     for task in report.tasks:
-        tables = [
-            replace(
-                table,
-                caption=f"{table.caption} {task.name}, {report.title}.",
-                warnings=wording.warnings(task),
-            )
-            for table in task_tables(task)
-        ]
-        about = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
-        if task.dataset:
-            fingerprint = f"fingerprint {task.fingerprint[:_FINGERPRINT] or 'not recorded'}"
-            about = f"{about} Data: {task.dataset}, {fingerprint}.".lstrip()
-        notes = (
-            *tables[0].notes,
-            *task.draw,
-            *task.missing,
-            *["Credentialed data: only scores are shown."] * task.withheld,
-        )
-        tables[0] = replace(tables[0], caption=f"{tables[0].caption} {about}".rstrip(), notes=notes)
-        sections.append((task.name, tables))
+        sections.append((task.name, _tables_of_task(task, report.title)))
     rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
     caption = "Tasks that were asked for and have no results."
     missing = Table(label("missing"), caption, "lp", cells("Task", "Why"), rows)
     sections.append(("Run", [missing, facts_table(report)]))
-    filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
-    return [(heading, tables) for heading, tables in filled if tables]
+    with_rows = []
+    for heading, tables in sections:
+        if kept := [table for table in tables if table.rows]:
+            with_rows.append((heading, kept))
+    return with_rows
+
+
+def _tables_of_task(task: TaskReport, title: str) -> list[Table]:
+    """Return the tables of a task, the first of which describes it."""
+    about = task.describes
+    if about and about[-1] not in ".?!":
+        about += "."
+    data = ""
+    if task.dataset:
+        fingerprint = task.fingerprint[:_FINGERPRINT] or "not recorded"
+        data = f"Data: {task.dataset}, fingerprint {fingerprint}."
+    notes = [*task.draw, *task.missing]
+    if task.withheld:
+        notes.append("Credentialed data: only scores are shown.")
+    tables = []
+    for table in task_tables(task):
+        caption = f"{table.caption} {task.name}, {title}."
+        tables.append(replace(table, caption=caption, warnings=wording.warnings(task)))
+    first = tables[0]
+    caption = " ".join(filter(None, (first.caption, about, data)))
+    tables[0] = replace(first, caption=caption, notes=(*first.notes, *notes))
+    return tables
 
 
 def summary_table(report: RunReport) -> Table:
@@ -64,9 +78,8 @@ def summary_table(report: RunReport) -> Table:
         if task.withheld:
             tags.append("withheld")
         name = Cell(task.name, code=True, remark=", ".join(tags), link=wording.anchor(task.name))
-        answered = Cell(
-            wording.questions(task), remark="not all" if task.answered < task.documents else ""
-        )
+        remark = "not all" if task.answered < task.documents else ""
+        answered = Cell(wording.questions(task), remark=remark)
         if not task.rules:
             rows.append(cells(name, "no score: see its section", *[""] * 5, answered))
         for rule in task.distinct_rules:
@@ -75,24 +88,17 @@ def summary_table(report: RunReport) -> Table:
                 pairs.append(
                     f"{task.name}, {rule.title}: pairs solved : wrong on both sides {counts}."
                 )
-    explained = (
-        "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
-        "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
-        "construction."
-    )
     headings = cells(
         "Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"
     )
-    caption = f"Main scores: {report.title}."
-    notes = (INTERVALS, explained, *pairs)
     return Table(
         label("summary"),
-        caption,
+        f"Main scores: {report.title}.",
         "lllrrrrr",
         headings,
         rows,
         wording.warnings_by_task(report.tasks),
-        notes,
+        (INTERVALS, _IMAGE_GAIN, *pairs),
     )
 
 
@@ -110,10 +116,10 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
             mark = best[1]
             baseline = f"{wording.number(mark, score.share)} ({best[0].name})"
     gain, remark = image_gain(task, rule)
-    gained = NOT_DEFINED
+    change = NOT_DEFINED
     if gain:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        gained = wording.difference(gain.difference, gain.low, gain.high, share) + remark
+        change = wording.difference(gain.difference, gain.low, gain.high, share) + remark
     invalid = rule.estimates.get("invalid_rate")
     replies = sum(rule.reasons.values())
     invalid_share = math.nan
@@ -121,23 +127,21 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
         invalid_share = invalid.value
     elif replies:
         invalid_share = 1 - rule.reasons.get("ok", 0) / replies
-    main = score_cell(score, rule.failures.get(metric, ""), mark)
-    title = name_cell(rule.title)
     return [
-        title,
+        name_cell(rule.title),
         Cell(metric, code=True, remark=direction),
-        main,
+        score_cell(score, rule.failures.get(metric, ""), mark),
         wording.number(invalid_share),
         baseline,
-        gained,
+        change,
     ]
 
 
 def facts_table(report: RunReport) -> Table:
     """Return the recorded facts about a run."""
-    times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
-    facts = {**{name: value for name, value in times.items() if value}, **report.facts}
-    rows = [cells(name, value) for name, value in facts.items()]
+    own = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
+    facts = {name: value for name, value in own.items() if value}
+    rows = [cells(name, value) for name, value in {**facts, **report.facts}.items()]
     return Table(
         label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows
     )

@@ -1,13 +1,13 @@
-"""Tables of scores, and their output to the terminal, as Markdown and as LaTeX; pages have a template.
+"""Tables of scores, and their output to the terminal, as Markdown and as LaTeX. Pages have a template.
 
 Any text becomes LaTeX that compiles with every engine and without packages; no character but ASCII is left.
 """
 
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from rich.table import Table as RichTable
@@ -22,27 +22,13 @@ _LATEX_HEAD = (
     "% Tables of medtasks; \\input this file. Needs \\usepackage{booktabs,graphicx}.\n"
     "% Values are rounded; report --json has all digits.\n"
 )
-_LETTERS = {
-    "ß": "ss",
-    "ø": "o",
-    "Ø": "O",
-    "æ": "ae",
-    "Æ": "AE",
-    "œ": "oe",
-    "Œ": "OE",
-    "ł": "l",
-    "Ł": "L",
-    "ı": "i",
-}
-_FORMULAS = {
-    "−": "-",
-    "×": r"\times",
-    "±": r"\pm",
-    "≤": r"\leq",
-    "≥": r"\geq",
-    "→": r"\rightarrow",
-    "µ": r"\mu",
-}
+# Letters and their commands, symbols and their formulas.
+_LETTERS = dict(
+    zip("ßøØæÆœŒłŁı", ["ss", "o", "O", "ae", "AE", "oe", "OE", "l", "L", "i"], strict=True)
+)
+_FORMULAS = dict(
+    zip("−×±≤≥→µ", [r"-", r"\times", r"\pm", r"\leq", r"\geq", r"\rightarrow", r"\mu"], strict=True)
+)
 _QUOTES = {
     "–": "--",
     "—": "---",
@@ -52,6 +38,7 @@ _QUOTES = {
     "”": "{''}",
     "…": r"\ldots{}",
 }
+_STYLES = ("", "bold", "underline")  # in the terminal, by place
 _PLACES = {1: r"\textbf{%s}", 2: r"\underline{%s}"}
 _SPECIAL = {
     **_QUOTES,
@@ -81,15 +68,14 @@ _LONG = re.compile(r"\S{31,}")  # names and paths in which a line has to break
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell; only a page shows its remark, bar and link."""
+    """One cell. Only a page shows its remark, bar and link."""
 
     text: str
     code: bool = False  # whether it is a name as one types it
     marks: tuple[int, ...] = ()  # numbers of the notes that are about it
     remark: str = ""
-    bar: tuple[
-        float, ...
-    ] = ()  # of a share: its value, both ends of its interval and another value to mark, or fewer
+    # Of a share: its value, both ends of its interval and another value to mark, or fewer of these.
+    bar: tuple[float, ...] = ()
     link: str = ""  # what it leads to on the page
     place: int = 0  # 1 for the best value of a column, 2 for the second best, 0 for others
 
@@ -103,31 +89,40 @@ class Table:
     columns: str  # a letter per column: l and r for left and right, p for long text
     headings: tuple[Cell, ...]
     rows: Sequence[tuple[Cell, ...]]  # cells, one per column
-    warnings: tuple[
-        str, ...
-    ] = ()  # what must not be overlooked; rows of the table, before the others
-    notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
+    # Sentences that must not be overlooked, which become rows before the others.
+    warnings: tuple[str, ...] = ()
+    notes: Sequence[str] = ()  # sentences below the table; a cell's marks count from 1
     split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
 
     def __post_init__(self) -> None:
-        if not any("[" in cell.text for row in self.rows for cell in row):
-            object.__setattr__(
-                self, "notes", tuple(note for note in self.notes if note != INTERVALS)
-            )
+        texts = [cell.text for cell in chain.from_iterable(self.rows)]
+        if not any("[" in text for text in texts):
+            kept = [note for note in self.notes if note != INTERVALS]
+            object.__setattr__(self, "notes", kept)
 
     @property
-    def marked(self) -> bool:
+    def has_marks(self) -> bool:
         """Whether cells refer to notes by their numbers."""
-        return any(cell.marks for row in self.rows for cell in row)
+        return any(cell.marks for cell in chain.from_iterable(self.rows))
 
 
 def name_cell(text: str) -> Cell:
-    """Return a cell with a name in code type."""
+    """Return a cell with a name in code type.
+
+    Example:
+        >>> name_cell("robust")
+        Cell(text='robust', code=True, marks=(), remark='', bar=(), link='', place=0)
+    """
     return Cell(text, code=True)
 
 
 def cells(*texts: str | Cell) -> tuple[Cell, ...]:
-    """Return a cell per text; cells stay as they are."""
+    """Return a cell per text. Cells stay as they are.
+
+    Example:
+        >>> [cell.code for cell in cells("17", name_cell("robust"))]
+        [False, True]
+    """
     return tuple(Cell(text) if isinstance(text, str) else text for text in texts)
 
 
@@ -137,70 +132,84 @@ def number_table(
     rows: Iterable[Sequence[str | Cell]],
     split: int = 0,
 ) -> Table:
-    """Return a table with a column of names and columns of numbers."""
-    rows_of_cells, columns = [cells(*row) for row in rows], "l" + "r" * (len(headings) - 1)
-    return Table(
-        "", caption, columns, cells(*headings), rows_of_cells, notes=(INTERVALS,), split=split
-    )
+    """Return a table with a column of names and columns of numbers.
+
+    Args:
+        caption: Its caption.
+        headings: One per column.
+        rows: Texts or cells, one per column.
+        split: Number of rows above a line; 0 for no line.
+    """
+    columns = "l" + "r" * (len(headings) - 1)
+    texts = [cells(*row) for row in rows]
+    return Table("", caption, columns, cells(*headings), texts, notes=(INTERVALS,), split=split)
 
 
 def terminal(table: Table) -> RichTable:
-    """Return a table for the terminal, in which long names go on below: cut short, two of them could be one."""
+    """Return a table for the terminal.
+
+    Long names go on in the next line: cut short, two of them could be one.
+    """
     rich_table = RichTable(title=Text(plain(table.caption)) if table.caption else None)
     for index, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
         short = all(row[index].code and len(row[index].text) <= 24 for row in table.rows)
         justify: Literal["left", "right"] = "right" if column == "r" else "left"
         rich_table.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
     for position, row in enumerate(table.rows, 1):
-        texts = [
-            Text(plain(cell.text), style={1: "bold", 2: "underline"}.get(cell.place, ""))
-            for cell in row
-        ]
+        texts = [Text(plain(cell.text), _STYLES[cell.place]) for cell in row]
         rich_table.add_row(*texts, end_section=position == table.split)
     return rich_table
 
 
 def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
-    """Return sections of tables as Markdown with GitHub's tables; warnings are the first rows of a table."""
-    lines, numbers = [f"# {_plain(title)}", ""], itertools.count(1)
+    """Return sections of tables as Markdown with GitHub's tables.
+
+    Args:
+        title: First heading of the text.
+        sections: Heading and tables of each. Warnings are the first rows of a table.
+    """
+    lines = [f"# {_plain(title)}", ""]
+    number = 0
     for heading, tables in sections:
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
-            lines += [
-                f"**Table {next(numbers)}.** {_plain(table.caption)}",
-                "",
-                _markdown_row(table.headings),
-            ]
-            lines.append(
-                "| "
-                + " | ".join("--:" if column == "r" else ":--" for column in table.columns)
-                + " |"
-            )
-            spanned = " |" * (len(table.columns) - 1)
-            lines += [f"| **{_plain(warning)}** |{spanned}" for warning in table.warnings]
-            lines += [*map(_markdown_row, table.rows), *[""] * bool(table.notes)]
-            for position, note in enumerate(table.notes, 1):
-                opening = re.sub(
-                    r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note)
-                )  # begins no heading or list of its own
-                lines.append(
-                    f"- <sup>{position}</sup> {_plain(note)}" if table.marked else f"- {opening}"
-                )
+            number += 1
+            lines += [f"**Table {number}.** {_plain(table.caption)}", "", *_markdown_table(table)]
             lines.append("")
     return "\n".join(lines)
 
 
-def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
-    r"""Return sections of tables as LaTeX: ``table`` environments to ``\input``, with ``\label{tab:...}``.
+def _markdown_table(table: Table) -> Iterator[str]:
+    yield _markdown_row(table.headings)
+    rules = ["--:" if column == "r" else ":--" for column in table.columns]
+    yield f"| {' | '.join(rules)} |"
+    empty_cells = " |" * (len(table.columns) - 1)
+    for warning in table.warnings:
+        yield f"| **{_plain(warning)}** |{empty_cells}"
+    yield from map(_markdown_row, table.rows)
+    if table.notes:
+        yield ""
+    for position, note in enumerate(table.notes, 1):
+        text = _plain(note)
+        # A note begins no heading or list of its own.
+        opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", text)
+        yield f"- <sup>{position}</sup> {text}" if table.has_marks else f"- {opening}"
 
-    Needs the packages booktabs and graphicx. One of more than 40 rows is several. Warnings are rows.
+
+def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
+    r"""Return sections of tables as LaTeX, which needs the packages booktabs and graphicx.
+
+    Args:
+        sections: Heading and tables of each. A table of more than 40 rows is several. Warnings are rows.
+
+    Returns:
+        ``table`` environments to ``\input``, with ``\label{tab:...}``.
     """
     lines = [_LATEX_HEAD]
     for heading, tables in sections:
-        lines += [
-            f"% {latex_text(heading)}",
-            *(line for table in tables for line in _latex_table(table)),
-        ]
+        lines.append(f"% {latex_text(heading)}")
+        for table in tables:
+            lines += _latex_table(table)
         lines.append("\\clearpage\n")  # LaTeX gives up when too many tables wait for a place
     return "\n".join(lines)
 
@@ -222,7 +231,7 @@ def _markdown_row(row: tuple[Cell, ...]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text in which Markdown sees no markup; an underscore inside a word is none."""
+    """Return a text in which Markdown sees no markup. An underscore inside a word is none."""
     escaped = re.sub(
         r"([\\`*\[\]|~$])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])",
         r"\\\1\2\3",
@@ -238,14 +247,16 @@ def _latex_table(table: Table) -> Iterator[str]:
     width = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
     fits = "p" in table.columns
     for part, start in enumerate(starts, 1):
-        caption, label = (
-            (f" Part {part} of {len(starts)}.", f".{part}") if len(starts) > 1 else ("", "")
-        )
+        caption = table.caption
+        label = table.label
+        if len(starts) > 1:
+            caption += f" Part {part} of {len(starts)}."
+            label += f".{part}"
         yield "\\begin{table}[htbp]"
         yield "  \\centering"
         yield "  \\footnotesize"
-        yield f"  \\caption{{{latex_text(table.caption + caption, breakable=True)}}}"
-        yield f"  \\label{{tab:{table.label}{label}}}"
+        yield f"  \\caption{{{latex_text(caption, breakable=True)}}}"
+        yield f"  \\label{{tab:{label}}}"
         yield "  % no wider than the text" if fits else f"  \\resizebox{{{width}}}{{!}}{{%"
         yield f"  \\begin{{tabular}}{{{columns}}}"
         yield "    \\toprule"
@@ -260,37 +271,51 @@ def _latex_table(table: Table) -> Iterator[str]:
                 yield "    \\midrule"
             yield f"    {_latex_row(row)}"
         yield "    \\bottomrule"
-        yield "  \\end{tabular}" + ("" if fits else "}")
-        if table.notes:
-            yield "  \\par\\smallskip"
-            yield "  \\begin{minipage}{\\linewidth}"
-            yield "    \\scriptsize\\raggedright"
-            for position, note in enumerate(table.notes, 1):
-                mark = f"\\textsuperscript{{{position}}}" if table.marked else ""
-                yield f"    {mark}{latex_text(note, breakable=True)}\\par"
-            yield "  \\end{minipage}"
+        yield "  \\end{tabular}" if fits else "  \\end{tabular}}"
+        yield from _latex_notes(table)
         yield "\\end{table}\n"
+
+
+def _latex_notes(table: Table) -> Iterator[str]:
+    if not table.notes:
+        return
+    yield "  \\par\\smallskip"
+    yield "  \\begin{minipage}{\\linewidth}"
+    yield "    \\scriptsize\\raggedright"
+    for position, note in enumerate(table.notes, 1):
+        mark = f"\\textsuperscript{{{position}}}" if table.has_marks else ""
+        yield f"    {mark}{latex_text(note, breakable=True)}\\par"
+    yield "  \\end{minipage}"
 
 
 def _latex_row(row: tuple[Cell, ...]) -> str:
     texts = []
     for cell in row:
+        if cell.text == NOT_DEFINED:
+            texts.append("--")
+            continue
         text = latex_text(cell.text, breakable=len(cell.text) > 40)
-        text = f"\\texttt{{{text}}}" if cell.code else text
-        text = _PLACES[cell.place] % text if cell.place else text
-        marks = ",".join(map(str, cell.marks))
-        text += f"\\textsuperscript{{{marks}}}" if marks else ""
-        texts.append("--" if cell.text == NOT_DEFINED else text)
+        if cell.code:
+            text = f"\\texttt{{{text}}}"
+        if cell.place:
+            text = _PLACES[cell.place] % text
+        if cell.marks:
+            text += f"\\textsuperscript{{{','.join(map(str, cell.marks))}}}"
+        texts.append(text)
     line = " & ".join(texts)
-    return (
-        ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"
-    )  # "\\" and "\midrule" would take [ for theirs
+    # The line before ends in "\\" or "\midrule", which would take a bracket or an asterisk for its own.
+    start = "{}" if line.startswith(("[", "*")) else ""
+    return start + line + r" \\"
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:
-    r"""Return a text as LaTeX source; lines may break inside long names and paths of a ``breakable`` one.
+    r"""Return a text as LaTeX source.
 
-    Letters with an accent become accent commands; what LaTeX's basic fonts lack becomes its code point.
+    Letters with an accent become accent commands. A character that LaTeX's basic fonts lack becomes its code point.
+
+    Args:
+        text: Any text.
+        breakable: Whether lines may break inside long names and paths.
 
     Example:
         >>> latex_text("50 % of a_b, é, 肺")
@@ -299,8 +324,9 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     parts: list[str] = []
     text = unicodedata.normalize("NFC", text)
     breaks: set[int] = set()
-    for match in _LONG.finditer(text) if breakable else ():
-        breaks.update(range(*match.span()))
+    if breakable:
+        for match in _LONG.finditer(text):
+            breaks.update(range(*match.span()))
     for index, character in enumerate(text):
         part = _latex_character(character)
         if part == "-" and parts and parts[-1].endswith("-"):

@@ -27,7 +27,7 @@ from medtasks.report.wording import (
     points,
     questions,
     score_cell,
-    scored,
+    score_text,
 )
 from medtasks.scores.score_model import PairOutcomes, RuleScores
 from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint, Measure
@@ -137,7 +137,7 @@ def baselines_table(task: TaskReport) -> Table:
             score = rule.estimates.get(metric)
             if score is None or metric not in with_baseline:
                 continue
-            row: list[Cell | str] = [name_cell(metric), name_cell(rule.title), scored(score)]
+            row: list[Cell | str] = [name_cell(metric), name_cell(rule.title), score_text(score)]
             for baseline in task.baselines:
                 value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
                 row.append(number(value, task.is_share(metric, value)))
@@ -186,9 +186,7 @@ def gains_table(task: TaskReport) -> Table:
         "Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"
     )
     caption = "Score minus that of a variant on the same questions."
-    return Table(
-        label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=tuple(notes)
-    )
+    return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
 
 
 def thinking_table(task: TaskReport) -> Table:
@@ -242,13 +240,13 @@ def lengths_table(task: TaskReport) -> Table:
     rows = []
     for part in thinking.bins:
         lengths = f"{count(part.least)} to {count(part.most)}"
-        rows.append(cells(lengths, count(part.questions), scored(part.score)))
-    notes = [INTERVALS, f"Reasoning never ended: {scored(thinking.truncated)}."]
+        rows.append(cells(lengths, count(part.questions), score_text(part.score)))
+    notes = [INTERVALS, f"Reasoning never ended: {score_text(thinking.truncated)}."]
     if not math.isnan(thinking.mean):
         notes.append(_lengths_sentence(thinking))
     caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
-    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=tuple(notes))
+    return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=notes)
 
 
 def _lengths_sentence(thinking: Thinking) -> str:
@@ -278,7 +276,7 @@ def repeats_table(repeated: RepeatedTask) -> Table:
                     points(score.spread, score.share),
                     number(min(defined), score.share),
                     number(max(defined), score.share),
-                    scored(score.majority),
+                    score_text(score.majority),
                 )
             )
     method = (
@@ -313,7 +311,7 @@ def pairs_table(task: TaskReport) -> Table:
         "l" + "r" * len(outcomes),
         cells("Outcome", *map(name_cell, outcomes)),
         rows,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

@@ -18,6 +18,12 @@ BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
     "alike. It has no interval, and what is above it shows that answers depend on the image, not that they are right."
 )
+# Name, meaning and field of the outcomes of a pair that are no rows by letter.
+_OTHER_OUTCOMES = (
+    ("Swapped", "Each image got the answer of the other.", "swapped"),
+    ("One invalid", "One of the two replies has no valid answer.", "one_invalid"),
+    ("Both invalid", "Neither reply has a valid answer.", "both_invalid"),
+)
 _Key = TypeVar("_Key")
 _MINUS = "−"
 _HUGE = 1e15
@@ -79,57 +85,100 @@ VARIANTS: Mapping[str, str] = {  # form of the questions
 
 
 def number(value: float, share: bool = True, decimals: int = 0) -> str:
-    """Return a score: a share as ``29.6%``, anything else with three ``decimals`` or more; whole numbers stay whole."""
+    """Return a score as text.
+
+    Args:
+        value: The score.
+        share: Whether it is a fraction, which is shown in percent.
+        decimals: Decimals at least: one of a percentage and three of anything else if it is less. Whole numbers stay
+            whole if they are no share.
+
+    Example:
+        >>> number(0.2955), number(12.5, False), number(1200, False)
+        ('29.6%', '12.500', '1,200')
+    """
     if not math.isfinite(value):
         return NOT_DEFINED
     if abs(value) >= _HUGE:
         return f"{value:.3e}".replace("-", _MINUS)
     if share:
-        return f"{_rounded(100 * Decimal(repr(float(value))), max(1, decimals))}%"
+        return f"{_round_half_up(100 * Decimal(repr(float(value))), max(1, decimals))}%"
     if value == int(value):
         return count(int(value)).replace("-", _MINUS)
-    return _rounded(Decimal(repr(float(value))), max(3, decimals))
+    return _round_half_up(Decimal(repr(float(value))), max(3, decimals))
 
 
 def interval(low: float, high: float, share: bool = True) -> str:
-    """Return the ends of an interval, such as ``35.2% to 52.6%``."""
+    """Return the ends of an interval.
+
+    Example:
+        >>> interval(0.352, 0.526), interval(1, 2, share=False)
+        ('35.2% to 52.6%', '1.000 to 2.000')
+    """
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOT_DEFINED
-    ends = (
-        number(end, share) if share or abs(end) >= _HUGE else _rounded(Decimal(repr(float(end))), 3)
-        for end in (low, high)
-    )
-    return " to ".join(ends)
+    texts = []
+    for end in (low, high):
+        if share or abs(end) >= _HUGE:
+            texts.append(number(end, share))
+        else:
+            texts.append(_round_half_up(Decimal(repr(float(end))), 3))
+    return " to ".join(texts)
 
 
 def points(value: float, share: bool = True, decimals: int = 0) -> str:
-    """Return a width, for a share in percentage points: ``4.4 pts``."""
+    """Return a width, for a share in percentage points.
+
+    Example:
+        >>> points(0.0441), points(1.5, share=False)
+        ('4.4 pts', '1.500')
+    """
     text = number(value, share, decimals)
     return f"{text[:-1]} pts" if text.endswith("%") else text
 
 
 def signed(value: float, share: bool = True) -> str:
-    """Return a difference with its sign, such as ``+4.4 pts``."""
+    """Return a difference with its sign.
+
+    Example:
+        >>> signed(0.0441), signed(-0.0441), signed(0.00001)
+        ('+4.4 pts', '−4.4 pts', '0.0 pts')
+    """
     text = points(value, share)
     return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
 
 
 def difference_interval(low: float, high: float, share: bool = True) -> str:
-    """Return the ends of the interval of a difference, such as ``−1.2 to +10.0 pts``."""
+    """Return the ends of the interval of a difference.
+
+    Example:
+        >>> difference_interval(-0.012, 0.1)
+        '−1.2 to +10.0 pts'
+    """
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOT_DEFINED
     return f"{signed(low, share).removesuffix(' pts')} to {signed(high, share)}"
 
 
 def p_value(p: float) -> str:
-    """Return a p-value with four digits, or ``<0.0001``."""
+    """Return a p-value with four digits.
+
+    Example:
+        >>> p_value(0.03123), p_value(1e-9)
+        ('0.0312', '<0.0001')
+    """
     if not math.isfinite(p):
         return NOT_DEFINED
     return "<0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def p_statement(p: float) -> str:
-    """Return ``p = 0.0312`` or ``p < 0.0001``."""
+    """Return a p-value as an equation.
+
+    Example:
+        >>> p_statement(0.03123), p_statement(1e-9)
+        ('p = 0.0312', 'p < 0.0001')
+    """
     return f"p = {p_value(p)}".replace("= <", "< ")
 
 
@@ -139,72 +188,139 @@ def count(value: int) -> str:
 
 
 def part_of(part: int, total: int) -> str:
-    """Return a number of things with its share of all, such as ``1,200 (25.0%)``."""
+    """Return a number of things with its share of all.
+
+    Example:
+        >>> part_of(1200, 4800), part_of(0, 0)
+        ('1,200 (25.0%)', '0')
+    """
     return f"{count(part)} ({number(part / total)})" if total else count(part)
 
 
 def counted(value: int, what: str) -> str:
-    """Return a number of things, such as ``1 pair``."""
+    """Return a number of things, with the plural of a regular noun.
+
+    Example:
+        >>> counted(1, "pair"), counted(1200, "pair")
+        ('1 pair', '1,200 pairs')
+    """
     return f"{count(value)} {what}{'' if value == 1 else 's'}"
 
 
 def names_by(entries: Iterable[tuple[str, _Key]]) -> dict[_Key, str]:
-    """Return names, joined by commas, by what they have in common, such as a cause."""
+    """Return names, joined by commas, by what they have in common, such as a cause.
+
+    Example:
+        >>> names_by([("a", "no data"), ("b", "no weights"), ("c", "no data")])
+        {'no data': 'a, c', 'no weights': 'b'}
+    """
     names: dict[_Key, list[str]] = {}
     for name, key in entries:
         names.setdefault(key, []).append(name)
     return {key: ", ".join(of_key) for key, of_key in names.items()}
 
 
-def coded(name: str, end: str = "", also: str = "") -> str:
-    """Return a name for ids, labels and files: all but letters, digits, ``_`` and ``also`` become codes."""
-    return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
+def encode_name(name: str, end: str = "", also: str = "") -> str:
+    """Return a name for ids, labels and files: all but letters, digits, ``_`` and ``also`` become codes.
+
+    Args:
+        name: Any text.
+        end: Text after each code, so that different names stay different.
+        also: Further characters that stay.
+
+    Example:
+        >>> encode_name("my task"), encode_name("my task", end="-")
+        ('my-20task', 'my-20-task')
+    """
+    return re.sub(rf"[^A-Za-z0-9_{also}]", lambda match: f"-{ord(match.group()):x}{end}", name)
 
 
 def label(*parts: str) -> str:
-    """Return a label of letters, digits and ``_-.`` that differs for different parts."""
-    return ".".join(coded(part, end="-") for part in parts)
+    """Return a label of letters, digits and ``_-.`` that differs for different parts.
+
+    Example:
+        >>> label("my task", "groups")
+        'my-20-task.groups'
+    """
+    return ".".join(encode_name(part, end="-") for part in parts)
 
 
 def anchor(name: str) -> str:
-    """Return the name of a task as an id in the page, such as ``task-my-20task``."""
-    return "task-" + coded(name)
+    """Return the name of a task as an id in the page.
+
+    Example:
+        >>> anchor("my task")
+        'task-my-20task'
+    """
+    return "task-" + encode_name(name)
 
 
-def scored(score: MetricScore | None) -> str:
+def score_text(score: MetricScore | None) -> str:
     """Return a score with its interval."""
     return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
 
 
 def estimate(value: float, low: float, high: float, share: bool, decimals: int = 0) -> str:
-    """Return a value with its interval, if it has one; of an infinite ratio ``∞ [12.297 to ∞]``."""
+    """Return a value with its interval, if it has one.
+
+    Args:
+        value: The value; of an infinite ratio only the lower end of the interval is known.
+        low: Lower end of its interval, NaN if unknown.
+        high: Upper end of its interval, NaN if unknown.
+        share: Whether it is a fraction, which is shown in percent.
+        decimals: Decimals of the value at least, see :func:`number`.
+
+    Example:
+        >>> estimate(0.45, 0.352, 0.526, True), estimate(math.inf, 12.297, math.inf, False)
+        ('45.0% [35.2 to 52.6]', '∞ [12.297 to ∞]')
+    """
     if value == math.inf:
         return f"∞ [{number(low, share)} to ∞]"
-    text, ends = number(value, share, decimals), interval(low, high, share).replace("%", "")
+    return _with_ends(number(value, share, decimals), interval(low, high, share).replace("%", ""))
+
+
+def _with_ends(text: str, ends: str) -> str:
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 
 def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.nan) -> Cell:
-    """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
+    """Return a score with its interval.
+
+    Args:
+        score: The score; None if there is none.
+        remark: Remark on the cell, for the page.
+        mark: Another value to mark in its bar on the page, such as that of a baseline.
+    """
     bar = (score.value, score.low, score.high, mark) if score and score.share else ()
-    return Cell(scored(score), remark=remark, bar=bar)
+    return Cell(score_text(score), remark=remark, bar=bar)
 
 
 def with_error(
     value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan
 ) -> str:
-    """Return a score with its standard error if it has one, such as ``31.3% ± 8.3%``.
+    """Return a score with its standard error if it has one.
 
     An error of 0, with all answers right or all wrong, says nothing of the uncertainty: then the interval is shown.
+
+    Example:
+        >>> with_error(0.313, 0.083, True), with_error(1.0, 0.0, True, 0.9, 1.0)
+        ('31.3% ± 8.3%', '100.0% [90.0 to 100.0]')
     """
-    text, spread = number(value, share), number(error, share)
+    text = number(value, share)
+    spread = number(error, share)
     if NOT_DEFINED in (text, spread):
         return text
-    return f"{text} ± {spread}" if re.search("[1-9]", spread) else estimate(value, low, high, share)
+    if not re.search("[1-9]", spread):
+        return estimate(value, low, high, share)
+    return f"{text} ± {spread}"
 
 
 def clusters_in_words(score: MetricScore) -> str:
-    """Describe the clusters of a score's error; empty if they are unknown or the samples themselves."""
+    """Describe the clusters of a score's error.
+
+    Returns:
+        A number of clusters, or an empty text if they are unknown or the samples themselves.
+    """
     if not score.clusters or score.unit == "sample":
         return ""
     if score.components in (None, score.clusters):
@@ -214,29 +330,41 @@ def clusters_in_words(score: MetricScore) -> str:
 
 
 def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
-    """Return a sentence on groups of a single cluster, and one on groups of pairs of which one image is in most."""
-    present = {name: score for name, score in scores.items() if score and score.clusters}
-    single = ((name, score.unit) for name, score in present.items() if score.clusters == 1)
-    notes = [
-        f"Of 1 {unit} each, without an interval: {names}."
-        for unit, names in names_by(single).items()
-    ]
-    decided = [
-        f"{score.most_shared} of {counted(score.clusters or 0, 'pair')} of {name}"
-        for name, score in present.items()
-        if 2 * score.most_shared > (score.clusters or 0) > 1
-    ]
+    """List the groups without an interval or with a wide one.
+
+    Args:
+        scores: Scores of groups by their names.
+
+    Returns:
+        A sentence on groups of a single cluster, and one on groups of pairs of which one image is in most.
+    """
+    single = []
+    decided = []
+    for name, score in scores.items():
+        if not score or not score.clusters:
+            continue
+        if score.clusters == 1:
+            single.append((name, score.unit))
+        elif 2 * score.most_shared > score.clusters:
+            decided.append(f"{score.most_shared} of {counted(score.clusters, 'pair')} of {name}")
+    notes = []
+    for unit, names in names_by(single).items():
+        notes.append(f"Of 1 {unit} each, without an interval: {names}.")
     if decided:
-        notes.append(
-            f"One image decides, so that intervals are wide: it is in {', '.join(decided)}."
-        )
+        images = ", ".join(decided)
+        notes.append(f"One image decides, so that intervals are wide: it is in {images}.")
     return notes
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
-    """Return a difference with its interval, if it has one."""
-    text, ends = signed(value, share), difference_interval(low, high, share).removesuffix(" pts")
-    return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
+    """Return a difference with its interval, if it has one.
+
+    Example:
+        >>> difference(0.0441, -0.012, 0.1, True)
+        '+4.4 pts [−1.2 to +10.0]'
+    """
+    ends = difference_interval(low, high, share).removesuffix(" pts")
+    return _with_ends(signed(value, share), ends)
 
 
 def warnings(task: TaskReport) -> tuple[str, ...]:
@@ -262,50 +390,45 @@ def warnings_by_task(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
 
 
 def questions(task: TaskReport) -> str:
-    """Return the numbers of answered and of all questions; failed replies are no answers."""
+    """Return the numbers of answered and of all questions. Failed replies are no answers."""
     answered = task.answered - task.lost.failed if task.lost else task.answered
     if task.documents:
         return f"{count(answered)} of {count(task.documents)}"
     return count(answered) if task.answered else "unknown"
 
 
-def _rounded(value: Decimal, digits: int) -> str:
+def _round_half_up(value: Decimal, digits: int) -> str:
     # Halves upwards as people round: 29.55, as printed in a paper, is 29.6 and not what its binary neighbour is.
     text = str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", _MINUS)
 
 
 def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
-    """Return the possible outcomes of a pair: name, meaning, and number under each rule."""
-    rows = [
-        ("Both right", "Both images answered rightly.", [pairs.both_right for pairs in outcomes])
-    ]
-    for letter in sorted({letter for pairs in outcomes for letter in pairs.same}):
+    """Return the possible outcomes of a pair.
+
+    Args:
+        outcomes: Numbers of pairs, under one rule each.
+
+    Returns:
+        Name, meaning, and number under each rule of all outcomes.
+    """
+    both_right = [pairs.both_right for pairs in outcomes]
+    rows = [("Both right", "Both images answered rightly.", both_right)]
+    for letter in sorted(set().union(*(pairs.same for pairs in outcomes))):
         same = [pairs.same.get(letter, 0) for pairs in outcomes]
         rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
-    return [
-        *rows,
-        (
-            "Swapped",
-            "Each image got the answer of the other.",
-            [pairs.swapped for pairs in outcomes],
-        ),
-        (
-            "One invalid",
-            "One of the two replies has no valid answer.",
-            [pairs.one_invalid for pairs in outcomes],
-        ),
-        (
-            "Both invalid",
-            "Neither reply has a valid answer.",
-            [pairs.both_invalid for pairs in outcomes],
-        ),
-    ]
+    for name, meaning, field in _OTHER_OUTCOMES:
+        rows.append((name, meaning, [getattr(pairs, field) for pairs in outcomes]))
+    return rows
 
 
 def decided_pairs(outcomes: PairOutcomes) -> str:
-    """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
+    """Compare the numbers of pairs that are solved and wrong on both sides.
+
+    Returns:
+        Both numbers and the share solved, or an empty text if it is unknown.
+    """
     share = outcomes.solved_of_decided
     if share is None or math.isnan(share.value):
         return ""
-    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {scored(share)}"
+    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {score_text(share)}"

@@ -257,8 +257,8 @@ def test_numbers_in_words():
         ),
         *(wording.part_of(1200, 4800), wording.part_of(0, 0), wording.counted(1, "pair")),
         *(
-            wording.coded("my task/1"),
-            wording.coded("a task", end="-"),
+            wording.encode_name("my task/1"),
+            wording.encode_name("a task", end="-"),
             wording.anchor("my task/1"),
         ),
         *(moment("2026-03-01T10:15:00.25+08:00"), moment("20260301_101500"), moment("once")),
