@@ -12,11 +12,11 @@ from medtasks.data.dataset_lookup import part_of
 from medtasks.data.samples import DRAWN, Documents
 from medtasks.errors import RepliesError
 from medtasks.families.family import Replies
-from medtasks.metrics.metric import AnyMetric, Estimate
+from medtasks.metrics.metric import Estimate
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.run_values import Values, chosen_metrics, run_values
-from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.score_model import RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.stats.sample_design import HelpedMean, are_drawn, helped_mean
 from medtasks.tasks.documents import task_documents
@@ -54,11 +54,8 @@ def with_help(
     metrics = {metric.name: metric for metric in chosen_metrics(task)}
     own_values = run_values(task, documents, replies, list(metrics.values())).values
     helping_values = run_values(whole, questions, helping, list(metrics.values())).values
-    answered = []
-    for document in documents:
-        reply = replies.get(document["doc_id"])
-        if reply is not None and not reply.failed:
-            answered.append(document)
+    replied = {doc_id for doc_id, reply in replies.items() if not reply.failed}
+    answered = [document for document in documents if document["doc_id"] in replied]
     helped = []
     sentences = []
     for rule in rules:
@@ -70,11 +67,15 @@ def with_help(
                 continue
             number = len(_ids(questions, column))
             result = _helped_mean(values, helping_values[rule.name, score.metric], number)
-            scores[index] = _helped_score(metrics[score.metric], score, result)
+            value = min(max(result.value, 0.0), 1.0) if score.share else result.value
+            error = result.error
+            numbers = (error.error, error.clusters, error.degrees, error.effective)
+            estimate = Estimate(value, *numbers, unit=score.unit)
+            scores[index] = with_interval(metrics[score.metric], estimate)
             sentences.append(
                 f"{score.metric} ({rule.name}): helped by {helper.path} on all questions with a factor of "
                 f"{result.factor:.2f}; the standard error is {result.gain:.0%} smaller, as far as "
-                f"{result.error.clusters} clusters tell."
+                f"{error.clusters} clusters tell."
             )
         helped.append(replace(rule, scores=tuple(scores)))
     if not sentences:
@@ -104,10 +105,3 @@ def _helped_mean(values: Values, others: Values, number: int) -> HelpedMean:
     mean = math.fsum(value for _, value in others.values()) / number
     of_helper = [others.get(name, (None, 0.0))[1] for name in values]
     return helped_mean([value for _, value in values.values()], units, of_helper, mean)
-
-
-def _helped_score(metric: AnyMetric, score: MetricScore, result: HelpedMean) -> MetricScore:
-    error = result.error
-    numbers = (error.error, error.clusters, error.degrees, error.effective)
-    value = min(max(result.value, 0.0), 1.0) if score.share else result.value
-    return with_interval(metric, Estimate(value, *numbers, unit=score.unit))

@@ -346,9 +346,8 @@ def _compare_groups(
     """
     compared = []
     for *_, parts in groups:
-        sizes = [part.planned_size for part in parts if part.weight]
-        is_large = min(sizes, default=0.0) >= LEAST_EFFECTIVE
-        compared.append(parts if is_large and not is_drawn else None)
+        sizes = [part.planned_size for part in parts if part.weight and not is_drawn]
+        compared.append(parts if min(sizes, default=0.0) >= LEAST_EFFECTIVE else None)
     level = 1 - (1 - LEVEL) / max(1, sum(map(bool, compared)))
     tests = []
     for position, total in enumerate(totals):

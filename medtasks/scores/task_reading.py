@@ -174,8 +174,7 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         settings["source"] = "synthetic sample images" if data.get("sample") else source
         for name in ("revision", "rows", "images"):
             settings[name] = data.get(name)
-        left_out = names_in(data.get("left_out"))
-        settings["rows left out"] = f"{len(left_out)} notes in its manifest"
+        settings["rows left out"] = f"{len(names_in(data.get('left_out')))} notes in its manifest"
     return {name: str(value) for name, value in settings.items() if value or value == 0}
 
 
@@ -417,8 +416,8 @@ def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[s
             )
             raise RepliesError(next((why for why in causes if "did you mean" in why), causes[0]))
         if without:
-            names = ", ".join(reading.task.name for reading in without)
-            notes.append(f"Not grouped by {column}: {names}.")
+            names = [reading.task.name for reading in without]
+            notes.append(f"Not grouped by {column}: {', '.join(names)}.")
     return notes
 
 
