@@ -1,4 +1,7 @@
-"""Sentences on scores of a dataset that was drawn at random from a benchmark: what they estimate, what is assumed."""
+"""Sentences on scores of a dataset that was drawn at random from a benchmark: what they estimate, what is assumed.
+
+Scores and reports call this, so that no number of a draw is shown without them.
+"""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +20,7 @@ def draw_notes(
     replied: Container[str],
     unweighted: Sequence[str] = (),
 ) -> list[str]:
-    """Describe the scores of drawn data, in one sentence if all metrics are means and all samples have a reply.
+    """Describe the scores of drawn data, with a sentence more each for missing replies and unweighted numbers.
 
     Args:
         data: Provenance of the data; none of a whole dataset has a draw.
@@ -61,13 +64,12 @@ def no_means(metrics: Iterable[AnyMetric]) -> list[str]:
 def _missing_note(
     documents: Documents, missing: Documents, strata: int, replied: Container[str]
 ) -> str:
-    with_reply = {
-        document[DRAWN]["stratum"] for document in documents if document["doc_id"] in replied
-    }
+    with_reply = {doc[DRAWN]["stratum"] for doc in documents if doc["doc_id"] in replied}
     note = (
         f"{len(missing):,} drawn questions have no reply: the others of their stratum stand for them, which assumes "
         f"that replies are missing at random"
     )
-    if empty := strata - len(with_reply):
+    empty = strata - len(with_reply)
+    if empty:
         note += f"; {empty} of {strata} strata have none and are in no score"
     return f"{note}."

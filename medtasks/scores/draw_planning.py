@@ -1,4 +1,7 @@
-"""Width of the interval of a task's score for draws of several sizes."""
+"""Width of the interval of a task's score for draws of several sizes.
+
+``medtasks plan --draw`` calls this.
+"""
 
 from typing import NamedTuple
 

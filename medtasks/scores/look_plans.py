@@ -1,4 +1,7 @@
-"""Planning a comparison that may stop early, and comparing at its looks."""
+"""Planning a comparison that may stop early, and comparing at its looks.
+
+``medtasks plan --looks`` and ``medtasks run --looks`` call this. No look may test at another level than planned.
+"""
 
 import hashlib
 import math
@@ -18,7 +21,7 @@ from medtasks.scores.comparison_checks import check_data
 from medtasks.scores.planning import Assumptions, plan
 from medtasks.scores.run_values import main_metrics
 from medtasks.stats.paired import compare_paired
-from medtasks.stats.sequential import Boundaries, boundaries
+from medtasks.stats.sequential import boundaries
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
@@ -40,9 +43,19 @@ def plan_looks(
 ) -> LooksPlan:
     """Plan looks at a task, until as many samples as show the difference with this power, or all there are.
 
+    Args:
+        task: The task.
+        assumed: Assumptions about it.
+        difference: Difference of the second model from the first, as a share.
+        power: Power of a test on all samples of the plan.
+        count: Number of looks, which clusters may make smaller.
+        seed: Seed of the order in which clusters are asked.
+        rule: Name of the rule under which runs are compared, by default the task's first.
+
     Raises:
-        RepliesError: A number is out of range, there is no such rule, the metric is no mean over samples, or the
-            clusters leave no earlier look.
+        RepliesError: A number is out of range, the metric is no mean over samples, or the clusters leave no earlier
+            look.
+        UnknownName: There is no such rule.
     """
     if difference is None or not 2 <= count <= _MOST_LOOKS or seed < 0:
         raise RepliesError(
@@ -68,6 +81,13 @@ def plan_looks(
         )
     limits = boundaries([questions / looks[-1] for questions in looks])
     samples = assumed.samples * looks[-1] / len(documents) / assumed.design
+    expected_share = {}
+    # Of models that differ by nothing, the difference, or twice that.
+    for true in (0.0, difference, 2 * difference):
+        variance = assumed.discordance_of(true) - true**2
+        if variance > 0:
+            effect = abs(true) * math.sqrt(samples / variance)
+            expected_share[f"{true:g}"] = limits.expected_share(effect)
     return LooksPlan(
         medtasks=__version__,
         task=task.name,
@@ -81,20 +101,8 @@ def plan_looks(
         looks=tuple(looks),
         levels=tuple(limits.levels),
         power=min(power, single.reached or 0.0),
-        expected_share=_expected_share(limits, assumed, samples, difference),
+        expected_share=expected_share,
     )
-
-
-def _expected_share(
-    limits: Boundaries, assumed: Assumptions, samples: float, difference: float
-) -> dict[str, float]:
-    """Return the expected share of the questions of models that differ by nothing, the difference, or twice that."""
-    shares = {}
-    for true in (0.0, difference, 2 * difference):
-        variance = assumed.discordance_of(true) - true**2
-        if variance > 0:
-            shares[f"{true:g}"] = limits.expected_share(abs(true) * math.sqrt(samples / variance))
-    return shares
 
 
 def _version(task: TaskFile) -> str:
@@ -102,7 +110,12 @@ def _version(task: TaskFile) -> str:
 
 
 def first_record(planned: LooksPlan, other: Source, limit: FailureLimit) -> LookRecord:
-    """Check the data and the other run before the first request; return the record of the first look.
+    """Check the data and the other run before the first request, and return the record of the first look.
+
+    Args:
+        planned: The plan.
+        other: Run of the other model on the whole task.
+        limit: Most samples that may lack a reply of it.
 
     Raises:
         RepliesError: Data or version of the task are not those of the plan, or the other run lacks samples.
@@ -134,9 +147,15 @@ def first_record(planned: LooksPlan, other: Source, limit: FailureLimit) -> Look
 
 
 def compare_at(record: LookRecord, samples: Path, other: Source) -> LookRecord:
-    """Compare a run with the other one on all questions up to a look, and add the result.
+    """Compare a run with the other one on all questions up to a look, and add the result to the record.
 
-    RepliesError: They were asked differently, or have no value in common.
+    Args:
+        record: Record of the look, without a result.
+        samples: Samples file of this run.
+        other: Run of the other model.
+
+    Raises:
+        RepliesError: They were asked differently, or have no value in common.
     """
     task = task_file(record.plan.task)
     runs = {"the other run": other, "this run": Source(samples)}

@@ -1,4 +1,7 @@
-"""Comparing two runs where a metric is no mean over samples."""
+"""Comparing two runs where a metric is no mean over samples.
+
+Comparisons and boards call this for metrics that follow from sums of counts, such as F1.
+"""
 
 import math
 
@@ -26,35 +29,30 @@ def compare_together(
     Raises:
         NotComparable: The metric does not follow from sums of counts, or has no value.
     """
-    first, second = (_selected(metric, scores) for scores in runs)
-    places = {sample: place for place, sample in enumerate(sorted(first.keys() & second.keys()))}
-    if not places or any(REPEAT in sample for sample in [*first, *second]):
+    first, second = (_counted_scores(metric, scores) for scores in runs)
+    shared = sorted(first.keys() & second.keys())
+    if not shared or any(REPEAT in sample for sample in [*first, *second]):
         raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
-    counts = (
-        metric.counts([*first.values(), *second.values()])
-        if isinstance(metric, CorpusMetric)
-        else None
-    )
+    counts = None
+    if isinstance(metric, CorpusMetric):
+        counts = metric.counts([*first.values(), *second.values()])
     if counts is None:
         raise NotComparable(NO_MEAN)
-    cells = np.zeros((len(places), 2, counts.cells.shape[1]), dtype=np.int64)
-    for number, (sample, row) in enumerate(zip([*first, *second], counts.cells, strict=True)):
-        if sample in places:
-            cells[places[sample], int(number >= len(first))] = row
-    clusters = [score["cluster_id"] for score in clustered([first[sample] for sample in places])]
+    row_in_first = {sample: row for row, sample in enumerate(first)}
+    row_in_second = {sample: row for row, sample in enumerate(second, len(first))}
+    rows = np.array([(row_in_first[sample], row_in_second[sample]) for sample in shared])
+    clusters = [score["cluster_id"] for score in clustered([first[sample] for sample in shared])]
     result, (*values, units) = compare_counts(
-        cells, clusters, lambda sums: counts.scores(sums)[metric.name]
+        counts.cells[rows], clusters, lambda sums: counts.scores(sums)[metric.name]
     )
     if math.isnan(result.difference):
         raise NotComparable("has no value in one of the runs")
-    before, after = (
-        {str(unit): (unit, value) for unit, value in zip(units, of_run, strict=True)}
-        for of_run in values
-    )
+    names = [str(unit) for unit in units]
+    before, after = (dict(zip(names, zip(units, run, strict=True), strict=True)) for run in values)
     return result, (before, after)
 
 
-def _selected(metric: AnyMetric, scores: ScoresById) -> ScoresById:
-    """Return the scores that count."""
+def _counted_scores(metric: AnyMetric, scores: ScoresById) -> ScoresById:
+    """Return the scores that a metric counts, in its order."""
     ids = {id(score): sample for sample, score in scores.items()}
     return {ids[id(score)]: score for score in metric.selection(list(scores.values()))}

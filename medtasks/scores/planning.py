@@ -1,4 +1,8 @@
-"""Plan of a comparison of two models on a task, from its samples, clusters and pairs, and from earlier runs."""
+"""Plan of a comparison of two models on a task, from its samples, clusters and pairs, and from earlier runs.
+
+``medtasks plan`` calls this. A plan must follow from the design and from earlier runs alone: never from replies of the
+runs that it is for.
+"""
 
 import math
 from collections.abc import Callable, Hashable, Sequence
@@ -29,31 +33,36 @@ from medtasks.tasks.task_file import TaskFile
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumed properties of a comparison, with their sources in words."""
+    """Assumed properties of a comparison, with their sources in words.
+
+    Example:
+        >>> assumed = Assumptions("accuracy", 1000, 1000, 0.5, "", None, "", 1.0, "")
+        >>> assumed.discordance_of(0.1)
+        0.5
+    """
 
     metric: str
     samples: int  # of the prepared data that have a value: pairs, for a metric of pairs
     clusters: int
     score: float  # of the first model
     score_source: str
-    discordance: (
-        float | None
-    )  # share of samples that one model alone gets right; None: as of independent answers
+    # Share of samples that one model alone gets right; None: as of independent answers.
+    discordance: float | None
     discordance_source: str
     design: float  # effect: factor on the variance
     design_source: str
 
     def discordance_of(self, difference: float) -> float:
         """Return the discordance for a difference of the second model from the first."""
-        if self.discordance is None:
+        if self.discordance is None:  # of independent answers
             second = min(1.0, max(0.0, self.score + difference))
-            return self.score * (1 - second) + second * (1 - self.score)  # of independent answers
+            return self.score * (1 - second) + second * (1 - self.score)
         return min(1.0, max(self.discordance, abs(difference)))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Answers of a plan; None if not requested, or if it takes too many samples."""
+    """Answers of a plan. They are None if not requested, or if it takes too many samples."""
 
     assumptions: Assumptions
     level: float  # of each test, two-sided; half of it for non-inferiority, which is one-sided (CONSORT, ICH E9)
@@ -63,9 +72,8 @@ class Plan:
     reached: float | None  # power of the prepared data for it
     detectable: float  # smallest difference that the prepared data show; NaN if none
     margin: float | None
-    needed_for_margin: (
-        int | None
-    )  # samples that show that the second model is not worse by the margin
+    # Samples that show that the second model is not worse by the margin.
+    needed_for_margin: int | None
     reached_for_margin: float | None
 
 
@@ -75,9 +83,18 @@ def assumptions(
     runs: Sequence[Source] = (),
     rule: str | None = None,
 ) -> Assumptions:
-    """Estimate the properties of a comparison in a task's main metric, from its data and up to two earlier runs.
+    """Estimate the properties of a comparison in a task's main metric, from its data and earlier runs.
 
-    One run gives the score and the design effect, two also the discordance.
+    Args:
+        task: The task.
+        against: Score of the first model, if known.
+        runs: Up to two earlier runs. One gives the score and the design effect, two also the discordance.
+        rule: Name of the rule under which runs are read, by default the task's first.
+
+    Raises:
+        RepliesError: The main metric is no share of samples, runs are more than two or have no sample in common, or a
+            judge reads the replies.
+        UnknownName: There is no such rule.
     """
     if len(runs) > 2:
         raise RepliesError(f"a plan takes up to two earlier runs, but got {len(runs)}")
@@ -87,10 +104,10 @@ def assumptions(
             f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one"
         )
     documents = task_documents(task)
-    replies_of_runs = [
-        read_recorded(task, documents, [replies_to(task.name, run)]).logged_run(task.name)
-        for run in runs
-    ]
+    replies_of_runs = []
+    for run in runs:
+        recorded = read_recorded(task, documents, [replies_to(task.name, run)])
+        replies_of_runs.append(recorded.logged_run(task.name))
     values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
     shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
     if runs and not shared:
@@ -113,7 +130,9 @@ def assumptions(
     )
     if runs:
         assumed = _with_measured_values(assumed, shared, values)
-    return assumed if against is None else replace(assumed, score=against, score_source="given")
+    if against is not None:
+        assumed = replace(assumed, score=against, score_source="given")
+    return assumed
 
 
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
@@ -126,10 +145,9 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
         return list(task.family.independent_clusters(samples))
     replies = {}  # without an answer
     for sample in samples:
-        losses = tuple(float(number) for number in range(1, len(sample.options) + 1))
-        replies[sample.doc_id] = (
-            Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
-        )
+        losses = tuple(map(float, range(1, len(sample.options) + 1)))
+        reply = Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
+        replies[sample.doc_id] = reply
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
 
 
@@ -143,9 +161,7 @@ def _with_measured_values(
     source = "of the run's scores"
     assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
     if len(runs) == 2:
-        measured = [
-            runs[1][sample][1] - before for sample, before in zip(samples, first, strict=True)
-        ]
+        measured = [runs[1][sample][1] - runs[0][sample][1] for sample in samples]
         discordance = math.fsum(map(abs, measured)) / len(measured)
         assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
         source = "of the runs' differences"
@@ -166,16 +182,19 @@ def plan(
 ) -> Plan:
     """Return the number of samples that show a difference, or non-inferiority, and the power of the prepared data.
 
-    ``tests`` share the level of 5 %, two-sided (a lower bound of Holm's power); non-inferiority is tested one-sided at
-    half of it, as by CONSORT (Piaggio et al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is
-    given. RepliesError: a number is out of range.
+    Args:
+        assumed: Assumptions about the task.
+        difference: Difference of the second model from the first, as a share.
+        margin: Margin of non-inferiority, which is tested one-sided at half of the level, as by CONSORT (Piaggio et
+            al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is given.
+        power: Power of each test.
+        tests: Number of tests that share the level of 5 %, two-sided (a lower bound of Holm's power).
+
+    Raises:
+        RepliesError: A number is out of range.
     """
-    if (
-        not 0 <= assumed.score <= 1
-        or not 0 < power < 1
-        or tests < 1
-        or (margin is not None and not 0 < margin < 1)
-    ):
+    in_range = 0 <= assumed.score <= 1 and 0 < power < 1 and tests >= 1
+    if not in_range or (margin is not None and not 0 < margin < 1):
         raise RepliesError(
             "--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1"
         )
@@ -185,41 +204,43 @@ def plan(
         )
     level = ALPHA / tests
     prepared = max(1, math.floor(without_noise(assumed.samples / assumed.design)))
-
-    def planned(power_of: Callable[[int], float]) -> int | None:
-        independent = samples_needed(power_of, power)
-        return (
-            None if independent is None else math.ceil(without_noise(independent * assumed.design))
-        )
-
+    true = difference or 0.0
+    discordance = assumed.discordance_of(true)
     sign = 1
     room = 1 - assumed.score
     if not room:  # the second model can only be worse
         sign = -1
         room = assumed.score
+
+    def power_for_difference(samples: int) -> float:
+        return mcnemar_power(samples, true, discordance, level)
+
     detectable = detectable_difference(
         lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
         power,
         room,
     )
     answers = Plan(assumed, level, power, difference, None, None, detectable, margin, None, None)
-    true = difference or 0.0
-    discordance = assumed.discordance_of(true)
     if difference is not None:
-        needed = planned(lambda n: mcnemar_power(n, difference, discordance, level))
-        answers = replace(
-            answers, needed=needed, reached=mcnemar_power(prepared, difference, discordance, level)
-        )
+        samples = _planned_samples(power_for_difference, power, assumed.design)
+        answers = replace(answers, needed=samples, reached=power_for_difference(prepared))
     if margin is not None:
-        one_sided = NON_INFERIORITY / tests
+
+        def power_for_margin(samples: int) -> float:
+            level = NON_INFERIORITY / tests
+            return non_inferiority_power(samples, true, discordance, margin, level)
+
+        answers = replace(answers, reached_for_margin=power_for_margin(prepared))
         if true > -margin:
-            needed = planned(
-                lambda n: non_inferiority_power(n, true, discordance, margin, one_sided)
-            )
-            answers = replace(answers, needed_for_margin=needed)
-        reached = non_inferiority_power(prepared, true, discordance, margin, one_sided)
-        answers = replace(answers, reached_for_margin=reached)
+            samples = _planned_samples(power_for_margin, power, assumed.design)
+            answers = replace(answers, needed_for_margin=samples)
     return answers
+
+
+def _planned_samples(power_of: Callable[[int], float], power: float, design: float) -> int | None:
+    """Return the number of samples that reaches a power, with the design effect, or None if it is too large."""
+    independent = samples_needed(power_of, power)
+    return None if independent is None else math.ceil(without_noise(independent * design))
 
 
 def _values(

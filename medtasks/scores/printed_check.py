@@ -1,4 +1,7 @@
-"""A number that a paper prints, against the replies that it was computed from."""
+"""A number that a paper prints, against the replies that it was computed from.
+
+``medtasks check`` calls this. It explains a number only where a value, rounded to its digits, is equal to it.
+"""
 
 import math
 import re
@@ -41,7 +44,7 @@ class PrintedCheck:
         printed: The number with its digits, in percent if the metric is a share.
         is_published: Whether the compared rule is a published one.
         compared: Score that the number is compared with: under the published, else the careful rule.
-        careful: Score under the careful rule; None if it is the compared one, or there is none.
+        careful: Score under the careful rule; None if it is the compared one, or the task has no such rule.
         counts: Numbers of scored and failed samples.
         samples: Number of samples of the task.
         missing: Number of those without a reply.
@@ -72,7 +75,15 @@ class PrintedCheck:
 
 
 def printed_number(text: str) -> Decimal:
-    """Read a number such as ``72.5`` or ``72.5 %`` with its digits. RepliesError: It is another text."""
+    """Read a number such as ``72.5`` or ``72.5 %`` with its digits.
+
+    Example:
+        >>> printed_number("72.50 %")
+        Decimal('72.50')
+
+    Raises:
+        RepliesError: The text is no number.
+    """
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
         raise RepliesError(f"--printed {text} is no number; give it as printed, such as 72.5")
@@ -80,7 +91,12 @@ def printed_number(text: str) -> Decimal:
 
 
 def in_printed_unit(value: float, share: bool) -> Decimal:
-    """Return a value as papers print it: a share in percent."""
+    """Return a value as papers print it: a share in percent.
+
+    Example:
+        >>> in_printed_unit(0.725, share=True)
+        Decimal('72.500')
+    """
     return Decimal(repr(float(value))) * (100 if share else 1)
 
 
@@ -147,7 +163,11 @@ def _main_metric(task: TaskFile) -> str:
 
 
 def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
-    """Return the scores of a metric by row. UnknownName: There is no such metric."""
+    """Return the scores of a metric by row.
+
+    Raises:
+        UnknownName: There is no such metric.
+    """
     by_row = {}
     for row, rule in rules.items():
         if name not in rule.estimates:
@@ -160,26 +180,23 @@ def _with_explanations(
     verdict: PrintedCheck, others: Iterable[RuleScore], metric: AnyMetric | None, of_rows: RowScores
 ) -> PrintedCheck:
     """Add the part of guessed replies, and what else the number is of if it is not the score."""
-    values = {
-        f"the number under the rule '{other.row}' ({other.rule})": other.score.value
-        for other in others
-    }
+    values = {}
+    for other in others:
+        values[f"the number under the rule '{other.row}' ({other.rule})"] = other.score.value
     scores = of_rows[verdict.compared.row][1]
     if _is_share_of_samples(metric, scores):
         careful = of_rows[verdict.careful.row][1] if verdict.careful else ()
         guessed, guesses = _guesses(metric, scores, careful)
-        verdict = replace(
-            verdict, valued=len(metric.values(scores)), guessed=guessed, guesses=guesses
-        )
+        valued = len(metric.values(scores))
+        verdict = replace(verdict, valued=valued, guessed=guessed, guesses=guesses)
         values |= _other_counts(verdict, metric, scores)
     if verdict.is_consistent:
         return verdict
     score = verdict.compared.score
-    equal = {
-        what: value
-        for what, value in values.items()
-        if is_rounded(verdict.printed, value, score.share)
-    }
+    equal = {}
+    for description, value in values.items():
+        if is_rounded(verdict.printed, value, score.share):
+            equal[description] = value
     if is_rounded(verdict.printed, score.value, not score.share):
         unit = "as a fraction, and --printed is in percent" if score.share else "times 100"
         equal[f"the same number {unit}"] = score.value
@@ -215,9 +232,10 @@ def _other_counts(
     verdict: PrintedCheck, metric: Metric[Score], scores: ScoreList
 ) -> dict[str, float]:
     """Return the values with other samples in the denominator, or counted as wrong."""
-    readable = [
-        score for score in scores if score["reason"] == Reason.OK and not score.get(_GUESSED)
-    ]
+    readable = []
+    for score in scores:
+        if score["reason"] == Reason.OK and not score.get(_GUESSED):
+            readable.append(score)
     value = verdict.compared.score.value
     values = {
         "the number on replies with a readable answer only": metric.estimate(readable).value,

@@ -1,4 +1,7 @@
-"""Single replies read by any rule, without a task: for the command line and for Python."""
+"""Single replies read by any rule, without a task: for the command line and for Python.
+
+A reply is read exactly as in a run, so that this must have no reading of its own.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,13 +20,13 @@ _WORDS = {  # options of rules that read words, which have no sense without them
 }
 
 
-def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any]:
+def parse_reply(name: str, item: Mapping[str, Any], location: str) -> dict[str, Any]:
     """Read one reply by a rule.
 
     Args:
         name: Name of the rule.
         item: ``reply``, a text or None, and what the rule needs of ``options``, ``question``, ``answer``, ``language``.
-        place: Where the item is, for messages.
+        location: Where the item is, for messages.
 
     Returns:
         ``value`` and ``reason`` of the answer, and its facts.
@@ -31,6 +34,10 @@ def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any
     Raises:
         UnknownName: There is no such rule or language.
         RepliesError: The item is no object with a reply, or lacks something that the rule needs.
+
+    Example:
+        >>> parse_reply("robust_choice", {"reply": "The answer is A", "options": ["yes", "no"]}, "line 1")["value"]
+        'A'
     """
     rule = extractor_of(name)
     if rule.kind is AnswerKind.LIKELIHOODS:
@@ -38,23 +45,23 @@ def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any
             f"the rule '{name}' compares likelihoods of options and reads no replies; choose another"
         )
     if "reply" not in item:
-        raise RepliesError(f"{place} is not an object like {EXAMPLE}: 'reply' is missing")
-    reply, options = item["reply"], item.get("options") or []
-    has_texts = isinstance(options, list | tuple) and all(
-        isinstance(option, str) for option in options
-    )
-    if not (reply is None or isinstance(reply, str)) or not has_texts:
-        raise RepliesError(f"{place}: 'reply' must be text or null, 'options' a list of texts")
+        raise RepliesError(f"{location} is not an object like {EXAMPLE}: 'reply' is missing")
+    reply = item["reply"]
+    options = item.get("options") or []
+    is_list = isinstance(options, list | tuple)
+    has_texts = is_list and all(isinstance(option, str) for option in options)
+    if not isinstance(reply, str | None) or not has_texts:
+        raise RepliesError(f"{location}: 'reply' must be text or null, 'options' a list of texts")
     if not options and (rule.kind is AnswerKind.LABELS or name in _WORDS):
         example = _WORDS.get(name, '["atelectasis", "effusion"]')
         raise RepliesError(
-            f"{place}: the rule '{name}' needs 'options', in their order, such as {example}"
+            f"{location}: the rule '{name}' needs 'options', in their order, such as {example}"
         )
     try:
         answer = rule.extract(reply, Sample(_document(rule, item, options)))
     except KeyError as error:
         raise RepliesError(
-            f"{place}: the rule '{name}' compares with a target; add {error}"
+            f"{location}: the rule '{name}' compares with a target; add {error}"
         ) from error
     return {"value": answer.value, "reason": str(answer.reason), **answer.facts}
 
@@ -62,7 +69,7 @@ def parse_reply(name: str, item: Mapping[str, Any], place: str) -> dict[str, Any
 def _document(
     rule: RegisteredExtractor, item: Mapping[str, Any], options: list[str]
 ) -> dict[str, Any]:
-    """Return the columns that a rule may look at; a closed question without options asks for yes or no."""
+    """Return the columns that a rule may look at. A closed question without options asks for yes or no."""
     columns = {name: item[name] for name in ("question", "answer") if item.get(name) is not None}
     columns["options"] = options
     if item.get("language") is not None:
@@ -71,7 +78,8 @@ def _document(
         return columns
     answer = str(columns.get("answer", ""))
     choices = ", ".join(f"{letter(index)}: {option}" for index, option in enumerate(options))
-    columns |= {"kind": "options" if options else BINARY, "choices": choices, "gold": answer}
+    columns |= {"kind": "options", "choices": choices, "gold": answer}
     if not options:
+        columns["kind"] = BINARY
         answer = {"yes": YES, "no": NO}.get(plain_verdict(answer) or "", answer)
     return columns | {"answer": answer or None}

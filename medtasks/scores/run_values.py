@@ -1,8 +1,9 @@
 """Values of a run's samples under a metric, and agreement of two runs, sample by sample, under every rule.
 
 The value of a sample in a repeated run is its mean over the repeats in which it has one (Miller, 2024, arXiv
-2411.00640, section 3.1); tests and intervals are then those of single runs. In an agreement failed samples are counted,
-and are in no other number; differences are second minus first.
+2411.00640, section 3.1). Tests and intervals are then those of single runs. In an agreement failed samples are counted,
+and are in no other number. Differences are second minus first. Comparisons, plans and boards call this. It never runs a
+model.
 """
 
 import itertools
@@ -47,33 +48,39 @@ class RunValues:
 
     rules: Mapping[str, str]  # name and version of each extractor by name of the rule
     values: Mapping[tuple[str, str], Values]  # by name of the rule and metric
-    skipped: Mapping[
-        tuple[str, str], str
-    ]  # why a metric has no values, by name of the rule and metric
-    scores: Mapping[
-        str, ScoresById
-    ]  # by name of the rule and sample id, which tells the repeat, too
+    # Why a metric has no values, by name of the rule and metric.
+    skipped: Mapping[tuple[str, str], str]
+    # By name of the rule and sample id, which tells the repeat, too.
+    scores: Mapping[str, ScoresById]
 
 
 def chosen_metrics(
     task: TaskFile, names: Sequence[str] = (), documents: Documents = ()
 ) -> list[AnyMetric]:
-    """Return the metrics to compare: those asked for, or all with a standard error but rates of unusable replies.
+    """Return the metrics to compare.
 
-    Sensitivity, specificity and AUROC are those of each class of ``documents``, or of one, as ``sensitivity (Edema)``;
-    :data:`OF_CLASSES` names them all.
+    Args:
+        task: The task.
+        names: Names of metrics, by default all with a standard error but rates of unusable replies. Sensitivity,
+            specificity and AUROC are those of each class, or of one, as ``sensitivity (Edema)``. :data:`OF_CLASSES`
+            names them all.
+        documents: All documents of the task, which have the names of classes.
+
+    Raises:
+        UnknownName: There is no such metric that can be compared.
+        RepliesError: The task scores nothing.
     """
-    metrics = [
-        *task.family.compared_only,
-        *(metric for metric in task.metrics if metric.is_compared),
-    ]
+    metrics: list[AnyMetric] = [*task.family.compared_only]
+    metrics += [metric for metric in task.metrics if metric.is_compared]
     if names:
         of_classes = class_metrics(task, documents)
         metrics += of_classes
         comparable = [metric.name for metric in metrics]
-        keys = {metric.name for metric in of_classes if OF_CLASSES in names}
+        keys: set[str] = set()
         for name in names:
-            if name != OF_CLASSES:
+            if name == OF_CLASSES:
+                keys.update(metric.name for metric in of_classes)
+            else:
                 keys.update(_keys_of(task, name, comparable))
         metrics = [metric for metric in metrics if metric.name in keys]
     else:
@@ -84,7 +91,11 @@ def chosen_metrics(
 
 
 def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> list[str]:
-    """Return the comparable metrics that a name stands for. UnknownName: there are none."""
+    """Return the names of the comparable metrics that a name means.
+
+    Raises:
+        UnknownName: There are none.
+    """
     if name in REPORT_METRICS:
         parts = [key for key in keys_of(name) if key in comparable]
     else:
@@ -106,32 +117,37 @@ def main_metrics(task: TaskFile) -> list[AnyMetric]:
 def run_values(
     task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]
 ) -> RunValues:
-    """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
+    """Return the values of one run's samples under every rule. A metric that is not their mean is skipped.
 
-    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`.
+    Args:
+        task: The task.
+        documents: All its documents. Those without a reply are left out.
+        replies: Replies by document id.
+        metrics: Metrics as :func:`chosen_metrics` returns them.
     """
     clusters = task.family.independent_clusters([Sample(document) for document in documents])
-    answered = [
-        pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies
-    ]
-    samples = [(document["doc_id"], cluster) for document, cluster in answered]
-    rows = rows_of(task, [document for document, _ in answered], replies)
+    answered = []
+    samples = []
+    for document, cluster in zip(documents, clusters, strict=True):
+        if document["doc_id"] in replies:
+            answered.append(document)
+            samples.append((document["doc_id"], cluster))
+    rows = rows_of(task, answered, replies)
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
         key = (name, metric.name)
         if metric.name.startswith(AUROC):
-            values[key] = area_by_sample(
-                task, documents, replies, metric.name.removeprefix(AUROC)[:-1]
-            )
+            class_name = metric.name.removeprefix(AUROC)[:-1]
+            values[key] = area_by_sample(task, documents, replies, class_name)
             continue
         try:
-            values[key] = with_drawn_units(
-                task.family.sample_values(metric, scores, samples), scores
-            )
+            of_samples = task.family.sample_values(metric, scores, samples)
+            values[key] = with_drawn_units(of_samples, scores)
             _check_mean(task, metric, scores, values[key])
-        except NotComparable as why:
-            values[key], skipped[key] = {}, str(why)
+        except NotComparable as error:
+            values[key] = {}
+            skipped[key] = str(error)
     ids = [doc_id for doc_id, _ in samples]
     by_id = {name: dict(zip(ids, scores, strict=True)) for name, (_, scores) in rows.items()}
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
@@ -149,75 +165,92 @@ def with_drawn_units(values: Values, scores: Sequence[Score]) -> Values:
     return replaced
 
 
+def is_mean(values: Values, metric: AnyMetric, scores: Sequence[Score]) -> bool:
+    """Return whether the mean of values of samples is the value of a metric."""
+    units = [unit for unit, _ in values.values()]
+    average, _ = mean_and_error([value for _, value in values.values()], units)
+    return math.isclose(average, metric.estimate(scores).value, rel_tol=1e-9, abs_tol=1e-12)
+
+
 def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values) -> None:
     """Raise NotComparable if a metric is not the mean of these values."""
-    texts = compares_texts(
-        metric
-    )  # are compared with their mean already, by computing all their metrics
-    if values and not texts:
-        average, _ = mean_and_error(
-            [value for _, value in values.values()], [unit for unit, _ in values.values()]
-        )
-        if not math.isclose(average, metric.estimate(scores).value, rel_tol=1e-9, abs_tol=1e-12):
-            raise NotComparable(NO_MEAN)
-    elif (
-        not values and not task.family.paired
-    ):  # of pairs none may be complete, reported of both runs together
-        if any(score.get("stops") for score in scores):
-            raise NotComparable("has no number, because the published code stops")
-        of_all = isinstance(metric, CorpusMetric) and not texts
-        raise NotComparable(NO_MEAN if of_all else "has no value per sample")
+    # Texts are compared with their mean already, by computing all their metrics.
+    texts = compares_texts(metric)
+    if values and not texts and not is_mean(values, metric, scores):
+        raise NotComparable(NO_MEAN)
+    # Of pairs none may be complete, which is reported of both runs together.
+    if values or task.family.paired:
+        return
+    if any(score.get("stops") for score in scores):
+        raise NotComparable("has no number, because the published code stops")
+    of_all = isinstance(metric, CorpusMetric) and not texts
+    raise NotComparable(NO_MEAN if of_all else "has no value per sample")
 
 
 def mean_values(
     task: TaskFile, documents: Documents, repeats: Sequence[Replies], metrics: Iterable[AnyMetric]
 ) -> RunValues:
-    """Return each sample's mean value over the repeats in which it has one; else like :func:`run_values`."""
+    """Return each sample's mean value over the repeats in which it has one.
+
+    Args:
+        task: The task.
+        documents: All its documents.
+        repeats: Replies of each repeat by document id, of which at least one has a reply.
+        metrics: Metrics as :func:`chosen_metrics` returns them.
+    """
     all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
-    answered = [values for values, replies in zip(all_runs, repeats, strict=True) if replies]
-    by_question = {
-        key: values_by_question([run.values[key] for run in answered]) for key in answered[0].values
-    }
-    values = {
-        key: {
-            question: (cluster, mean(of_question))
-            for question, (cluster, of_question) in questions.items()
-        }
-        for key, questions in by_question.items()
-    }
-    skipped = {key: why for run in answered for key, why in run.skipped.items()}
-    scores = {row: by_repeat([run.scores[row] for run in all_runs]) for row in answered[0].scores}
-    return RunValues(answered[0].rules, values, skipped, scores)
+    answered = [run for run, replies in zip(all_runs, repeats, strict=True) if replies]
+    first = answered[0]
+    values: dict[tuple[str, str], Values] = {}
+    for key in first.values:
+        means = {}
+        by_question = values_by_question([run.values[key] for run in answered])
+        for question, (cluster, of_question) in by_question.items():
+            means[question] = (cluster, mean(of_question))
+        values[key] = means
+    skipped: dict[tuple[str, str], str] = {}
+    for run in answered:
+        skipped |= run.skipped
+    scores = {row: by_repeat([run.scores[row] for run in all_runs]) for row in first.scores}
+    return RunValues(first.rules, values, skipped, scores)
 
 
 def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, list[float]]]:
     """Return the cluster of each question, or pair, and its values in the repeats in which it has one.
 
     Where a repeat lacks an answer to one image of a pair, the dyad of a repeat that has both counts.
+
+    Example:
+        >>> values_by_question([{"q1": ("scan 1", 1.0), "q2": ("scan 2", 0.0)}, {"q1": ("scan 1", 0.0)}])
+        {'q1': ('scan 1', [1.0, 0.0]), 'q2': ('scan 2', [0.0])}
     """
     by_question: dict[str, tuple[Hashable, list[float]]] = {}
-    for question, (cluster, value) in itertools.chain.from_iterable(
-        values.items() for values in repeats
-    ):
-        largest, of_question = by_question.get(question, (cluster, []))
-        largest = max(
-            (largest, cluster),
-            key=lambda unit: (
-                len({unit.first, unit.second}) if isinstance(unit, Dyad) else 0,
-                str(unit),
-            ),
-        )
-        by_question[question] = (largest, [*of_question, value])
+    for repeat in repeats:
+        for question, (cluster, value) in repeat.items():
+            largest, of_question = by_question.get(question, (cluster, []))
+            largest = max(largest, cluster, key=_images_of)
+            by_question[question] = (largest, [*of_question, value])
     return by_question
 
 
+def _images_of(unit: Hashable) -> tuple[int, str]:
+    """Return the number of different images of a dyad, and a text that decides between equal ones."""
+    return len({unit.first, unit.second}) if isinstance(unit, Dyad) else 0, str(unit)
+
+
 def by_repeat(repeats: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Return replies or scores of all repeats; ids tell the second and later ones."""
-    return {
-        f"{sample}{REPEAT}{number}" if number > 1 else sample: value
-        for number, repeat in enumerate(repeats, 1)
-        for sample, value in repeat.items()
-    }
+    """Return replies or scores of all repeats by sample id, to which the second and later repeats are added.
+
+    Example:
+        >>> by_repeat([{"q1": "A"}, {"q1": "B"}])
+        {'q1': 'A', 'q1, repeat 2': 'B'}
+    """
+    values: dict[str, _Value] = {}
+    for number, repeat in enumerate(repeats, 1):
+        ending = f"{REPEAT}{number}" if number > 1 else ""
+        for sample, value in repeat.items():
+            values[f"{sample}{ending}"] = value
+    return values
 
 
 @dataclass(frozen=True)
@@ -233,9 +266,8 @@ class Overlap:
     def of(cls, first: Replies, second: Replies, samples: int) -> "Overlap":
         """Count the replies to a task of this many samples."""
         left, right = first.keys(), second.keys()
-        return cls(
-            len(left & right), len(left - right), len(right - left), samples - len(left | right)
-        )
+        neither = samples - len(left | right)
+        return cls(len(left & right), len(left - right), len(right - left), neither)
 
 
 @dataclass(frozen=True)
@@ -254,18 +286,16 @@ class Failures:
 
 @dataclass(frozen=True)
 class TextAgreement:
-    """Agreement of replies that are texts; "different" ones differ in more than white space."""
+    """Agreement of replies that are texts. "Different" ones differ in more than white space."""
 
     samples: int
     equal: int  # to the last byte
     equal_but_spaces: int  # only after white space is normalised
-    first_is_beginning: (
-        int  # different replies of which the second run's begins with the first run's
-    )
+    # Different replies of which the second run's begins with the first run's.
+    first_is_beginning: int
     second_is_beginning: int
-    characters: (
-        Mapping[str, float] | None
-    )  # quantiles of how many both of two different replies begin with
+    # Quantiles of how many both of two different replies begin with.
+    characters: Mapping[str, float] | None
     words: Mapping[str, float] | None  # likewise
     at_first_word: int  # different replies without a common first word
     differing: tuple[str, ...]  # ids of different replies, the earliest to part first
@@ -315,25 +345,24 @@ class Agreement:
     failed: Failures
     texts: TextAgreement | None  # None where replies are likelihoods
     likelihoods: LikelihoodAgreement | None  # None where replies are texts
-    answers: Mapping[
-        str, AnswerAgreement
-    ]  # by name of the rule; empty where scores hold no answers, as of reports
+    # By name of the rule; empty where scores hold no answers, as of reports.
+    answers: Mapping[str, AnswerAgreement]
 
     @property
     def all_equal(self) -> bool:
         """Whether every reply is equal to the last byte, and every likelihood to the last digit."""
         compared = self.overlap.both - self.failed.one_sided - self.failed.both
-        return compared == sum(
-            part.equal for part in (self.texts, self.likelihoods) if part is not None
-        )
+        return compared == sum(part.equal for part in (self.texts, self.likelihoods) if part)
 
     @property
     def examples(self) -> list[str]:
         """Ids of a few samples that differ most: flips at the widest margins, other answers, the earliest to part."""
-        flipped = [flip.sample for flip in self.likelihoods.flips] if self.likelihoods else []
-        answered = [sample for part in self.answers.values() for sample in part.differing]
-        parted = self.texts.differing if self.texts else ()
-        return list(dict.fromkeys([*flipped, *answered, *parted]))[:_EXAMPLES]
+        samples = [flip.sample for flip in self.likelihoods.flips] if self.likelihoods else []
+        for part in self.answers.values():
+            samples += part.differing
+        if self.texts:
+            samples += self.texts.differing
+        return list(dict.fromkeys(samples))[:_EXAMPLES]
 
 
 def agreement(
@@ -344,29 +373,34 @@ def agreement(
     *,
     hashed: bool = False,
 ) -> Agreement:
-    """Compare two runs' replies to a task of this many samples; ``scores`` are those of both by name of the rule.
+    """Compare two runs' replies to a task.
 
-    Ids of samples are reported, ``hashed`` if the task is private.
+    Args:
+        first: Replies of the first run by document id.
+        second: Those of the second run.
+        samples: Number of samples of the task.
+        scores: Scores of both runs by name of the rule.
+        hashed: Whether reported ids of samples are hashed, as for a private task.
     """
 
-    def written(sample: str) -> str:
+    def reported_id(sample: str) -> str:
         name, mark, number = sample.partition(REPEAT)
         return hidden_id("doc", name) + mark + number if hashed else sample
 
     failed: Counter[tuple[bool, bool]] = Counter()
     pairs = {}
-    for sample in first:
+    for sample, reply in first.items():
         if sample in second:
-            a, b = first[sample], second[sample]
-            failed[a.failed, b.failed] += 1
-            if not (a.failed or b.failed):
-                pairs[written(sample)] = (a, b)
+            other = second[sample]
+            failed[reply.failed, other.failed] += 1
+            if not (reply.failed or other.failed):
+                pairs[reported_id(sample)] = (reply, other)
     answers = {}
     for row, (of_first, of_second) in scores.items():
         values = {}
         for sample, score in of_first.items():
             if "value" in score and "value" in of_second.get(sample, ()):
-                values[written(sample)] = (score["value"], of_second[sample]["value"])
+                values[reported_id(sample)] = (score["value"], of_second[sample]["value"])
         if values:
             answers[row] = _answer_agreement(values)
     return Agreement(
@@ -392,71 +426,86 @@ def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
 
 
 def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | None:
-    """Compare replies by sample id; None where none of them is a text."""
-    texts = {
-        sample: (str(a.text), str(b.text)) for sample, (a, b) in pairs.items() if a.losses is None
-    }
-    if not texts:
+    """Compare two runs' replies by sample id. Return None if none of them is a text."""
+    samples = 0
+    equal = 0
+    first_is_beginning = 0
+    second_is_beginning = 0
+    common: dict[str, tuple[int, int]] = {}  # characters and words that both begin with
+    for sample, replies in pairs.items():
+        if replies[0].losses is not None:
+            continue
+        texts = [str(reply.text) for reply in replies]
+        words = [text.split() for text in texts]
+        samples += 1
+        equal += texts[0] == texts[1]
+        if words[0] == words[1]:
+            continue
+        first, second = (" ".join(of_text) for of_text in words)
+        first_is_beginning += second.startswith(first)
+        second_is_beginning += first.startswith(second)
+        common[sample] = (len(commonprefix(texts)), len(commonprefix(words)))  # noqa: RUF071  # no paths
+    if not samples:
         return None
-    words = {sample: (a.split(), b.split()) for sample, (a, b) in texts.items()}
-    different = {sample: (" ".join(a), " ".join(b)) for sample, (a, b) in words.items() if a != b}
-    common = {  # characters and words that both begin with
-        sample: tuple(len(commonprefix(parts[sample])) for parts in (texts, words))  # noqa: RUF071  # no paths
-        for sample in different
-    }
-    equal = sum(a == b for a, b in texts.values())
+    numbers_of_words = [words for _, words in common.values()]
     return TextAgreement(
-        samples=len(texts),
+        samples=samples,
         equal=equal,
-        equal_but_spaces=len(texts) - equal - len(different),
-        first_is_beginning=sum(b.startswith(a) for a, b in different.values()),
-        second_is_beginning=sum(a.startswith(b) for a, b in different.values()),
+        equal_but_spaces=samples - equal - len(common),
+        first_is_beginning=first_is_beginning,
+        second_is_beginning=second_is_beginning,
         characters=_quantiles([characters for characters, _ in common.values()]),
-        words=_quantiles([number for _, number in common.values()]),
-        at_first_word=sum(number == 0 for _, number in common.values()),
-        differing=tuple(sorted(common, key=lambda sample: common[sample])),
+        words=_quantiles(numbers_of_words),
+        at_first_word=numbers_of_words.count(0),
+        differing=tuple(sorted(common, key=common.__getitem__)),
     )
 
 
 def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
-    """Return median, two quantiles and maximum, interpolated; None without values."""
+    """Return median, two quantiles and maximum, interpolated, or None without values."""
+    if not values:
+        return None
     shares = {"median": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
-    return (
-        {name: float(np.quantile(values, share)) for name, share in shares.items()}
-        if values
-        else None
-    )
+    return {name: float(np.quantile(values, share)) for name, share in shares.items()}
 
 
 def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
-    """Compare likelihoods by sample id; None where there are none, or only of another number of options."""
+    """Compare two runs' likelihoods by sample id.
+
+    Args:
+        pairs: Replies of both runs. Those that are texts, or have different numbers of options, are left out.
+
+    Returns:
+        The agreement, or None if no likelihoods are left.
+    """
     samples = 0
     equal = 0
     differences: list[float] = []
     flips = []
     greedy: list[tuple[bool, bool]] = []
     for sample, (first, second) in pairs.items():
-        a, b = first.losses, second.losses
-        if a is None or b is None or len(a) != len(b):
+        before = first.losses
+        after = second.losses
+        if before is None or after is None or len(before) != len(after):
             continue
         samples += 1
-        equal += a == b
-        differences += [after - before for before, after in zip(a, b, strict=True)]
+        equal += before == after
+        differences += [b - a for a, b in zip(before, after, strict=True)]
         greedy += zip(first.greedy or (), second.greedy or (), strict=False)
-        if most_likely(a) != most_likely(b):
-            best, following = [*sorted(a), math.inf][:2]
-            flips.append(
-                Flip(sample, 0.0 if best == following else following - best)
-            )  # both may be infinite
+        if most_likely(before) != most_likely(after):
+            best, following = [*sorted(before), math.inf][:2]
+            margin = 0.0 if best == following else following - best  # both may be infinite
+            flips.append(Flip(sample, margin))
     if not samples:
         return None
     finite = list(filter(math.isfinite, differences))
+    absolute = list(map(abs, finite))
     return LikelihoodAgreement(
         samples=samples,
         equal=equal,
         options=len(differences),
-        absolute=_quantiles(list(map(abs, finite))),
-        mean_absolute=mean(list(map(abs, finite))),
+        absolute=_quantiles(absolute),
+        mean_absolute=mean(absolute),
         mean_signed=mean(finite),
         equal_choices=samples - len(flips),
         flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),

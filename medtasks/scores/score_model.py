@@ -1,6 +1,7 @@
 """Scores of a task under its rules: values with intervals, groups, pairs, baselines and single questions.
 
-Undefined numbers are NaN, and null in JSON.
+Scoring and reports fill these records, and the command line, pages and JSON files show them. Undefined numbers are NaN,
+and null in JSON. Fields in ``not_in_json`` are for the other two only.
 """
 
 import math
@@ -32,15 +33,12 @@ class MetricScore:
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None if neither is, or it is not recorded
-    has_error: bool = field(
-        default=True, compare=False
-    )  # whether the metric has a standard error at all; not in JSON
-    by_construction: bool = (
-        False  # whether the value follows from the task alone; then it has no error and no interval
-    )
-    clusters: int | None = field(
-        default=None, compare=False
-    )  # of the error; None without one, or if only recorded
+    # Whether the metric has a standard error at all; not in JSON.
+    has_error: bool = field(default=True, compare=False)
+    # Whether the value follows from the task alone; then it has no error and no interval.
+    by_construction: bool = False
+    # Of the error; None without one, or if only recorded.
+    clusters: int | None = field(default=None, compare=False)
     unit: str = field(default="cluster", compare=False)  # see Estimate
     components: int | None = field(default=None, compare=False)
     most_shared: int = field(default=0, compare=False)
@@ -53,19 +51,15 @@ class Group:
     not_in_json: ClassVar = ("drawn",)
     name: str  # value of the column
     questions: int  # answered
-    scores: tuple[
-        MetricScore, ...
-    ]  # the main metrics, with intervals that hold for all compared groups together
+    # The main metrics, with intervals that hold for all compared groups together.
+    scores: tuple[MetricScore, ...]
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
-    drawn: bool = (
-        False  # whether it estimates a group of a benchmark from a draw; then it is not compared
-    )
-    p_holm: tuple[
-        float, ...
-    ] = ()  # per score: test against all other samples, corrected for the column's groups
-    gaps: tuple[
-        EstimatedValue, ...
-    ] = ()  # per score: minus that of all other samples; NaN if not compared
+    # Whether it estimates a group of a benchmark from a draw; then it is not compared.
+    drawn: bool = False
+    # Per score: test against all other samples, corrected for the column's groups.
+    p_holm: tuple[float, ...] = ()
+    # Per score: minus that of all other samples; NaN if not compared.
+    gaps: tuple[EstimatedValue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,9 +67,8 @@ class ColumnTest:
     """Test of a main metric by the groups of a column."""
 
     overall: MetricScore  # of all answered samples
-    different: (
-        str  # group with the smallest p-value if this test rejects after correction, else empty
-    )
+    # Group with the smallest p-value if this test rejects after correction, else empty.
+    different: str
     p: float  # that no group differs: the smallest of the groups' corrected ones
     p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
@@ -86,16 +79,14 @@ class PairOutcomes:
 
     both_right: int  # both images answered rightly
     swapped: int  # both images answered with the other image's answer
-    same: Mapping[
-        str, int
-    ]  # both images got the same option, by its letter: the confusion the benchmark is about
+    # Both images got the same option, by its letter: the confusion the benchmark is about.
+    same: Mapping[str, int]
     one_invalid: int  # one of the two replies has no valid answer
     both_invalid: int  # neither has
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
     both_wrong: int = 0  # both images got a valid answer, and both a wrong one
-    solved_of_decided: MetricScore | None = (
-        None  # both right, as a share of both right and both wrong
-    )
+    # Both right, as a share of both right and both wrong.
+    solved_of_decided: MetricScore | None = None
 
 
 @dataclass(frozen=True)
@@ -107,37 +98,28 @@ class RuleScores:
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
     describes: str  # one sentence on the rule; empty if unknown
     scores: tuple[MetricScore, ...]  # all metrics, the main one first
-    reasons: Mapping[str, int] = field(
-        default_factory=dict
-    )  # number of replies by reason; empty without samples
-    groups: Mapping[str, tuple[Group, ...]] = field(
-        default_factory=dict
-    )  # by column; empty without samples or columns
+    # Number of replies by reason; empty without samples.
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    # By column; empty without samples or columns.
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
-    wrong_kinds: Mapping[str, int] = field(
-        default_factory=dict
-    )  # number of wrong answers by kind, as far as known
-    failures: Mapping[str, str] = field(
-        default_factory=dict
-    )  # why a metric has no value, by metric
-    settings: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict
-    )  # of metrics of reports, by metric
-    categories: Mapping[str, PairCounts] = field(
-        default_factory=dict
-    )  # of paired questions, "total" last
+    # Number of wrong answers by kind, as far as known.
+    wrong_kinds: Mapping[str, int] = field(default_factory=dict)
+    # Why a metric has no value, by metric.
+    failures: Mapping[str, str] = field(default_factory=dict)
+    # Of metrics of reports, by metric.
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Of paired questions, "total" last.
+    categories: Mapping[str, PairCounts] = field(default_factory=dict)
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
-    remarks: tuple[
-        str, ...
-    ] = ()  # sentences of metrics on their scores, such as the number of images per class
-    column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(
-        default_factory=dict
-    )  # of ``groups``, one per metric
+    # Sentences of metrics on their scores, such as the number of images per class.
+    remarks: tuple[str, ...] = ()
+    # Of ``groups``, one per metric.
+    column_tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)
     by_class: tuple[ClassNumbers, ...] = ()  # of yes/no questions, classes and findings
-    also: tuple[
-        str, ...
-    ] = ()  # names of the rules that are shown together with it, see TaskReport.distinct_rules
+    # Names of the rules that are shown together with it, see TaskReport.distinct_rules.
+    also: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -151,31 +133,39 @@ class RuleScores:
 
     @property
     def counts(self) -> SampleCounts:
-        """Samples that are in the scores and in none; from reasons of replies where no metric counts them."""
+        """Numbers of scored, failed and unjudged samples, by reasons of replies where no metric counts them."""
         recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
         if recorded is not None:
             return recorded
-        failed, unjudged = (
-            self.reasons.get(Reason.ADAPTER_FAILED, 0),
-            self.reasons.get(Reason.JUDGE_FAILED, 0),
-        )
+        failed = self.reasons.get(Reason.ADAPTER_FAILED, 0)
+        unjudged = self.reasons.get(Reason.JUDGE_FAILED, 0)
         return SampleCounts(sum(self.reasons.values()) - failed - unjudged, failed, unjudged)
 
     def group_score(self, column: str, name: str, metric: str) -> MetricScore | None:
-        """Return one metric of one group."""
-        named = (group for group in self.groups.get(column, ()) if group.name == name)
-        return next(
-            (score for group in named for score in group.scores if score.metric == metric), None
-        )
+        """Return one metric of one group, or None if there is no such group or metric."""
+        for group in self.groups.get(column, ()):
+            if group.name == name:
+                return next((score for score in group.scores if score.metric == metric), None)
+        return None
 
 
 def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Select the value of a task's published rule from values by name of the rule. None without one."""
+    """Select the value of a task's published rule from values by name of the rule.
+
+    Example:
+        >>> published_rule({"reference": 0.4, "robust": 0.5})
+        0.4
+    """
     return next((rule for name, rule in rules.items() if name.startswith("reference")), None)
 
 
 def careful_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Select the value of a task's careful rule from values by name of the rule. None without one."""
+    """Select the value of a task's careful rule from values by name of the rule.
+
+    Example:
+        >>> careful_rule({"reference": 0.4, "robust": 0.5})
+        0.5
+    """
     return rules.get("robust") or rules.get("strict")
 
 
@@ -186,9 +176,8 @@ class Baseline:
     name: str  # such as always A or most frequent answer
     describes: str  # one sentence on its answers
     scores: Mapping[str, Mapping[str, float]]  # values by filter name and metric
-    tests: Mapping[str, tuple[str, PairedResult]] = field(
-        default_factory=dict
-    )  # of the best one: metric, run against it
+    # Of the best one: metric, run against it.
+    tests: Mapping[str, tuple[str, PairedResult]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -203,11 +192,9 @@ class AuditItem:
     prompt: str = ""  # prompt of the model; empty if not recorded or withheld
     key: str = ""  # target; empty if withheld
     reply: str = ""  # raw reply; empty for likelihoods and where withheld
-    losses: tuple[
-        float, ...
-    ] = ()  # mean negative log-likelihood per option; empty for replies in words
+    # Mean negative log-likelihood per option; empty for replies in words.
+    losses: tuple[float, ...] = ()
     answers: Mapping[str, ReadAnswer] = field(default_factory=dict)
-    groups: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # values by column, such as medical areas
+    # Values by column, such as medical areas.
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     facts: tuple[str, ...] = ()  # image files and the user's own columns; empty if withheld

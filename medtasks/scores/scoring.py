@@ -1,4 +1,7 @@
-"""Scores of recorded replies under every rule of a task, without a model: of all samples, of groups and of classes."""
+"""Scores of recorded replies under every rule of a task: of all samples, of groups and of classes.
+
+The command line, the Python API and reports call this. It never runs a model. Only tasks that a judge reads ask one.
+"""
 
 import math
 from collections import Counter
@@ -35,11 +38,11 @@ from medtasks.metrics.metric import (
     forget_computed,
     with_units,
 )
-from medtasks.metrics.pairs import PairCounts, PairedAnswer, ScoredPair, complete_pairs, count
+from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
 from medtasks.scores.joint_judging import with_joint_verdicts
-from medtasks.scores.score_model import Group, PairOutcomes, RuleScores
+from medtasks.scores.score_model import PairOutcomes, RuleScores
 from medtasks.scores.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
@@ -58,7 +61,9 @@ def score_replies(
     report_metrics: Sequence[str] = (),
     of_rows: RowScores | None = None,
 ) -> dict[str, RuleScores]:
-    """Return the scores of replies by name of the rule (``reference``, ``robust``); those without one are left out.
+    """Return the scores of replies by name of the rule, such as ``reference`` and ``robust``.
+
+    Samples without a reply are left out.
 
     Args:
         task: The task.
@@ -67,10 +72,12 @@ def score_replies(
         report_metrics: For a task that compares reports, metrics besides its own: names of
             :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
         of_rows: Scores of the answered documents as :func:`rows_of` returns them, so that no judge is asked twice.
+
+    Raises:
+        RepliesError: ``report_metrics`` for a task that compares no reports, or replies of the other kind.
     """
-    compares_reports = (
-        task.family.kind is AnswerKind.REPORT
-    )  # of a group, which has no family, this raises
+    # A group of tasks has no family and raises here.
+    compares_reports = task.family.kind is AnswerKind.REPORT
     if report_metrics and not compares_reports:
         own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
         raise RepliesError(f"{own_only}; leave out --metric")
@@ -83,42 +90,37 @@ def score_replies(
     metrics = _with_further(task.metrics, report_metrics)
     forget_computed()  # the user may have fixed a failure before scoring again
     rows = {}
-    of_rows = rows_of(task, answered, replies) if of_rows is None else of_rows
+    if of_rows is None:
+        of_rows = rows_of(task, answered, replies)
     for name, (rule, scores) in of_rows.items():
         row = rule_scores(task, rule, scores, answered, metrics)
         panels = panel_results(metrics, scores)
         log_notes(row.few_clusters, ())
         if not task.family.paired:
-            log_notes(
-                score_warnings(task, answered, scores, metrics), () if compares_reports else panels
-            )
+            warnings = score_warnings(task, answered, scores, metrics)
+            log_notes(warnings, () if compares_reports else panels)
         failures: dict[str, str] = {}
         settings: dict[str, Any] = {}
-        for panel in panels if compares_reports else ():
-            failures |= panel.failures
-            settings |= panel.settings
-        rows[name] = replace(
-            row,
-            name=name,
-            failures=failures,
-            settings=settings,
-            wrong=wrong_answers(task, answered, scores, replies),
-        )
+        if compares_reports:
+            for panel in panels:
+                failures |= panel.failures
+                settings |= panel.settings
+        wrong = wrong_answers(task, answered, scores, replies)
+        rows[name] = replace(row, name=name, failures=failures, settings=settings, wrong=wrong)
     return rows
 
 
 def verdict_scores(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, RuleScores]:
     """Return the scores that come from a judge, and numbers of replies, by name of the rule."""
     answered = [document for document in documents if document["doc_id"] in replies]
-    numbers = [
+    metrics = [*task.family.judged]
+    metrics += [
         metric for metric in task.metrics if metric.role is Role.RATE or metric.name in COUNTS
     ]
-    metrics = [*task.family.judged, *numbers]
-    rows = rows_of(task, answered, replies)
-    return {
-        name: rule_scores(task, rule, scores, answered, metrics)
-        for name, (rule, scores) in rows.items()
-    }
+    verdicts = {}
+    for name, (rule, scores) in rows_of(task, answered, replies).items():
+        verdicts[name] = rule_scores(task, rule, scores, answered, metrics)
+    return verdicts
 
 
 def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[AnyMetric]:
@@ -126,19 +128,18 @@ def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[An
     counts = [metric for metric in metrics if metric.name in COUNTS]
     others = [metric for metric in metrics if metric.name not in COUNTS]
     keys = dict.fromkeys(chain.from_iterable(map(keys_of, names)))
-    further = [key for key in keys if key not in {metric.name for metric in metrics}]
-    return [*others, *text_metrics(further), *counts]
+    for metric in metrics:
+        keys.pop(metric.name, None)
+    return [*others, *text_metrics(list(keys)), *counts]
 
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
-    """Return scored replies as JSON values; NaN becomes None."""
+    """Return scored replies as JSON values, with None for NaN."""
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
-    with_error = [
-        score
-        for score in rule.scores
-        if score.has_error or (lists_all and score.metric not in COUNTS)
-    ]
-    errors = {score.metric: score.error for score in with_error}
+    errors = {}
+    for score in rule.scores:
+        if score.has_error or (lists_all and score.metric not in COUNTS):
+            errors[score.metric] = score.error
     content: dict[str, Any] = {
         "rule": rule.rule,
         "standard_errors": errors,
@@ -148,79 +149,79 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     for column, groups in rule.groups.items():
         if rule.column_tests.get(column):
             tested[column] = {"tests": rule.column_tests[column], "groups": groups}
-    content |= _without_empty(
-        {"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class}
-    )
+    further = {"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class}
     if rule.categories:
+        content |= _without_empty(further)
         if injections := rule.estimates.get("possible_injection"):
             content["possible_injection"] = int(injections.value)
-        content["categories"] = {
-            name: _category_as_dict(counts) for name, counts in rule.categories.items()
-        }
-        return as_json(content)
-    content["metrics"] = {score.metric: score.value for score in rule.scores}
-    accuracies = {}
-    if "accuracy" in content["metrics"]:
-        accuracies = {
-            column: _accuracies(groups) for column, groups in rule.groups.items() if groups
-        }
-    further = {"settings": rule.settings, "failures": rule.failures, "groups": accuracies}
-    return as_json(content | _without_empty({**further, "wrong_answers": count_kinds(rule.wrong)}))
+        by_category = {}
+        for name, counts in rule.categories.items():
+            metrics = {metric: getattr(counts, metric) for metric in PAIR_METRICS}
+            by_category[name] = metrics | asdict(counts)
+        return as_json(content | {"categories": by_category})
+    return as_json(content | _without_empty(further) | _single_answers_as_dict(rule))
+
+
+def _single_answers_as_dict(rule: RuleScores) -> dict[str, Any]:
+    """Return the fields of a rule that reads single answers, not pairs."""
+    metrics = {score.metric: score.value for score in rule.scores}
+    accuracies: dict[str, dict[str, Any]] = {}
+    for column, groups in rule.groups.items():
+        for group in groups if "accuracy" in metrics else ():
+            score = group.scores[0]
+            numbers = {"accuracy": score.value, "standard_error": score.error}
+            named = accuracies.setdefault(column, {})
+            named[group.name] = {"questions": group.questions, **numbers}
+    further = {
+        "settings": rule.settings,
+        "failures": rule.failures,
+        "groups": accuracies,
+        "wrong_answers": count_kinds(rule.wrong),
+    }
+    return {"metrics": metrics} | _without_empty(further)
 
 
 def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if value}
 
 
-def _category_as_dict(counts: PairCounts) -> dict[str, Any]:
-    return {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **asdict(counts)}
-
-
-def _accuracies(groups: Sequence[Group]) -> dict[str, dict[str, float]]:
-    """Return questions, accuracy and its error by group."""
-    accuracies = {}
-    for group in groups:
-        score = group.scores[0]
-        accuracy = {"accuracy": score.value, "standard_error": score.error}
-        accuracies[group.name] = {"questions": group.questions, **accuracy}
-    return accuracies
-
-
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores:
-    """Return the scores by name of the rule of a task's results.
+    """Return version of the rule and scores of each row of a task's results.
 
-    All ``documents``, shape (samples,), have a reply. RepliesError: some are of the other kind, texts and likelihoods.
+    Args:
+        task: The task.
+        documents: Answered documents, shape (samples,).
+        replies: A reply to each of them, by document id.
+
+    Raises:
+        RepliesError: Some replies are of the other kind, texts and likelihoods.
     """
     likelihoods = {reply.losses is not None for reply in replies.values()}
     if likelihoods <= {task.compares_likelihoods}:
-        rows = task.rows
+        rules = task.rows
     elif likelihoods == {False} and task.family.letter_rows:
-        rows = task.family.letter_rows
+        rules = task.family.letter_rows
     else:
-        kinds = (
-            ("log-likelihoods", "texts")
-            if task.compares_likelihoods
-            else ("texts", "log-likelihoods")
-        )
+        kinds = ["texts", "log-likelihoods"]
+        if task.compares_likelihoods:
+            kinds.reverse()
         raise RepliesError(
             f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?"
         )
     ordered = [replies[document["doc_id"]] for document in documents]
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
     versioned = task.family.versioned if as_letters else task.versioned_rule
-    return {
-        name: (
-            versioned(row),
-            list(with_units(task.family.settled(scores_of(task, row, documents, ordered)))),
-        )
-        for name, row in rows.items()
-    }
+    rows = {}
+    for name, rule in rules.items():
+        scores = task.family.settled(scores_of(task, rule, documents, ordered))
+        rows[name] = (versioned(rule), list(with_units(scores)))
+    return rows
 
 
 def scores_of(
     task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]
 ) -> list[Score]:
-    """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
+    """Return the scores of replies under one rule. Documents, replies and scores have shape (samples,)."""
     by_sample = with_joint_verdicts(task, rule, documents, with_labels(replies, rule))
     family = task.family
     pairs = zip(documents, by_sample, strict=True)
@@ -234,61 +235,71 @@ def rule_scores(
     columns: Documents,
     metrics: Sequence[AnyMetric] = (),
 ) -> RuleScores:
-    """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
+    """Aggregate scores of samples under one rule.
+
+    Args:
+        task: The task.
+        rule: Name and version of the rule.
+        scores: Scores, shape (samples,).
+        columns: Columns to group scores by, shape (samples,): documents, or scores with their columns.
+        metrics: Metrics to compute, by default the task's.
+    """
     metrics = metrics or task.metrics
     reasons = count_reasons(scores)
     scores = list(with_units(task.family.settled(list(scores))))
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
-    table = tuple(
-        with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics
-    )
-    undefined: dict[str, str] = {}
-    if any(score.get("stops") for score in scores) and (
-        why := next(score_warnings(task, columns, scores), "")
-    ):
-        undefined = {score.metric: why for score in table if math.isnan(score.value)}
-    sentences = tuple(_few_clusters(metrics, estimates))
-    remarks = tuple(
-        filter(
-            None, (metric.remark(metric.selection(scores)) for metric in metrics if metric.remark)
-        )
-    )
+    table = [with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics]
+    failures: dict[str, str] = {}
+    if any(score.get("stops") for score in scores):
+        cause = next(score_warnings(task, columns, scores), "")
+        if cause:
+            failures = {score.metric: cause for score in table if math.isnan(score.value)}
+    few_clusters = tuple(_few_clusters(metrics, estimates))
+    remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
     whole = RuleScores(
-        "", rule, "", table, reasons, failures=undefined, few_clusters=sentences, remarks=remarks
+        "",
+        rule,
+        "",
+        tuple(table),
+        reasons,
+        failures=failures,
+        few_clusters=few_clusters,
+        remarks=tuple(filter(None, remarks)),
     )
-    if not task.family.paired:
+    if task.family.paired:
+        by_columns = list(dict.fromkeys((CATEGORIES, *task.breakdown)))
+        groups = by_category(task, columns, scores, by_columns)
+        answers = paired_answers(task.metrics[0].selection(scores))
+        outcomes = _pair_outcomes(answers, scores)
+        whole = replace(whole, pairs=outcomes, categories=count(answers))
+    else:
         groups = by_group(task, columns, scores)
-        classes = numbers_by_class(task, columns, scores)
-        return replace(whole, groups=groups.groups, column_tests=groups.tests, by_class=classes)
-    answers = paired_answers(task.metrics[0].selection(scores))
-    groups = by_category(task, columns, scores, list(dict.fromkeys((CATEGORIES, *task.breakdown))))
-    whole = replace(whole, groups=groups.groups, column_tests=groups.tests)
-    return replace(whole, pairs=_pair_outcomes(answers, scores), categories=count(answers))
+        whole = replace(whole, by_class=numbers_by_class(task, columns, scores))
+    return replace(whole, groups=groups.groups, column_tests=groups.tests)
 
 
 def _pair_outcomes(answers: Sequence[PairedAnswer], scores: ScoreList) -> PairOutcomes:
     pairs = complete_pairs(answers)
-    solved = [pair for pair in pairs if pair.solved]
-    valid = [pair for pair in pairs if pair.valid and not pair.solved]
-    both_wrong = {pair for pair in valid if not pair.first.correct and not pair.second.correct}
+    unsolved = [pair for pair in pairs if pair.valid and not pair.solved]
+    both_wrong = {pair for pair in unsolved if not pair.first.correct and not pair.second.correct}
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
-    same = Counter(str(pair.first.value) for pair in valid if pair.confused)
+    same = Counter(str(pair.first.value) for pair in unsolved if pair.confused)
+    swapped = 0
+    for pair in unsolved:
+        values = (pair.first.value, pair.second.value)
+        swapped += values == (pair.second.target, pair.first.target)
 
     def is_solved(pair: ScoredPair) -> float | None:
         if pair.solved:
             return 1.0
-        return (
-            0.0 if pair in both_wrong else None
-        )  # one image got its answer, or a reply is invalid
+        # Of the others, one image got its answer, or a reply is invalid.
+        return 0.0 if pair in both_wrong else None
 
     decided = mean_over_pairs("solved_of_decided", is_solved, units=lambda _: pairs)
     return PairOutcomes(
-        both_right=len(solved),
-        swapped=sum(
-            (pair.first.value, pair.second.value) == (pair.second.target, pair.first.target)
-            for pair in valid
-        ),
+        both_right=sum(pair.solved for pair in pairs),
+        swapped=swapped,
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
         both_invalid=invalid[2],
@@ -305,107 +316,125 @@ def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate
     Statistics 99.
     """
     compared = [metric for metric in metrics if metric.is_compared]
-    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [
-        metric.name for metric in compared
-    ]
-    few: dict[str, list[str]] = {}
-    for name in main:
-        estimate = estimates[name]
-        if not estimate.clusters or estimate.degrees is None or estimate.effective == math.inf:
-            continue
-        worth = min(without_noise(estimate.degrees + 1), estimate.clusters)
-        sentence = f"Only about {worth:.2g} independent {estimate.unit}s: intervals are rough"
-        if estimate.clusters == 1:
-            sentence = f"Only 1 {estimate.unit}: there is no interval"
-        elif math.isnan(worth):
-            sentence = (
-                f"All {estimate.clusters} {estimate.unit}s share images: there is no interval"
-            )
-        elif worth >= FEW_CLUSTERS:
-            continue
-        few.setdefault(sentence, []).append(name)
-    for sentence, names in few.items():
+    main = [metric for metric in compared if metric.role is Role.MAIN] or compared
+    names_by_sentence: dict[str, list[str]] = {}
+    for metric in main:
+        sentence = _few_clusters_sentence(estimates[metric.name])
+        if sentence:
+            names_by_sentence.setdefault(sentence, []).append(metric.name)
+    for sentence, names in names_by_sentence.items():
         yield f"{sentence} ({', '.join(names)})."
+
+
+def _few_clusters_sentence(estimate: Estimate) -> str:
+    if not estimate.clusters or estimate.degrees is None or estimate.effective == math.inf:
+        return ""
+    if estimate.clusters == 1:
+        return f"Only 1 {estimate.unit}: there is no interval"
+    worth = min(without_noise(estimate.degrees + 1), estimate.clusters)
+    if math.isnan(worth):
+        return f"All {estimate.clusters} {estimate.unit}s share images: there is no interval"
+    if worth >= FEW_CLUSTERS:
+        return ""
+    return f"Only about {worth:.2g} independent {estimate.unit}s: intervals are rough"
 
 
 def numbers_by_class(
     task: TaskFile, columns: Documents, scores: ScoreList
 ) -> tuple[ClassNumbers, ...]:
-    """Return the clinical numbers of each class; there are none where the published code stops.
+    """Return the clinical numbers of each class. There are none where the published code stops.
 
-    Classes have the texts of the options if all ``columns`` have the same ones, else their letters.
+    Args:
+        task: The task.
+        columns: Documents or scores, shape (samples,). Classes have the texts of their options if these are the same in
+            all of them, else their letters.
+        scores: Settled scores, shape (samples,).
     """
     if any(score.get("stops") for score in scores):
         return ()
-    decided = [
-        (score, decisions)
-        for score in clustered(scores)
-        if (decisions := task.family.decisions(score))
-    ]
-    names = class_names(columns)
-    read = {id(score) for score in judged_scores([score for score, _ in decided])}
+    decided = []
+    for score in clustered(scores):
+        decisions = task.family.decisions(score)
+        if decisions:
+            decided.append((score, decisions))
+    judged = {id(score) for score in judged_scores([score for score, _ in decided])}
     by_class: dict[str, list[Decision]] = {}
-    for place, (score, decisions) in enumerate(decided):
-        cluster, failed = score.get("cluster_id") or ("sample", place), id(score) not in read
+    for index, (score, decisions) in enumerate(decided):
+        cluster = score.get("cluster_id") or ("sample", index)
+        failed = id(score) not in judged
         for name, (present, called) in decisions.items():
             by_class.setdefault(name, []).append(Decision(cluster, present, called, failed))
-    return tuple(
-        class_numbers(names.get(name, name), of_class) for name, of_class in by_class.items()
-    )
+    names = class_names(columns)
+    return tuple(class_numbers(names.get(name, name), of) for name, of in by_class.items())
 
 
 def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
     """Return sensitivity and specificity of each class, and its AUROC from likelihoods, by which runs are compared."""
-    names, family = class_names(documents), task.family
-    areas = names.values() if task.compares_likelihoods else ()
-    metrics: list[AnyMetric] = [CorpusMetric(f"{AUROC}{name})", scale=Scale.RAW) for name in areas]
+    names = class_names(documents)
+    family = task.family
+    metrics: list[AnyMetric] = []
+    if task.compares_likelihoods:
+        metrics += [CorpusMetric(f"{AUROC}{name})", scale=Scale.RAW) for name in names.values()]
     if type(family).decisions is TaskFamily.decisions:
         return metrics
     if not {Column.LABEL, Column.LABELS} & {*family.columns.values()}:
         names = {"Yes": "Yes"}
     for option, name in names.items():
         for metric, present in (("sensitivity", True), ("specificity", False)):
-            of = partial(_is_called_right, family, option, present)
+            of = partial(_class_answer, family, option, present)
             metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged_scores), of=of))
     return metrics
 
 
-def _is_called_right(family: TaskFamily, option: str, present: bool, score: Score) -> float | None:
-    """Return whether a sample that has the class, or one that has not, is called so; None for others."""
+def _class_answer(family: TaskFamily, option: str, present: bool, score: Score) -> float | None:
+    """Return whether a reply is right about a class, or None unless the sample has it as ``present`` says."""
     has_class, called = family.decisions(score).get(option, (None, None))
     return float(called is present) if has_class is present else None
 
 
 def class_names(documents: Documents) -> dict[str, str]:
-    """Return the texts of options by letter if all documents have the same ones."""
+    """Return the texts of options by letter if all documents have the same ones.
+
+    Example:
+        >>> class_names([{"options": ["Edema", "Normal"]}, {"options": ["Edema", "Normal"]}])
+        {'A': 'Edema', 'B': 'Normal'}
+    """
     options = {tuple(document.get("options") or ()) for document in documents}
-    return {letter(n): text for n, text in enumerate(options.pop())} if len(options) == 1 else {}
+    if len(options) != 1:
+        return {}
+    return {letter(index): text for index, text in enumerate(options.pop())}
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
-    """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first."""
-    return dict(
-        Counter(str(score["reason"]) for score in scores if "reason" in score).most_common()
-    )
+    """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first.
+
+    Example:
+        >>> count_reasons([{"reason": "refused"}, {"reason": "ok"}, {"reason": "ok"}, {}])
+        {'ok': 2, 'refused': 1}
+    """
+    reasons = Counter(str(score["reason"]) for score in scores if "reason" in score)
+    return dict(reasons.most_common())
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: ScoreList) -> list[PanelResult]:
     """Return the results of all panels, each once, with the reasons for values that could not be computed."""
-    of_corpus = [metric for metric in metrics if isinstance(metric, CorpusMetric)]
-    panels = {
-        id(metric.panel): (metric.panel, metric) for metric in of_corpus if metric.panel is not None
-    }
+    panels = {}
+    for metric in metrics:
+        if isinstance(metric, CorpusMetric) and metric.panel is not None:
+            panels[id(metric.panel)] = (metric.panel, metric)
     return [panel.of(metric.selection(scores)) for panel, metric in panels.values()]
 
 
 def score_warnings(
     task: TaskFile, documents: Documents, scores: ScoreList, metrics: Sequence[AnyMetric] = ()
 ) -> Iterator[str]:
-    """Yield warnings on scores, by default of the task's metrics; ids of a private task are hashed."""
+    """Yield warnings on scores, by default of the task's metrics. Ids of a private task are hashed."""
     if any(score.get("stops") for score in scores) and is_private_task(task, documents):
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
-    warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
-    yield from filter(None, warnings)
+    for metric in metrics or task.metrics:
+        warning = metric.warning(scores) if metric.warning else None
+        if warning:
+            yield warning
 
 
 def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
@@ -413,8 +442,7 @@ def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
     for sentence in sentences:
         warn_once(sentence)
     for panel in panels:
-        failures = [
-            f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()
-        ]
-        for sentence in (*failures, *panel.warnings):
+        for name, cause in panel.failures.items():
+            warn_once(f"{name} could not be computed: {cause}.")
+        for sentence in panel.warnings:
             warn_once(f"{sentence}.")

@@ -6,12 +6,15 @@ test per column and main metric, and these are corrected together (Holm). Groups
 :data:`LEAST_EFFECTIVE` samples are shown with their own 95 % interval and are not compared, nor is a group whose others
 are so few. That is decided by the design, the numbers and clusters of samples, never by the replies.
 
-A column of many numbers, such as age, is grouped by quarters of the samples.
+A column of many numbers, such as age, is grouped by quarters of the samples. Scores of a task
+(:mod:`medtasks.scores.scoring`) and reports call this. It reads no files and never shows values of credentialed data
+that the task does not name.
 """
 
 import bisect
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -71,17 +74,15 @@ class _Part:
     metric: Declaration
     estimate: Estimate
     weight: float  # samples with a value
-    deviations: Mapping[
-        frozenset[Hashable], float
-    ]  # from the mean, over the weight, by patient, image or dyad
+    # From the mean, over the weight, by patient, image or dyad.
+    deviations: Mapping[frozenset[Hashable], float]
     pairs: int = 0  # of which each is one unit; 0 if samples are the units
 
     @property
     def size(self) -> float:
         """Number of independent samples with the same standard error."""
-        return without_noise(
-            self.weight if self.estimate.effective is None else self.estimate.effective
-        )
+        effective = self.estimate.effective
+        return without_noise(self.weight if effective is None else effective)
 
     @property
     def planned_size(self) -> float:
@@ -100,7 +101,14 @@ class _Part:
 def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskFile:
     """Return a task that groups its samples by further columns of its documents.
 
-    RepliesError: it has no such column, or one that is no grouping or may not be shown, or nothing to compare.
+    Args:
+        task: The task.
+        documents: All its documents, shape (samples,).
+        by: Names of the columns, added to those that the task groups by itself.
+
+    Raises:
+        RepliesError: The task has nothing to compare, lacks a column, may not show its values, or has too few or too
+            many of them.
     """
     if not by:
         return task
@@ -122,24 +130,24 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
             raise RepliesError(
                 f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}"
             )
+        names: set[str] = set()
         bands = number_bands(documents, column)
-        number = len(
-            set(chain.from_iterable(group_names(document, column, bands) for document in documents))
-        )
-        if not 0 < number <= MOST_GROUPS:
+        for document in documents:
+            names.update(group_names(document, column, bands))
+        if not 0 < len(names) <= MOST_GROUPS:
             raise RepliesError(
-                f"column '{column}' of '{task.name}' has {number} different values, and groups need 1 to {MOST_GROUPS};"
-                " add a column with bands or kinds to the data"
+                f"column '{column}' of '{task.name}' has {len(names)} different values, and groups need 1 to "
+                f"{MOST_GROUPS}; add a column with bands or kinds to the data"
             )
     return replace(task, breakdown=tuple(dict.fromkeys((*task.breakdown, *by))))
 
 
 def number_bands(documents: Documents, column: str) -> dict[str, str]:
-    """Return the group of each number in a column, the smallest first.
+    """Return the names of groups by the texts of a column's numbers, in ascending order of the numbers.
 
-    A column of at most :data:`MOST_STEPS` different numbers has none. Groups are quarters of the values, named by their
-    smallest and largest one. Equal numbers are in the quarter of the middle one, so that groups may be fewer or of
-    unequal size.
+    Groups are quarters of the values, named by their smallest and largest one. Equal numbers are in the quarter of the
+    middle one, so that groups may be fewer or of unequal size. A column of at most :data:`MOST_STEPS` different numbers
+    has none.
 
     Example:
         >>> bands = number_bands([{"age": age} for age in (*range(40, 60), 40, 40, 40, 40, 40)], "age")
@@ -171,9 +179,18 @@ def number_bands(documents: Documents, column: str) -> dict[str, str]:
 
 
 def group_names(document: Document, column: str, bands: Mapping[str, str]) -> list[str]:
-    """Return the groups of a document in a column with these :func:`number_bands`.
+    """Return the groups of a document in a column.
 
-    In a column of numbers, those without one are a group of their own.
+    Args:
+        document: The document.
+        column: Name of the column.
+        bands: Its :func:`number_bands`. If it has any, documents without a number are a group of their own.
+
+    Example:
+        >>> group_names({"site": ["neck", "chest"]}, "site", {})
+        ['neck', 'chest']
+        >>> group_names({"age": None}, "age", {"40": "age 40"})
+        ['age not given']
     """
     names = values(document, column)
     if not bands:
@@ -198,213 +215,214 @@ def _group_metrics(task: TaskFile) -> list[Metric[Any]]:
 
 
 def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgroups:
-    """Return main scores by group of the columns that a task names, the largest group first, of numbers the smallest.
+    """Compare the main scores of groups of samples, by the columns that a task names.
 
-    A document with several values counts in each of their groups. There are no groups without a main score of single
-    samples, nor where the published code stops. Both lists have shape (samples,); scores are settled
-    (:meth:`TaskFamily.settled`).
+    Groups of numbers are in ascending order, others start with the largest. A document with several values counts in
+    each of their groups. There are no groups without a main score of single samples, nor where the published code
+    stops.
+
+    Args:
+        task: The task.
+        documents: Documents, shape (samples,).
+        scores: Settled scores (:meth:`TaskFamily.settled`), shape (samples,).
     """
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or any(score.get("stops") for score in scores):
         return Subgroups()
-
-    def parts(members: Sequence[Score]) -> list[_Part]:
-        return [
-            _Part(
-                metric,
-                metric.estimate(members),
-                len(metric.values(members)),
-                metric.deviations(members),
-            )
-            for metric in metrics
-        ]
-
     joined = clustered(scores)  # patients of different groups that share an image, too
-    answered = [
-        (document, score)
-        for document, score in zip(documents, joined, strict=True)
-        if not is_failed(score)
-    ]
+    answered = [pair for pair in zip(documents, joined, strict=True) if not is_failed(pair[1])]
     is_drawn = bool(units_by_cluster(scores))
     by_column: dict[str, tuple[Group, ...]] = {}
-    totals = parts([score for _, score in answered])
+    totals = _sample_parts(metrics, [score for _, score in answered])
     for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
         bands = number_bands(documents, column)
         for document, score in answered:
             for name in group_names(document, column, bands):
                 groups.setdefault(name, []).append(score)
-        of_column = [
-            (name, sum(not is_unjudged(score) for score in groups[name]), parts(groups[name]))
-            for name in _in_order({name: len(members) for name, members in groups.items()}, bands)
-        ]
-        by_column[column] = _compared(of_column, totals, is_drawn=is_drawn)
+        parts = []
+        for name in _in_order({name: len(members) for name, members in groups.items()}, bands):
+            questions = len(groups[name]) - sum(map(is_unjudged, groups[name]))
+            parts.append((name, questions, _sample_parts(metrics, groups[name])))
+        by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
     return Subgroups(by_column, _column_tests(by_column, totals))
+
+
+def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_Part]:
+    parts = []
+    for metric in metrics:
+        weight = len(metric.values(members))
+        parts.append(_Part(metric, metric.estimate(members), weight, metric.deviations(members)))
+    return parts
 
 
 def by_category(
     task: TaskFile, documents: Documents, scores: ScoreList, columns: Sequence[str] = (CATEGORIES,)
 ) -> Subgroups:
-    """Return scores of pairs by medical area, or by other columns of their images.
+    """Compare the scores of pairs by medical area, or by other columns of their images.
 
-    A pair counts once for each of its images in a group, as in the benchmark. Both lists have shape (samples,).
+    A pair counts once for each of its images in a group, as in the benchmark.
+
+    Args:
+        task: A task of pairs.
+        documents: Documents, shape (samples,).
+        scores: Settled scores, shape (samples,).
+        columns: :data:`CATEGORIES` for medical areas, which the scores hold, or columns of the documents.
     """
-    by_column, totals = dict[str, tuple[Group, ...]](), list[_Part]()
+    by_column: dict[str, tuple[Group, ...]] = {}
+    totals: list[_Part] = []
     is_drawn = bool(units_by_cluster(scores))
     for column in columns:
-        bands = {} if column == CATEGORIES else number_bands(documents, column)
-        grouped = [
-            score
-            if column == CATEGORIES
-            else {**score, CATEGORIES: group_names(document, column, bands)}
-            for document, score in zip(documents, scores, strict=True)
-        ]
+        bands: dict[str, str] = {}
+        grouped = scores
+        if column != CATEGORIES:
+            bands = number_bands(documents, column)
+            grouped = []
+            for document, score in zip(documents, scores, strict=True):
+                names = group_names(document, column, bands)
+                grouped.append({**score, CATEGORIES: names})
         answers = paired_answers(task.metrics[0].selection(grouped))
-        sizes: dict[str, int] = {}
-        for answer in answers:
-            for name in answer.categories:
-                sizes[name] = sizes.get(name, 0) + 1
+        sizes = Counter(chain.from_iterable(answer.categories for answer in answers))
         totals = _pair_parts(answers, None, scores)
-        names = _in_order(sizes, bands)
-        by_column[column] = _compared(
-            [(name, sizes[name], _pair_parts(answers, name, scores)) for name in names],
-            totals,
-            is_drawn=is_drawn,
-        )
+        parts = []
+        for name in _in_order(sizes, bands):
+            parts.append((name, sizes[name], _pair_parts(answers, name, scores)))
+        by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
     return Subgroups(by_column, _column_tests(by_column, totals))
 
 
 def _pair_parts(
     answers: Sequence[PairedAnswer], name: str | None, scores: ScoreList
 ) -> list[_Part]:
-    """Return the scores of pairs and of single images, of those in a group or of all; ``scores`` tell of a draw."""
-    here = [answer for answer in answers if name is None or name in answer.categories]
+    """Return the scores of pairs and of single images in a group, or in all if its name is None.
+
+    Metrics find units of a draw in ``scores``.
+    """
+    images = [answer for answer in answers if name is None or name in answer.categories]
     pairs = complete_pairs(answers)
-    images_of = {
-        pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second))
-        for pair in pairs
-    }
+    weights = {}
+    for pair in pairs:
+        images_of_pair = (pair.first, pair.second)
+        weights[pair] = sum(name is None or name in image.categories for image in images_of_pair)
     solved = mean_over_pairs(
         "set_accuracy",
         lambda pair: float(pair.solved),
         units=lambda _: pairs,
-        weights=lambda units: [float(images_of[pair]) for pair in units],
+        weights=lambda units: [float(weights[pair]) for pair in units],
     )
-    by_pair = answers_by_pair(here)
-    right = mean_over_answers(
+    by_pair = answers_by_pair(images)
+    correct = mean_over_answers(
         "individual_accuracy", lambda answer: answer.correct, units=lambda _: by_pair
     )
     return [
         _Part(
             solved,
             solved.estimate(scores),
-            sum(images_of.values()),
+            sum(weights.values()),
             solved.deviations(scores),
-            sum(map(bool, images_of.values())),
+            sum(map(bool, weights.values())),
         ),
-        _Part(right, right.estimate(scores), len(here), right.deviations(scores), len(by_pair)),
+        _Part(
+            correct,
+            correct.estimate(scores),
+            len(images),
+            correct.deviations(scores),
+            len(by_pair),
+        ),
     ]
 
 
-def _compared(
+def _compare_groups(
     groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part], *, is_drawn: bool
 ) -> tuple[Group, ...]:
-    """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all.
+    """Return the groups of a column with their intervals, gaps to the others and tests.
 
     Groups of a draw are not tested: they are estimates with intervals of their own.
+
+    Args:
+        groups: Name, number of questions and one part per metric.
+        totals: All samples, one part per metric.
+        is_drawn: Whether samples are a draw from a benchmark.
     """
-    compared = [
-        not is_drawn
-        and any(part.weight for part in parts)
-        and all(part.planned_size >= LEAST_EFFECTIVE for part in parts if part.weight)
-        for *_, parts in groups
-    ]
-    level = 1 - (1 - LEVEL) / max(1, sum(compared))
+    compared = []
+    for *_, parts in groups:
+        sizes = [part.planned_size for part in parts if part.weight and not is_drawn]
+        compared.append(parts if min(sizes, default=0.0) >= LEAST_EFFECTIVE else None)
+    level = 1 - (1 - LEVEL) / max(1, sum(map(bool, compared)))
     tests = []
     for position, total in enumerate(totals):
-        parts = [
-            of_group[position] if chosen else None
-            for (*_, of_group), chosen in zip(groups, compared, strict=True)
-        ]
-        tests.append(_gaps(parts, total, level))
-    return tuple(
-        Group(
-            name,
-            questions,
-            tuple(
-                with_interval(part.metric, part.estimate, level=level if chosen else LEVEL)
-                for part in parts
-            ),
-            compared=chosen,
-            drawn=is_drawn,
-            p_holm=tuple(p for _, p in of_group),
-            gaps=tuple(gap for gap, _ in of_group),
+        of_metric = [parts[position] if parts else None for parts in compared]
+        tests.append(_gaps(of_metric, total, level))
+    tested = []
+    for index, (name, questions, parts) in enumerate(groups):
+        is_compared = compared[index] is not None
+        of_group = level if is_compared else LEVEL
+        scores = [with_interval(part.metric, part.estimate, level=of_group) for part in parts]
+        tested.append(
+            Group(
+                name,
+                questions,
+                tuple(scores),
+                compared=is_compared,
+                drawn=is_drawn,
+                p_holm=tuple(gaps[index][1] for gaps in tests),
+                gaps=tuple(gaps[index][0] for gaps in tests),
+            )
         )
-        for (name, questions, parts), chosen, of_group in zip(
-            groups, compared, zip(*tests, strict=True), strict=True
-        )
-    )
+    return tuple(tested)
 
 
 def _gaps(
     parts: Sequence[_Part | None], total: _Part, level: float
 ) -> list[tuple[EstimatedValue, float]]:
-    """Return the gap of each group to the others and its p-value, corrected for the groups; NaN if not compared.
+    """Return the gap of each group to the others and its p-value, corrected for the groups.
 
-    Of two groups in all, either one is tested against the other: one gap, at the level of a single one.
+    Both are NaN for a group that is not compared. Of two groups in all, either one is tested against the other: one
+    gap, at the level of a single one.
     """
     are_two = len(parts) == 2
-    gaps = [
-        _difference(part, total, LEVEL if are_two else level)
-        if part
-        else (EstimatedValue(math.nan), math.nan)
-        for part in parts
-    ]
+    gaps = [_difference(part, total, LEVEL if are_two else level) for part in parts]
     if not are_two:
         corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
         return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
-    if (
-        all(parts) and sum(part.weight for part in parts if part) == total.weight
-    ):  # one test, seen from both sides
-        gap, p = gaps[0]
-        gaps[1] = EstimatedValue(-gap.value, gap.error, -gap.high, -gap.low), p
+    # Of groups that are all samples there is one test, seen from both sides.
+    if all(parts) and sum(part.weight for part in parts if part) == total.weight:
+        first, p = gaps[0]
+        gaps[1] = EstimatedValue(-first.value, first.error, -first.high, -first.low), p
     return gaps
 
 
-def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:
+def _difference(part: _Part | None, total: _Part, level: float) -> tuple[EstimatedValue, float]:
     """Return the gap of a group to all other samples with its interval, and the p-value of its test.
 
-    Both are NaN if the others are too few. Samples outside are taken to be worth as much each as all are on average.
+    Both are NaN if the group is not compared, or the others are too few. Samples outside are taken to be worth as much
+    each as all are on average.
     """
-    weight, degrees = total.weight - part.weight, part.estimate.degrees
-    if (
-        not part.weight
-        or without_noise(total.planned_size * weight / total.weight) < LEAST_EFFECTIVE
-    ):
+    if not part or not part.weight:
         return EstimatedValue(math.nan), math.nan
+    weight = total.weight - part.weight
+    if without_noise(total.planned_size * weight / total.weight) < LEAST_EFFECTIVE:
+        return EstimatedValue(math.nan), math.nan
+    degrees = part.estimate.degrees
     size = total.size * weight / total.weight
     value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight
-    if is_share := part.metric.is_share(part.estimate.value, total.estimate.value):
-        value = min(max(value, 0.0), 1.0)
-        others = Estimate(
-            value, math.sqrt(value * (1 - value) / size), degrees=degrees, effective=size
-        )
-    else:
-        others = Estimate(
-            value, total.estimate.error * math.sqrt(total.weight / weight), degrees=degrees
-        )
-    correlation = _correlation(part, total)
-    scores = [
-        with_interval(part.metric, estimate, level=level) for estimate in (part.estimate, others)
-    ]
-    group, rest = (
-        EstimatedValue(score.value, score.error, score.low, score.high) for score in scores
-    )
-    gap = difference_of_values(group, rest, correlation)
+    is_share = part.metric.is_share(part.estimate.value, total.estimate.value)
     if is_share:
-        return gap, difference_of_shares(
-            (part.estimate.value, value), (part.size, size), degrees, correlation
-        )
+        value = min(max(value, 0.0), 1.0)
+        error = math.sqrt(value * (1 - value) / size)
+        others = Estimate(value, error, degrees=degrees, effective=size)
+    else:
+        error = total.estimate.error * math.sqrt(total.weight / weight)
+        others = Estimate(value, error, degrees=degrees)
+    correlation = _correlation(part, total)
+    sides = []
+    for estimate in (part.estimate, others):
+        score = with_interval(part.metric, estimate, level=level)
+        sides.append(EstimatedValue(score.value, score.error, score.low, score.high))
+    gap = difference_of_values(sides[0], sides[1], correlation)
+    if is_share:
+        shares = (part.estimate.value, value)
+        return gap, difference_of_shares(shares, (part.size, size), degrees, correlation)
     error = gap.error if gap.error > 0 else math.nan
     return gap, min(1.0, 2 * exceeding(abs(gap.value) / error, degrees or math.inf))
 
@@ -412,14 +430,14 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
 def _correlation(part: _Part, total: _Part) -> float:
     """Return the correlation of the means of a group and of all other samples, which may share patients or images."""
     share = part.weight / total.weight
-    others = {
-        unit: (deviation - share * part.deviations.get(unit, 0.0)) / (1 - share)
-        for unit, deviation in total.deviations.items()
-    }
-    variances = covariance(part.deviations, part.deviations), covariance(others, others)
-    if not min(variances) > 0:
+    others = {}
+    for unit, deviation in total.deviations.items():
+        others[unit] = (deviation - share * part.deviations.get(unit, 0.0)) / (1 - share)
+    variance = covariance(part.deviations, part.deviations)
+    variance_of_others = covariance(others, others)
+    if not min(variance, variance_of_others) > 0:
         return 0.0
-    correlation = covariance(part.deviations, others) / math.sqrt(variances[0] * variances[1])
+    correlation = covariance(part.deviations, others) / math.sqrt(variance * variance_of_others)
     return min(max(correlation, -1.0), 1.0)
 
 
@@ -444,13 +462,12 @@ def _column_tests(
                 key=lambda group: (group.p_holm[position], sign * group.gaps[position].value),
             )
             tests[column, position] = ColumnTest(score, first.name, first.p_holm[position])
+    by_name: dict[str, tuple[ColumnTest, ...]] = dict.fromkeys(by_column, ())
     corrected = holm([test.p for test in tests.values()])
-    by_name: dict[str, list[ColumnTest]] = {column: [] for column in by_column}
     for ((column, _), test), p in zip(tests.items(), corrected, strict=True):
-        by_name[column].append(
-            replace(test, different=test.different if p < ALPHA else "", p_holm=p)
-        )
-    return {column: tuple(of_column) for column, of_column in by_name.items()}
+        different = test.different if p < ALPHA else ""
+        by_name[column] += (replace(test, different=different, p_holm=p),)
+    return by_name
 
 
 def with_interval(
@@ -458,7 +475,12 @@ def with_interval(
 ) -> MetricScore:
     """Return the estimate of a metric with its interval.
 
-    A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
+    Args:
+        metric: The metric.
+        estimate: Its value, with its standard error and degrees of freedom.
+        no_image: Whether prompts hold no image. A 0 that follows from that, as set accuracy's where both images of a
+            pair get one prompt, has no interval.
+        level: Confidence level of the interval.
     """
     by_construction = no_image and metric.zero_if_blind and estimate.value == 0
     if by_construction:
@@ -469,15 +491,13 @@ def with_interval(
     )
     has_error = estimate.clusters is not None
     return MetricScore(
-        *(
-            metric.name,
-            estimate.value,
-            estimate.error,
-            *ends,
-            share,
-            metric.higher_is_better,
-            has_error,
-        ),
+        metric.name,
+        estimate.value,
+        estimate.error,
+        *ends,
+        share,
+        metric.higher_is_better,
+        has_error,
         by_construction=by_construction,
         clusters=estimate.clusters,
         unit=estimate.unit,

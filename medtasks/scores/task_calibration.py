@@ -1,4 +1,6 @@
-"""Calibration of a run's likelihoods: from recorded losses to probabilities, targets and units.
+"""Calibration of a run's likelihoods: from recorded losses to probabilities, targets and clusters.
+
+Reports call this, and comparisons for the AUROC of classes.
 
 The geometric mean of a longer text's token probabilities is no probability of the text: of these there is no
 calibration error, only how well the scores tell right answers from wrong ones. All rules choose the option with the
@@ -7,8 +9,9 @@ share one calibration.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.families.family import Replies
@@ -37,66 +40,87 @@ _TEXTS = (
 def task_calibration(
     task: TaskFile, documents: Documents, replies: Replies
 ) -> Mapping[str, Calibration]:
-    """Return the calibration of recorded likelihoods by filter name, the same for each; empty where replies are texts.
+    """Return the calibration of recorded likelihoods by filter name, the same for each.
 
     Left out and counted are questions without a target, and replies that are texts, have another number of losses than
     the question has options, or a loss that is not finite: a failed pass.
+
+    Args:
+        task: The task.
+        documents: All its documents.
+        replies: Replies by document id. If all are texts, there is no calibration.
     """
-    if (likelihoods := _likelihoods(task, documents, replies)) is None:
+    likelihoods = _likelihoods(task, documents, replies)
+    if likelihoods is None:
         return {}
-    _, _, probabilities, targets, clusters = likelihoods
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
-    left_out = sum(document["doc_id"] in replies for document in documents) - len(targets)
+    answered = sum(document["doc_id"] in replies for document in documents)
     measures = calibration(
-        probabilities, targets, clusters, _LETTERS if letters else _TEXTS, left_out, letters
+        likelihoods.probabilities,
+        likelihoods.targets,
+        likelihoods.clusters,
+        _LETTERS if letters else _TEXTS,
+        answered - len(likelihoods.targets),
+        letters,
     )
-    return dict.fromkeys(
-        task.rows, replace(measures, classes=class_areas(task, documents, replies))
-    )
+    measures = replace(measures, classes=class_areas(task, documents, replies))
+    return dict.fromkeys(task.rows, measures)
 
 
-def _likelihoods(
-    task: TaskFile, documents: Documents, replies: Replies
-) -> tuple[list[str], list[tuple[str, ...]], list[list[float]], list[int], list[str]] | None:
-    """Return ids, options, probabilities, targets and clusters of readable samples; None if all are texts."""
+class _Likelihoods(NamedTuple):
+    """Readable samples: lists of shape (samples,)."""
+
+    ids: list[str]
+    options: list[tuple[str, ...]]
+    probabilities: list[list[float]]  # (samples, options)
+    targets: list[int]
+    clusters: list[str]
+
+    def of_class(self, index: int) -> tuple[list[float], list[float], list[str]]:
+        """Return the probability of a class, whether it is the target, and the cluster of each sample.
+
+        Equal probabilities may differ after 12 digits, by the order of a sum.
+        """
+        shares = [round(of_sample[index], 12) for of_sample in self.probabilities]
+        return shares, [float(target == index) for target in self.targets], self.clusters
+
+
+def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> _Likelihoods | None:
+    """Return the likelihoods of readable samples, or None if all replies are texts."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
-    if not task.compares_likelihoods or all(
-        replies[sample.doc_id].losses is None for sample in answered
-    ):
+    if not task.compares_likelihoods:
         return None
-    ids, options, probabilities, targets, clusters = [], [], [], [], []
+    if all(replies[sample.doc_id].losses is None for sample in answered):
+        return None
+    readable = _Likelihoods([], [], [], [], [])
     for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
-        losses, target = replies[sample.doc_id].losses or (), sample.target
-        if (
-            target is not None
-            and len(losses) == len(sample.options)
-            and all(map(math.isfinite, losses))
-        ):
-            weights = [math.exp(min(losses) - loss) for loss in losses]
-            total = math.fsum(weights)
-            ids.append(sample.doc_id)
-            options.append(tuple(sample.options))
-            probabilities.append([weight / total for weight in weights])
-            targets.append(target)
-            clusters.append(cluster)
-    return ids, options, probabilities, targets, clusters
+        losses = replies[sample.doc_id].losses or ()
+        target = sample.target
+        if target is None or len(losses) != len(sample.options):
+            continue
+        if not all(map(math.isfinite, losses)):
+            continue
+        weights = [math.exp(min(losses) - loss) for loss in losses]
+        total = math.fsum(weights)
+        readable.ids.append(sample.doc_id)
+        readable.options.append(tuple(sample.options))
+        readable.probabilities.append([weight / total for weight in weights])
+        readable.targets.append(target)
+        readable.clusters.append(cluster)
+    return readable
 
 
 def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
-    """Return the AUROC of each class against all others; none unless all questions have the same options."""
-    _, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or (
-        [],
-        [],
-        [],
-        [],
-        [],
-    )
-    if len(set(options)) != 1 or len(set(targets)) < 2:
+    """Return the AUROC of each class against all others. There are none unless all questions have the same options."""
+    likelihoods = _likelihoods(task, documents, replies)
+    if likelihoods is None or len(set(likelihoods.options)) != 1:
+        return ()
+    if len(set(likelihoods.targets)) < 2:
         return ()
     areas = []
-    for number, name in enumerate(options[0]):
-        positive = [float(target == number) for target in targets]
-        area = roc_area(_shares(probabilities, number), positive, clusters)
+    for index, name in enumerate(likelihoods.options[0]):
+        shares, positive, clusters = likelihoods.of_class(index)
+        area = roc_area(shares, positive, clusters)
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)
 
@@ -104,22 +128,10 @@ def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple
 def area_by_sample(
     task: TaskFile, documents: Documents, replies: Replies, of_class: str
 ) -> dict[str, tuple[Hashable, float]]:
-    """Return the cluster and value of each sample; their mean is the AUROC of a class of all questions."""
-    ids, options, probabilities, targets, clusters = _likelihoods(task, documents, replies) or (
-        [],
-        [],
-        [],
-        [],
-        [],
-    )
-    if not options:
+    """Return the cluster and value of each sample, whose mean is the AUROC of a class that all questions have."""
+    likelihoods = _likelihoods(task, documents, replies)
+    if likelihoods is None or not likelihoods.options:
         return {}
-    number = options[0].index(of_class)
-    positive = [float(target == number) for target in targets]
-    values = area_values(_shares(probabilities, number), positive, clusters)
-    return dict(zip(ids, zip(clusters, values, strict=False), strict=False))
-
-
-def _shares(probabilities: Sequence[Sequence[float]], number: int) -> list[float]:
-    """Return the probabilities of a class; equal ones may differ after 12 digits, by the order of a sum."""
-    return [round(of_sample[number], 12) for of_sample in probabilities]
+    index = likelihoods.options[0].index(of_class)
+    values = area_values(*likelihoods.of_class(index))
+    return dict(zip(likelihoods.ids, zip(likelihoods.clusters, values, strict=False), strict=False))

@@ -1,7 +1,8 @@
 """Reading of one recorded task: its questions, replies and scores, and every question with its reply and answers.
 
-Scores are computed again from the replies, or from the scores that a run recorded; no model is loaded, no judge asked
-and no file written. A damaged samples file is read as far as possible: a report lists what is missing.
+Reports call this. Scores are computed again from the replies, or from the scores that a run recorded. It must never
+load a model, ask a judge or write a file. A damaged samples file is read as far as possible: a report lists what is
+missing.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE, Access
@@ -35,7 +37,7 @@ from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.run_values import Values, values_by_question, with_drawn_units
+from medtasks.scores.run_values import Values, is_mean, values_by_question, with_drawn_units
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
 from medtasks.scores.subgroups import grouped_by, with_interval
@@ -59,13 +61,8 @@ _NEEDS = (
 )
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # written by the harness with --predict_only
-_OF_RECORDS = (
-    KeyError,
-    TypeError,
-    ValueError,
-    IndexError,
-    AttributeError,
-)  # of records that another version wrote
+# What records that another version wrote may raise.
+_RECORD_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -83,65 +80,68 @@ class TaskReading:
     recorded: TaskRun
     task: TaskFile
     withheld: bool  # whether text and images must not be shown
-    data: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # provenance of the data here; empty if there are none
+    # Provenance of the data here; empty if there are none.
+    data: Mapping[str, Any] = field(default_factory=dict)
     documents: Documents = ()  # all, in order; empty if they are not here or not those of the run
     samples: Samples = field(default_factory=Samples)  # content of the samples file
     computed: dict[str, Computed] = field(default_factory=dict)  # by filter name
     # Values of single samples where a metric is neither right nor wrong, by filter name and document id.
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    missing: list[str] = field(
-        default_factory=list
-    )  # missing parts and how to get them, one sentence each
-    ungrouped: dict[str, str] = field(
-        default_factory=dict
-    )  # why it is not grouped by columns asked for, by column
+    # Missing parts and how to get them, one sentence each.
+    missing: list[str] = field(default_factory=list)
+    # Why it is not grouped by columns asked for, by column.
+    ungrouped: dict[str, str] = field(default_factory=dict)
 
     @property
     def answered(self) -> list[Document]:
         """The documents that were answered, in order."""
-        return [
-            document for document in self.documents if document["doc_id"] in self.samples.answered
-        ]
+        ids = self.samples.answered
+        return [document for document in self.documents if document["doc_id"] in ids]
 
     @property
     def score_command(self) -> str:
         """The command that scores the replies."""
-        file = (
-            self.recorded.samples
-            if self.samples.replies
-            else replies_folder(self.task.name) / "FILE"
-        )
+        file = self.recorded.samples
+        if not self.samples.replies:
+            file = replies_folder(self.task.name) / "FILE"
         return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
 
 
 def scores_by_id(
     task: TaskFile, documents: Documents, replies: Replies
 ) -> dict[str, tuple[str, dict[str, Score]]]:
-    """Return name and version of the rule, and scores by id, by name of the rule; all documents have a reply."""
+    """Return the versioned rule of each row of results, and scores by document id.
+
+    Args:
+        task: The task.
+        documents: Answered documents, shape (samples,).
+        replies: A reply to each of them.
+    """
     ids = [str(document["doc_id"]) for document in documents]
-    rows = rows_of(task, documents, replies)
-    return {
-        name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()
-    }
+    by_row = {}
+    for name, (rule, scores) in rows_of(task, documents, replies).items():
+        by_row[name] = (rule, dict(zip(ids, scores, strict=True)))
+    return by_row
 
 
 def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
     """Count replies by reason, and compute nothing else."""
-    judges = tuple(filter(None, (judges_of(list(by_id.values())),)))
-    return Computed(
-        by_id, RuleScores("", rule, "", (), count_reasons(by_id.values()), remarks=judges)
-    )
+    scores = list(by_id.values())
+    remarks = tuple(filter(None, [judges_of(scores)]))
+    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(scores), remarks=remarks))
 
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return recorded values and standard errors by row and metric, without the harness's own additions."""
-    numbers = {
-        key: value
-        for key, value in task.scores.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    """Return recorded values and standard errors by row and metric, without the harness's own additions.
+
+    Example:
+        >>> recorded_values(TaskRun("made_up", scores={"accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}))
+        {'robust': {'accuracy': (0.5, 0.1)}}
+    """
+    numbers = {}
+    for key, value in task.scores.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            numbers[key] = value
     by_row: dict[str, dict[str, tuple[float, float]]] = {}
     for key, value in numbers.items():
         metric, _, name = key.rpartition(",")
@@ -152,40 +152,52 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def recorded_settings(reading: TaskReading) -> dict[str, str]:
-    """Return version, prompt, decoding and source of the data as the run recorded them; no sample's text."""
-    recorded, data, dataset = reading.recorded, reading.recorded.data, reading.task.dataset or ""
-    published = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
-    prompts, generation = (
-        mapping_in(recorded.config, SETTINGS),
-        mapping_in(recorded.config, "generation_kwargs"),
-    )
-    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True, default=str).encode()).hexdigest()[
-        :12
-    ]
-    settings = {
-        "version": recorded.version,
-        "prompt": prompts
-        and f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}",
-        "decoding": ", ".join(f"{name}={value}" for name, value in generation.items())
-        or "log-likelihood of each option" * reading.task.compares_likelihoods,
-        "source": data and ("synthetic sample images" if data.get("sample") else published),
-        **{name: data.get(name) for name in ("revision", "rows", "images")},
-        "rows left out": data and f"{len(names_in(data.get('left_out')))} notes in its manifest",
-    }
+    """Return version, prompt, decoding and source of the data as the run recorded them, but no sample's text."""
+    recorded = reading.recorded
+    data = recorded.data
+    settings: dict[str, Any] = {"version": recorded.version}
+    prompts = mapping_in(recorded.config, SETTINGS)
+    if prompts:
+        text = json.dumps(prompts, sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        settings["prompt"] = (
+            f"templates in configs/{recorded.name}/{SETTINGS} of the results, SHA-256 {digest}"
+        )
+    generation = mapping_in(recorded.config, "generation_kwargs")
+    if generation:
+        settings["decoding"] = ", ".join(f"{name}={value}" for name, value in generation.items())
+    elif reading.task.compares_likelihoods:
+        settings["decoding"] = "log-likelihood of each option"
+    if data:
+        dataset = reading.task.dataset or ""
+        source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+        settings["source"] = "synthetic sample images" if data.get("sample") else source
+        for name in ("revision", "rows", "images"):
+            settings[name] = data.get(name)
+        settings["rows left out"] = f"{len(names_in(data.get('left_out')))} notes in its manifest"
     return {name: str(value) for name, value in settings.items() if value or value == 0}
 
 
 def rule_reports(
     recorded: TaskRun, task: TaskFile | None, computed: Mapping[str, Computed]
 ) -> tuple[tuple[RuleScores, ...], list[str]]:
-    """Return the scores of a task (None: not ours) under each rule, and sentences on disagreements.
+    """Return the scores of a task under each rule.
 
-    Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
+    Recorded values count, not those computed from the recorded replies.
+
+    Args:
+        recorded: Records of the run.
+        task: The task, or None if it is not ours.
+        computed: Scores computed from the replies, by name of the rule.
+
+    Returns:
+        Scores in the order of the task's rows, and a sentence on each metric whose recorded and computed values differ.
     """
     values = recorded_values(recorded)
     rows = task.rows if task else {}
-    of_task = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN) if task else ()
-    declared = {metric.name: metric for metric in of_task}
+    metrics = task.metrics if task else ()
+    main_first = sorted(metrics, key=lambda metric: metric.role is not Role.MAIN)
+    declared = {metric.name: metric for metric in main_first}
     default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
     notes: list[str] = []
     reports = []
@@ -236,9 +248,8 @@ def _scores_of_row(
         if score is not None and (metric not in row or _agrees(row[metric], score)):
             scores.append(score)  # with an interval from its number of clusters
         elif metric in row:
-            declaration = declared.get(metric) or undeclared(
-                metric, recorded.higher_is_better.get(metric)
-            )
+            higher_is_better = recorded.higher_is_better.get(metric)
+            declaration = declared.get(metric) or undeclared(metric, higher_is_better)
             scores.append(with_interval(declaration, Estimate(*row[metric])))
             if score is not None:
                 notes.append(
@@ -258,18 +269,23 @@ def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
     value, error = recorded
     if computed.by_construction or math.isnan(error):
         error = computed.error  # is not compared
-    pairs = ((value, computed.value), (error, computed.error))
-    return all(
-        (math.isnan(first) and math.isnan(second))
-        or math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
-        for first, second in pairs
-    )
+    for first, second in ((value, computed.value), (error, computed.error)):
+        are_nan = math.isnan(first) and math.isnan(second)
+        if not are_nan and not math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9):
+            return False
+    return True
 
 
 def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> TaskReading:
-    """Read what a run recorded of one of our tasks; :attr:`TaskReading.missing` lists what cannot be read.
+    """Read what a run recorded of one of our tasks.
 
-    Scores are also grouped ``by`` further columns, as far as the task has them and may show them.
+    Args:
+        recorded: Records of the run.
+        task: The task.
+        by: Further columns to group scores by, as far as the task has them and may show them.
+
+    Returns:
+        The reading, whose :attr:`TaskReading.missing` lists what cannot be read.
     """
     reading = TaskReading(recorded, task, withheld=is_private_task(task))
     try:
@@ -288,22 +304,8 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     if recorded.samples is None:
         reading.missing.append(NO_SAMPLES)
         return reading
-    keep = not task.is_computed or access_of_task(task) == Access.CREDENTIALED or reading.withheld
     try:
-        reading.samples = read_samples(
-            recorded.samples,
-            reading.documents,
-            likelihoods=task.compares_likelihoods,
-            keep_scores=keep,
-            note=reading.missing.append,
-            settings=image_settings(task),
-        )
-        if reading.samples.changed:
-            # Recorded scores are of all samples, so that only those of the others count, which are computed here.
-            reading.recorded = replace(recorded, scores={})
-            reading.missing.append(reading.samples.describe_changes(recorded.samples))
-        elif not reading.samples.answered:
-            reading.missing.append(f"{recorded.samples} holds no replies; {RUN_AGAIN}.")
+        _read_samples(reading, recorded.samples)
     except MedTasksError as error:
         reading.missing.append(f"{_UNMATCHED}: {str(error).rstrip('.')}.")
     if reading.samples.answered:
@@ -314,7 +316,11 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
 
 
 def _read_documents(reading: TaskReading) -> str:
-    """Read the documents if they are those of the run; else return why not."""
+    """Read the documents if they are those of the run.
+
+    Returns:
+        Why they are not, or an empty text.
+    """
     task = reading.task
     documents = [] if task.dataset else task_documents(task)
     reading.data = task_provenance(task, documents)
@@ -329,12 +335,40 @@ def _read_documents(reading: TaskReading) -> str:
     return ""
 
 
+def _read_samples(reading: TaskReading, path: Path) -> None:
+    """Read the samples file, and note whether it holds no replies or replies to samples that have changed."""
+    task = reading.task
+    reading.samples = read_samples(
+        path,
+        reading.documents,
+        likelihoods=task.compares_likelihoods,
+        keep_scores=not task.is_computed
+        or access_of_task(task) == Access.CREDENTIALED
+        or reading.withheld,
+        note=reading.missing.append,
+        settings=image_settings(task),
+    )
+    if reading.samples.changed:
+        # Recorded scores are of all samples, so that only those of the others count, which are computed here.
+        reading.recorded = replace(reading.recorded, scores={})
+        reading.missing.append(reading.samples.describe_changes(path))
+    elif not reading.samples.answered:
+        reading.missing.append(f"{path} holds no replies; {RUN_AGAIN}.")
+
+
 def estimate_by_question(
     readings: Sequence[TaskReading], row: str, metric: Declaration
 ) -> tuple[Estimate, Sequence[Sequence[float]]]:
-    """Estimate a mean over several readings, averaged per question or pair first, and return the values of each.
+    """Estimate a mean over several readings, averaged per question or pair first.
 
-    There are none, and the estimate is NaN, without readings and for a metric that is not the mean of these values.
+    Args:
+        readings: Readings of one task, such as repeats of a run.
+        row: Name of the rule.
+        metric: The metric.
+
+    Returns:
+        The estimate, and the values of each question. Without readings, or if the metric is not the mean of these
+        values, it is NaN and there are none.
     """
     undefined = Estimate(math.nan), ()
     if not (isinstance(metric, Metric) and metric.has_error and readings):
@@ -353,84 +387,85 @@ def estimate_by_question(
 
 
 def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Values:
-    """Return the values whose mean is a metric; none if it is not their mean."""
+    """Return the values whose mean is a metric. There are none if it is not their mean."""
     if row not in reading.computed:
         return {}
-    answered = {
-        doc_id: score
-        for doc_id, score in reading.computed[row].samples.items()
-        if not is_failed(score)
-    }
+    samples = reading.computed[row].samples
+    answered = {doc_id: score for doc_id, score in samples.items() if not is_failed(score)}
     scores = list(answered.values())
     clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
-    values = reading.task.family.sample_values(
-        metric, scores, list(zip(answered, clusters, strict=True))
-    )
+    ids_and_clusters = list(zip(answered, clusters, strict=True))
+    values = reading.task.family.sample_values(metric, scores, ids_and_clusters)
     in_draw = with_drawn_units(values, scores)
-    average, _ = mean_and_error(
-        [value for _, value in in_draw.values()], [unit for unit, _ in in_draw.values()]
-    )
-    return in_draw if math.isclose(average, metric.estimate(scores).value, abs_tol=1e-12) else {}
+    return in_draw if is_mean(in_draw, metric, scores) else {}
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:
-    """Name the tasks that are not grouped by columns asked for. RepliesError: no task is grouped by one of them."""
+    """Name the tasks that are not grouped by columns asked for, in one sentence per column.
+
+    Raises:
+        RepliesError: No task is grouped by one of the columns.
+    """
     notes = []
     for column in by:
         without = [reading for reading in readings if column not in reading.task.breakdown]
         if len(without) == len(readings):
-            causes = [
-                reading.ungrouped[column] for reading in readings if column in reading.ungrouped
-            ]
-            unread = (
+            causes = [task.ungrouped[column] for task in readings if column in task.ungrouped]
+            causes.append(
                 f"no task of the run has questions and replies here that --by {column} could group"
             )
-            raise RepliesError(
-                next((why for why in causes if "did you mean" in why), [*causes, unread][0])
-            )
+            raise RepliesError(next((why for why in causes if "did you mean" in why), causes[0]))
         if without:
-            notes.append(
-                f"Not grouped by {column}: {', '.join(reading.task.name for reading in without)}."
-            )
+            names = [reading.task.name for reading in without]
+            notes.append(f"Not grouped by {column}: {', '.join(names)}.")
     return notes
 
 
 def given_replies(task: TaskFile, documents: Documents, replies: Replies) -> TaskReading:
-    """Read recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
+    """Read recorded replies without a run.
+
+    Args:
+        task: The task.
+        documents: All its documents, shape (samples,).
+        replies: At least one reply, by document id.
+
+    Raises:
+        MedTasksError: They do not fit the task.
+    """
     withheld = is_private_task(task, documents)
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies, ""))
     data = task_provenance(task, documents)
     reading = TaskReading(TaskRun(task.name), task, withheld, data, documents, samples)
-    if (
-        task.is_computed or task.family.kind is AnswerKind.REPORT
-    ):  # read without a judge or a labeler
+    if _needs_no_judge(task):
         _read_replies(reading)
     if withheld:  # values of columns that no record holds are text of the dataset
         for name, computed in reading.computed.items():
-            logged = _aggregated(task, computed.report.rule, (), computed.samples).report
+            logged = _aggregate(task, computed.report.rule, (), computed.samples).report
             report = replace(
-                computed.report, groups=logged.groups, column_tests=logged.column_tests
+                computed.report,
+                groups=logged.groups,
+                column_tests=logged.column_tests,
+                by_class=logged.by_class,
             )
-            reading.computed[name] = replace(
-                computed, report=replace(report, by_class=logged.by_class)
-            )
+            reading.computed[name] = replace(computed, report=report)
     if not task.is_computed:
         reading.missing.append(f"{_NEEDS}; use 'medtasks score' on these replies.")
     return reading
 
 
+def _needs_no_judge(task: TaskFile) -> bool:
+    """Return whether replies are read without a judge or a labeler."""
+    return task.is_computed or task.family.kind is AnswerKind.REPORT
+
+
 def _compute(reading: TaskReading) -> None:
     """Score the replies, or aggregate the run's own records if these hold no reply."""
-    task = reading.task
     try:
-        is_read = (
-            task.is_computed or task.family.kind is AnswerKind.REPORT
-        )  # without a judge or a labeler
-        if reading.samples.replies and is_read and not reading.withheld:
+        if reading.samples.replies and _needs_no_judge(reading.task) and not reading.withheld:
             _read_replies(reading)
         else:
             _aggregate_records(reading)
-    except (MedTasksError, *_OF_RECORDS) as error:
+    except (MedTasksError, *_RECORD_ERRORS) as error:
         cause = str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
         reading.missing.append(f"Its samples cannot be read by this version of medtasks: {cause}.")
         return
@@ -454,11 +489,11 @@ def _aggregate_records(reading: TaskReading) -> None:
     for name, rule in rules.items():
         scores = reading.samples.scores.get(rule, {})
         documents = [document for document in reading.answered if document["doc_id"] in scores]
-        if documents:
-            by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
-            reading.computed[name] = _aggregated(
-                task, rule, () if reading.withheld else documents, by_id
-            )
+        if not documents:
+            continue
+        by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
+        columns = () if reading.withheld else documents
+        reading.computed[name] = _aggregate(task, rule, columns, by_id)
     if not (reading.withheld or reading.samples.replies):
         reading.missing.append(
             f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
@@ -467,12 +502,14 @@ def _aggregate_records(reading: TaskReading) -> None:
 
 
 def _read_replies(reading: TaskReading) -> None:
-    """Score replies; of reports only the main metric is computed, unless it loads a model."""
-    task, replies = reading.task, reading.samples.replies
+    """Score replies. Of reports only the main metric is computed, unless it loads a model."""
+    task = reading.task
+    replies = reading.samples.replies
     answered = [document for document in reading.documents if document["doc_id"] in replies]
     if not answered:
         return
-    main, computed = task.metrics[0], {}
+    main = task.metrics[0]
+    computed = {}
     for name, (rule, by_id) in scores_by_id(task, answered, replies).items():
         scores = list(by_id.values())
         if task.is_computed:
@@ -483,20 +520,20 @@ def _read_replies(reading: TaskReading) -> None:
             computed[name] = Computed(by_id, report)
             continue
         computed[name] = without_metrics(rule, by_id)
-        if isinstance(main, CorpusMetric) and not (
-            metric_info(main.name).weights or metric_info(main.name).asks_judge
-        ):
-            reading.values[name] = {
-                str(score["sample"]): value for score, value in text_values(main, scores)
-            }
+        if not isinstance(main, CorpusMetric):
+            continue
+        info = metric_info(main.name)
+        if not info.weights and not info.asks_judge:
+            values = text_values(main, scores)
+            reading.values[name] = {str(score["sample"]): value for score, value in values}
     reading.computed = computed
 
 
-def _aggregated(
+def _aggregate(
     task: TaskFile, rule: str, documents: Documents, by_id: Mapping[str, Score]
 ) -> Computed:
-    """Aggregate recorded scores; without documents they are grouped by the columns of the scores."""
-    if task.family.scores_suffice:
-        scores = list(by_id.values())
-        return Computed(by_id, rule_scores(task, rule, scores, documents or scores))
-    return without_metrics(rule, by_id)
+    """Aggregate recorded scores. Without documents they are grouped by the columns of the scores."""
+    if not task.family.scores_suffice:
+        return without_metrics(rule, by_id)
+    scores = list(by_id.values())
+    return Computed(by_id, rule_scores(task, rule, scores, documents or scores))

@@ -1,4 +1,8 @@
-"""Verdicts on two runs of a task that were compared with a margin, and whether the second is not worse."""
+"""Verdicts on two runs of a task that were compared with a margin, and whether the second is not worse.
+
+``medtasks compare --margin`` calls this. A verdict must never be clearer than its tests: where samples are too few, or
+failures of one run could move a score by more than the margin, it says so.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +15,7 @@ from medtasks.stats.paired import ALPHA
 
 
 class Verdict(StrEnum):
-    """A verdict on the scores of two runs, from the strongest to the weakest; the last of several tasks counts."""
+    """A verdict on the scores of two runs, from the strongest to the weakest. Of several tasks' the last counts."""
 
     IDENTICAL = "identical"
     EQUIVALENT = "equivalent within the margin"
@@ -41,7 +45,12 @@ class TaskVerdict:
 
 
 def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
-    """Return the verdict; equivalence requires equivalence in every main metric, under every rule."""
+    """Return the verdict on two runs of a task.
+
+    Args:
+        task: The compared task. Equivalence requires equivalence in every main metric, under every rule.
+        margin: Largest share of failed samples, or difference of scores, that does not matter.
+    """
     ((runs, agreement),) = task.agreements.items()
     one_sided = agreement.failed.one_sided
     # Samples that failed in one run only could move a score by more than the margin.
@@ -66,11 +75,11 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
 
 
 def _has_same_scores(task: ComparedTask, agreement: Agreement) -> bool:
-    """Return whether all answers are equal, and with them all scores; not where no rule reads any answer."""
+    """Return whether all answers are equal, and with them all scores. They are not if no rule reads any answer."""
     answers = agreement.answers.values()
-    if not any(part.samples for part in answers) or any(
-        part.equal != part.samples for part in answers
-    ):
+    if not any(part.samples for part in answers):
+        return False
+    if any(part.equal != part.samples for part in answers):
         return False
     return not any(test.result.difference for test in task.comparisons)
 
@@ -78,7 +87,7 @@ def _has_same_scores(task: ComparedTask, agreement: Agreement) -> bool:
 def _explanation(
     runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool
 ) -> str:
-    """Return a sentence on failures in one run, equal replies or equal answers; empty without any."""
+    """Return a sentence on failures in one run, equal replies or equal answers, or an empty text."""
     failed = agreement.failed
     if failures_matter or (agreement.all_equal and failed.one_sided):
         sides = zip((failed.only_first, failed.only_second), runs, strict=True)
@@ -94,36 +103,36 @@ def _explanation(
         return "Every reply is the same to the last byte."
     if agreement.all_equal:
         return "Every likelihood is the same to the last digit."
-    return (
-        "All answers are equal, so that on these samples the scores are the same."
-        if same_scores
-        else ""
-    )
+    if same_scores:
+        return "All answers are equal, so that on these samples the scores are the same."
+    return ""
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:
-    """Return a sentence on the samples that a clearer verdict takes; empty if all main metrics are equivalent."""
+    """Return a sentence on the samples that a clearer verdict takes, or an empty text if the verdict is clear."""
     if not tests:
         return "No score of this task is a mean over samples, so that no test tells whether it is the same."
-    needed_by_test = [
-        (test, (test.equivalence and test.equivalence.needed) or 0)
-        for test in tests
-        if test.main and not is_equivalent(test)
-    ]
-    if not needed_by_test:
+    unproven = [test for test in tests if test.main and not is_equivalent(test)]
+    if not unproven:
         return ""
-    worst, needed = max(needed_by_test, key=lambda pair: pair[1])
-    samples, more = (  # with two significant digits
-        f"{number if number < 100 else int(float(f'{number:.2g}')):,}"
-        for number in (worst.result.samples, needed)
-    )
-    has = f"{worst.metric} ({worst.rule}) has {samples} values"
+    worst = max(unproven, key=_needed_samples)
+    has = f"{worst.metric} ({worst.rule}) has {_two_digits(worst.result.samples)} values"
     if worst.result.units < 2:
         return f"{has}, all of one patient, image or pair, so that no test can tell."
-    if not needed:
+    samples = _needed_samples(worst)
+    if not samples:
         as_large = "the difference seen is as large as the margin"
         return f"{has}; {as_large}, and more samples would tell whether it is real."
-    return f"{has}; equivalence takes about {more}, or a wider --margin."
+    return f"{has}; equivalence takes about {_two_digits(samples)}, or a wider --margin."
+
+
+def _needed_samples(test: Comparison) -> int:
+    return (test.equivalence and test.equivalence.needed) or 0
+
+
+def _two_digits(number: int) -> str:
+    """Return a number with two significant digits."""
+    return f"{number if number < 100 else int(float(f'{number:.2g}')):,}"
 
 
 def _non_inferiority(
@@ -131,13 +140,14 @@ def _non_inferiority(
 ) -> tuple[NonInferiority, Comparison | None]:
     """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
 
-    Every main metric under every rule has to show it, each by a one-sided test at 2.5 %. That is no test too many: all
-    of them have to reject.
+    Every main metric under every rule has to show that it is not, by a one-sided test at 2.5 %. All of them have to
+    reject, so that their number needs no correction.
     """
     if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
     unproven = [test for test in task.comparisons if test.main and _losses(test)[1] >= 0]
-    if worse := [test for test in unproven if test.holm < ALPHA and _losses(test)[0] > 0]:
+    worse = [test for test in unproven if test.holm < ALPHA and _losses(test)[0] > 0]
+    if worse:
         return NonInferiority.WORSE, max(worse, key=_losses)
     if unproven or failures_matter or not task.comparisons:
         return NonInferiority.NOT_ENOUGH, max(unproven, key=_losses, default=None)
@@ -145,7 +155,7 @@ def _non_inferiority(
 
 
 def _losses(test: Comparison) -> tuple[float, float]:
-    """Return by how much the second run is worse, and by how much that may exceed the margin, infinity if unknown.
+    """Return the loss of the second run, and by how much it may exceed the margin, infinity if unknown.
 
     A change is a loss in both directions if neither is better.
     """
