@@ -19,6 +19,7 @@ from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, unde
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
+from medtasks.scores.comparing import Names, Sources
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
 from medtasks.scores.draw_notes import draw_notes, no_means
 from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
@@ -35,8 +36,6 @@ from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_o
 Reading = Literal["published", "careful"]
 Notes = dict[str, dict[str, None]]
 """Runs and tasks by the sentence that is true of them."""
-Sources = Mapping[str, Source]
-"""Runs by the name of their row."""
 Records = Mapping[str, TaskRun]
 """Records of one task by the name of the run."""
 _STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
@@ -149,7 +148,7 @@ def main_metric(task: TaskFile) -> AnyMetric:
 def build_board(
     runs: Sources,
     reading: Reading = "published",
-    tasks: Sequence[str] = (),
+    tasks: Names = (),
     task: str | None = None,
 ) -> Board:
     """Score runs in the main metric of each task, and bound their ranks.
@@ -191,7 +190,7 @@ def build_board(
     return Board(reading, tuple(columns), tuple(rows), tuple(_sentences(notes)))
 
 
-def _column_names(names: Sequence[str], recorded: Iterable[Iterable[str]]) -> list[str]:
+def _column_names(names: Names, recorded: Iterable[Iterable[str]]) -> list[str]:
     """Return the tasks of names of tasks, tags and groups, by default all of the runs without sanity variants.
 
     A group with a score of its own is one column.
@@ -423,9 +422,9 @@ def _recorded_cell(
 
 
 def board_of(
-    names: Sequence[str],
+    names: Names,
     reading: Reading = "published",
-    tasks: Sequence[str] = (),
+    tasks: Names = (),
     steps: Sequence[int] | None = None,
 ) -> Board:
     """Build a board from the words of a command: folders of runs, or a task and files of replies to it.
@@ -459,7 +458,7 @@ def board_of(
 
 
 def _task_and_sources(
-    names: Sequence[str], steps: Sequence[int] | None
+    names: Names, steps: Sequence[int] | None
 ) -> tuple[str | None, dict[Source, int | None]]:
     """Return the task, if the first name is one, and the runs with their training step, if it is given."""
     paths = [Path(name) for name in names]

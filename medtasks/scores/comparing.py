@@ -54,6 +54,11 @@ from medtasks.tasks.task_files import task_file, task_files, variant_of
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
+Sources = Mapping[str, Source]
+"""Runs by name."""
+RepeatsByRun = Mapping[str, Sequence[Replies]]
+"""Replies of each repeat, by name of the run."""
+MetricsByName = Mapping[str, AnyMetric]
 RunPair = tuple[str, str]
 """Names of two runs."""
 TestKey = tuple[str, str]
@@ -157,8 +162,8 @@ def compare_runs(
 def _compare_pair(
     task: TaskFile,
     documents: Documents,
-    runs: Mapping[str, Sequence[Replies]],
-    metrics: Mapping[str, AnyMetric],
+    runs: RepeatsByRun,
+    metrics: MetricsByName,
     rules: Names,
     margin: float | None,
     labels: LabelsByTask | None,
@@ -233,7 +238,7 @@ def _check_rules(names: RunPair, first: RunValues, second: RunValues, rules: Nam
 def _compare_together(
     values: dict[TestKey, tuple[Values, Values]],
     skipped: dict[TestKey, str],
-    metrics: Mapping[str, AnyMetric],
+    metrics: MetricsByName,
     scores: Mapping[str, tuple[ScoresById, ScoresById]],
 ) -> dict[TestKey, PairedResult]:
     """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
@@ -272,7 +277,7 @@ def _judge_warnings(
 def _corrected_values(
     task: TaskFile,
     documents: Documents,
-    runs: Mapping[str, Sequence[Replies]],
+    runs: RepeatsByRun,
     metrics: Container[str],
     labels: LabelsByTask | None,
 ) -> BothValues:
@@ -306,7 +311,7 @@ def _tests(
     runs: RunPair,
     values: BothValues,
     results: Mapping[TestKey, PairedResult],
-    metrics: Mapping[str, AnyMetric],
+    metrics: MetricsByName,
     margin: float | None,
 ) -> list[Comparison]:
     """Test every metric under every rule, but for those with ``results``."""
@@ -367,7 +372,7 @@ def _compare_areas(values: BothValues, documents: Documents) -> dict[TestKey, Pa
 
 def compare_task(
     task: TaskFile,
-    runs: Mapping[str, Source],
+    runs: Sources,
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
@@ -420,7 +425,7 @@ def _draw_notes(
     compared: ComparedTask,
     data: Mapping[str, Any],
     documents: Documents,
-    runs: Mapping[str, Sequence[Replies]],
+    runs: RepeatsByRun,
 ) -> list[str]:
     """Describe comparisons on drawn data, empty for data that are whole."""
     answered = [set(ChainMap(*map(_valid, repeats))) for repeats in runs.values()]
@@ -458,7 +463,7 @@ def _sample_files(task: str, source: Source) -> list[Path]:
 
 
 def compare_all(
-    runs: Mapping[str, Source],
+    runs: Sources,
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
@@ -494,7 +499,7 @@ def compare_all(
 
 
 def compare_each(
-    runs: Mapping[str, Source],
+    runs: Sources,
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,

@@ -181,8 +181,7 @@ def checked_scores(
         clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
         row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
         was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
-        right = [label.right for label in row_labels]
-        weights = [label.weight for label in row_labels]
+        right, weights = zip(*[(label.right, label.weight) for label in row_labels], strict=True)
         judge = judged_share(verdict_values, right, weights, was_judged, clusters)
         judged = math.fsum(verdict_values) / len(verdict_values)
         corrected = list(judge.replies)
@@ -211,18 +210,18 @@ def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[st
         scores = computed.scores[row]
         if row in verdicts or not values or not values.keys() <= scores.keys():
             continue
-        is_right = [
-            task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values
-        ]
-        share = [value for _, value in values.values()]
-        if is_right not in (share, [1 - value for value in share]):
-            continue
+        is_right = []
         right = {}
         asked = set()
-        for verdict, (doc_id, (cluster, _)) in zip(is_right, values.items(), strict=True):
+        for doc_id, (cluster, _) in values.items():
+            verdict = task.family.describe(scores[doc_id], replies[doc_id]).right
+            is_right.append(verdict)
             right[doc_id] = (cluster, float(bool(verdict)))
             if was_asked(scores[doc_id]):
                 asked.add(doc_id)
+        share = [value for _, value in values.values()]
+        if is_right not in (share, [1 - value for value in share]):
+            continue
         verdicts[row] = _Verdicts(metric, is_right != share, right, frozenset(asked))
     if not verdicts:
         raise RepliesError(

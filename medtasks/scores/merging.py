@@ -37,6 +37,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
+Shards = Sequence[ShardRun]
 Row = dict[str, Any]
 """Results of a task by key, such as ``<metric>,<filter>``."""
 TaskRows = Mapping[str, Mapping[str, Any]]  # results by task
@@ -136,7 +137,7 @@ def _check_versions(run: ShardRun) -> None:
         )
 
 
-def _joined_samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
+def _joined_samples(name: str, runs: Shards) -> list[SampleLine]:
     """Return the samples of a task in all shards, in the order of one process: by filter, and by row."""
     rows: dict[int, Sequence[SampleLine]] = {}
     for run in runs:
@@ -148,7 +149,7 @@ def _joined_samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
     return samples
 
 
-def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> Row:
+def _task_row(task: TaskFile, runs: Shards) -> Row:
     """Score the samples of all shards, and return the task's row of a results file.
 
     Metrics that compare texts or write a file are computed once, and not for each shard to check its results.
@@ -284,7 +285,7 @@ def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
     return tasks or [name]
 
 
-def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
+def _content(runs: Shards, rows: TaskRows) -> dict[str, Any]:
     """Return the content of the results file, in which tasks have their ``rows``."""
     contents = []
     for name in rows:
@@ -314,7 +315,7 @@ def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
     return kept | joined
 
 
-def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskRows) -> RunManifest:
+def _manifest(runs: Shards, output: Path, results: Path, rows: TaskRows) -> RunManifest:
     """Return the manifest of all shards together, whose machine is that of the first."""
     first = runs[0].manifest
     manifests = [run.manifest for run in runs]
