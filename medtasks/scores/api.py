@@ -49,9 +49,38 @@ RepliesInput: TypeAlias = (
 FolderInput: TypeAlias = str | Path | Sequence[str | Path]
 
 _SAMPLE_COLUMNS = (
-    *("task", "row", "doc_id", "question", "options", "target", "reply"),
-    *("answer", "reason", "correct", "score", "images", "cluster_id"),
+    "task",
+    "row",
+    "doc_id",
+    "question",
+    "options",
+    "target",
+    "reply",
+    "answer",
+    "reason",
+    "correct",
+    "score",
+    "images",
+    "cluster_id",
 )
+_COMPARISON_COLUMNS = (
+    "task",
+    "row",
+    "metric",
+    "samples",
+    "units",
+    "first",
+    "second",
+    "difference",
+    "low",
+    "high",
+    "test",
+    "p",
+    "p_holm",
+    "detectable",
+)
+# Columns of the data that ``images`` and ``task`` replace.
+_REPLACED_COLUMNS = ("image_file", "image_files", "image_sha256", "dataset")
 
 
 @dataclass(frozen=True)
@@ -69,13 +98,18 @@ class Scores:
     _folders: FolderInput = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return one line per rule and metric: value, standard error, 95 % interval; shares are fractions."""
+        """Return one line per rule and metric, with standard error and 95 % interval.
+
+        Returns:
+            Columns ``task``, ``row`` (name of the reading), ``rule`` (extractor and version), ``metric``, ``value``,
+            ``standard_error``, ``low``, ``high``. Shares are fractions.
+        """
         return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and rule, with the columns of :meth:`Run.samples`."""
         with _including(self._folders):
-            return _frame_of([self._reading])
+            return _frame_of(_sample_lines(self._reading))
 
     def _repr_html_(self) -> str:
         return str(self.table().to_html())
@@ -91,24 +125,23 @@ class Run:
     notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
     _recorded: RecordedRun = field(repr=False)
     _folders: FolderInput = field(repr=False)
-    _temporary: TemporaryDirectory[str] | None = field(
-        default=None, repr=False
-    )  # its folder, deleted with it
+    # The run's own temporary folder, deleted with it.
+    _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return the recorded scores, one line per task, rule and metric; columns as of :meth:`Scores.table`."""
-        rows: list[tuple[str, str, str, Sequence[MetricScore]]] = []
+        """Return the recorded scores, one line per task, rule and metric, with the columns of :meth:`Scores.table`."""
+        rows = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
                 task = _task_or_none(recorded)
                 computed = {}
                 if task:
                     reading = _reading_of(recorded, task)
-                    recorded, computed = reading.recorded, reading.computed
+                    recorded = reading.recorded
+                    computed = reading.computed
                 reports, _ = rule_reports(recorded, task, computed)
-                rows += [
-                    (recorded.name, report.name, report.rule, report.scores) for report in reports
-                ]
+                for report in reports:
+                    rows.append((recorded.name, report.name, report.rule, report.scores))
         return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
@@ -117,20 +150,23 @@ class Run:
         The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
         ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is
         neither right nor wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id``
-        (the unit that standard errors are clustered by), and the other columns of the data. UnknownName: the run has
-        no such task.
+        (the unit that standard errors are clustered by), and the other columns of the data.
+
+        Raises:
+            UnknownName: The run has no such task.
         """
-        if task is not None and task not in self._recorded.tasks:
-            raise unknown_name("task", task, self._recorded.tasks)
+        tasks = self._recorded.tasks
+        if task is not None:
+            if task not in tasks:
+                raise unknown_name("task", task, tasks)
+            tasks = {task: tasks[task]}
+        lines = []
         with _including(self._folders):
-            chosen = [
-                recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)
-            ]
-            return _frame_of(
-                _reading_of(recorded, file)
-                for recorded in chosen
-                if (file := _task_or_none(recorded))
-            )
+            for recorded in tasks.values():
+                file = _task_or_none(recorded)
+                if file:
+                    lines += _sample_lines(_reading_of(recorded, file))
+        return _frame_of(lines)
 
 
 def score(
@@ -165,14 +201,13 @@ def score(
         by_id = take_answer_field(read, answer_field)
         answered = [document for document in documents if document["doc_id"] in by_id]
         scores = scores_by_id(chosen, answered, by_id)
-        of_rows = {
-            name: (rule, list(of_samples.values())) for name, (rule, of_samples) in scores.items()
-        }
+        of_rows = {}
+        for name, (rule, of_samples) in scores.items():
+            of_rows[name] = (rule, list(of_samples.values()))
         rows = score_replies(chosen, documents, by_id, of_rows=of_rows)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
-        reading = TaskReading(
-            TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples
-        )
+        withheld = is_private_task(chosen, documents)
+        reading = TaskReading(TaskRun(task), chosen, withheld, data, documents, samples)
         for name, (rule, of_samples) in scores.items():
             reading.computed[name] = without_metrics(rule, of_samples)
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
@@ -220,9 +255,8 @@ def evaluate(
         >>> run.samples()[["question", "reply", "correct"]].values.tolist()
         [['Is it normal?', 'Yes.', True]]
     """
-    from medtasks.running.function_run import (
-        run_function,
-    )  # imports the harness, which takes seconds
+    # This import takes seconds, as it imports the harness.
+    from medtasks.running.function_run import run_function
 
     temporary = None if output is not None else TemporaryDirectory()
     folder = Path(temporary.name if temporary else str(output))
@@ -263,17 +297,16 @@ def parse(
     Raises:
         MedTasksError: There is no such rule, something that it needs is missing, or numbers differ.
     """
-    texts = [
-        None if reply is None or reply is pd.NA or reply != reply else reply for reply in replies
-    ]
+    texts = [None if _is_missing(reply) else reply for reply in replies]
     columns: dict[str, Sequence[Any]] = {"reply": texts}
-    shared = {
-        "question": isinstance(question, str),
-        "answer": answer is None or isinstance(answer, str),
+    # Each value, and whether it is shared by all replies.
+    inputs: dict[str, tuple[Any, bool]] = {
+        "options": (options, all(isinstance(option, str) for option in options)),
+        "question": (question, isinstance(question, str)),
+        "answer": (answer, answer is None or isinstance(answer, str)),
     }
-    shared["options"] = all(isinstance(option, str) for option in options)
-    for name, values in (("options", options), ("question", question), ("answer", answer)):
-        columns[name] = [values] * len(texts) if shared[name] else list(values or ())
+    for name, (values, is_shared) in inputs.items():
+        columns[name] = [values] * len(texts) if is_shared else list(values or ())
         if len(columns[name]) != len(texts):
             raise RepliesError(
                 f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each"
@@ -292,8 +325,13 @@ def read_run(
 ) -> Run:
     """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
 
-    ``model`` is the one to read from a folder with runs of several, ``include_path`` folders with task files of your
-    own. MedTasksError: the folder holds no run, or runs of several models and ``model`` is not given.
+    Args:
+        folder: The ``--output_path`` of the run.
+        model: Model to read from a folder with runs of several.
+        include_path: Folders with task files of your own.
+
+    Raises:
+        MedTasksError: The folder holds no run, or runs of several models and ``model`` is not given.
     """
     with _including(include_path):
         recorded = open_run(Path(folder), model)
@@ -330,60 +368,34 @@ def compare(
     Returns:
         One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
         independent clusters, ``detectable`` the smallest true difference found with 80 % power.
+
+    Raises:
+        MedTasksError: A run cannot be read, or nothing can be compared.
     """
     metrics = [metrics] if isinstance(metrics, str) else metrics
     if len(labels) not in (0, 2):
         raise RepliesError(
             f"{len(labels)} files of labels for two runs; give one for each, or none"
         )
-    with _including(
-        include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())
-    ):
+    folders = include_path or getattr(first, "_folders", ()) or getattr(second, "_folders", ())
+    with _including(folders):
         if isinstance(first, Scores) and isinstance(second, Scores):
-            tasks = {
-                first.task: _compare_scores(first, second, task or first.task, metrics, labels)
-            }
+            tasks = {first.task: _compare_scores(first, second, task, metrics, labels)}
         elif isinstance(first, Scores) or isinstance(second, Scores):
             raise RepliesError(
                 "scores can be compared with scores only, and runs with runs; give two of one kind"
             )
         else:
-            files: list[Path | None] = [*map(Path, labels)] or [None, None]
-            runs = {"first": _source(first, files[0]), "second": _source(second, files[1])}
-            tasks, causes = compare_all(runs, metrics, task=task)
-            for name, cause in causes.items():
-                warn_once(f"Not compared: {name}: {cause}")
-            for name, compared in tasks.items():
-                for run, origins in compared.origins.items():
-                    if str(origins):
-                        warn_once(f"{name}, {run}: {origins}.")
+            runs = {"first": _source(first, labels[:1]), "second": _source(second, labels[1:])}
+            tasks = _compare_sources(runs, metrics, task)
+    lines = []
     for name, compared in tasks.items():
         for warning in compared.warnings:
             warn_once(f"{name}: {warning}.")
-    tests = [
-        {
-            "task": name,
-            "row": test.rule,
-            "metric": test.metric,
-            "p_holm": test.holm,
-            **asdict(test.result),
-        }
-        for name, compared in tasks.items()
-        for test in compared.comparisons
-    ]
-    columns = [
-        "task",
-        "row",
-        "metric",
-        "samples",
-        "units",
-        "first",
-        "second",
-        "difference",
-        "low",
-        "high",
-    ]
-    return pd.DataFrame(tests, columns=[*columns, "test", "p", "p_holm", "detectable"])
+        for test in compared.comparisons:
+            line = {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm}
+            lines.append(line | asdict(test.result))
+    return pd.DataFrame(lines, columns=list(_COMPARISON_COLUMNS))
 
 
 def board(
@@ -414,42 +426,60 @@ def board(
     return pd.DataFrame(board_lines(scored))
 
 
-def _source(run: Run | str | Path, labels: Path | None) -> Source:
-    return (
-        Source(run.folder, run.model, labels)
-        if isinstance(run, Run)
-        else Source(Path(run), labels=labels)
-    )
+def _source(run: Run | str | Path, labels: Sequence[str | Path]) -> Source:
+    """Return a run with its file of labels, of which there is at most one."""
+    file = Path(labels[0]) if labels else None
+    if isinstance(run, Run):
+        return Source(run.folder, run.model, file)
+    return Source(Path(run), labels=file)
+
+
+def _compare_sources(
+    runs: Mapping[str, Source], metrics: Sequence[str], task: str | None
+) -> dict[str, ComparedTask]:
+    """Compare runs by task, and warn of tasks that were not compared and of copied replies."""
+    tasks, causes = compare_all(runs, metrics, task=task)
+    for name, cause in causes.items():
+        warn_once(f"Not compared: {name}: {cause}")
+    for name, compared in tasks.items():
+        for run, origins in compared.origins.items():
+            if str(origins):
+                warn_once(f"{name}, {run}: {origins}.")
+    return tasks
 
 
 def _compare_scores(
-    first: Scores, second: Scores, task: str, metrics: Sequence[str], files: Sequence[str | Path]
+    first: Scores,
+    second: Scores,
+    task: str | None,
+    metrics: Sequence[str],
+    files: Sequence[str | Path],
 ) -> ComparedTask:
     """Compare the replies of two scores, which have to be of one task and the same data."""
-    names = dict.fromkeys((first.task, second.task, task))
+    names = dict.fromkeys((first.task, second.task, task or first.task))
     if len(names) > 1:
         raise RepliesError(
             f"the scores are of different tasks ({', '.join(names)}), so that nothing can be compared"
         )
     if first.data["fingerprint"] != second.data["fingerprint"]:
         raise RepliesError(
-            f"the data of '{task}' changed between the two calls of score; score both again"
+            f"the data of '{first.task}' changed between the two calls of score; score both again"
         )
-    replies = {"first": first._reading.samples.replies, "second": second._reading.samples.replies}
-    labels = dict(zip(replies, map(read_labels, map(Path, files)), strict=False))
-    return compare_runs(
-        first._reading.task, first._reading.documents, replies, metrics, labels=labels
-    )
+    reading = first._reading
+    replies = {"first": reading.samples.replies, "second": second._reading.samples.replies}
+    labels = {}
+    for run, file in zip(replies, files, strict=False):
+        labels[run] = read_labels(Path(file))
+    return compare_runs(reading.task, reading.documents, replies, metrics, labels=labels)
 
 
 def _including(folders: FolderInput) -> AbstractContextManager[None]:
-    return including(
-        [Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)]
-    )
+    paths = [folders] if isinstance(folders, str | Path) else folders
+    return including([Path(path) for path in paths])
 
 
 def _task_or_none(recorded: TaskRun) -> TaskFile | None:
-    """Return the task file; None for a group and for a task that medtasks cannot score."""
+    """Return the task file, or None for a group or a task that medtasks cannot score."""
     try:
         task = task_file(recorded.name)
     except UnknownName:
@@ -458,7 +488,7 @@ def _task_or_none(recorded: TaskRun) -> TaskFile | None:
 
 
 def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
-    """Read a recorded task; log how many of its samples have changed since they were asked."""
+    """Read a recorded task, and warn of samples that have changed since they were asked."""
     reading = read_task(recorded, task)
     if reading.samples.changed and recorded.samples:
         warn_once(reading.samples.describe_changes(recorded.samples))
@@ -482,32 +512,19 @@ def _read_replies(
 
 
 def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
-    """Return the replies by the ids of the questions that they answer; RepliesError if they do not fit."""
-    is_published = False  # names in a column ``id``, which are never rows
-    if isinstance(replies, pd.DataFrame):
-        is_published = "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns)
-        id_column = "id" if is_published else "doc_id"
-        if missing := {id_column, "reply"} - set(replies.columns):
-            raise RepliesError(
-                f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply"
-            )
-        pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
-    elif isinstance(replies, Mapping | pd.Series):
-        pairs = replies.items()
-    else:
-        pairs = zip(
-            (document["doc_id"] for document in documents),
-            _in_order(replies, len(documents)),
-            strict=True,
-        )
-    named = [(name_of(name), text) for name, text in pairs]
-    index = QuestionIndex(
-        documents, {} if is_published else {name: _place(name) for name, _ in named}
-    )
+    """Return the replies by the ids of the questions that they answer.
+
+    Raises:
+        RepliesError: A reply is no text, names no question or contradicts another one, or their number is wrong.
+    """
+    named, is_published = _named_replies(replies, documents)
+    # Published ids are never numbers of rows.
+    row_names = {} if is_published else {name: _place(name) for name, _ in named}
+    index = QuestionIndex(documents, row_names)
     by_id: dict[str, Reply] = {}
     for name, text in named:
         doc_id = index.find(name, _place(name))
-        if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
+        if not (isinstance(text, str) or _is_missing(text)):
             raise RepliesError(
                 f"{_place(name)} is no text but {type(text).__name__}; give a text or None"
             )
@@ -521,8 +538,35 @@ def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
     return by_id
 
 
+def _named_replies(
+    replies: RepliesInput, documents: Documents
+) -> tuple[list[tuple[str, Any]], bool]:
+    """Return replies with the names of their questions, and whether these are published ids."""
+    pairs: Iterable[tuple[Any, Any]]
+    is_published = False
+    if isinstance(replies, pd.DataFrame):
+        columns = set(replies.columns)
+        is_published = "doc_id" not in columns and {"id", "reply"} <= columns
+        id_column = "id" if is_published else "doc_id"
+        if missing := {id_column, "reply"} - columns:
+            raise RepliesError(
+                f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply"
+            )
+        pairs = zip(replies[id_column], replies["reply"], strict=True)
+    elif isinstance(replies, Mapping | pd.Series):
+        pairs = replies.items()
+    else:
+        ids = [document["doc_id"] for document in documents]
+        pairs = zip(ids, _in_order(replies, len(ids)), strict=True)
+    return [(name_of(name), text) for name, text in pairs], is_published
+
+
 def _in_order(replies: Any, number: int) -> list[Any]:
-    """Return replies in the order of the questions; RepliesError if they are unordered or another number."""
+    """Return replies in the order of the questions.
+
+    Raises:
+        RepliesError: The replies have no order, or another number than the questions.
+    """
     received = f"a {type(replies).__name__}"
     texts: list[Any] = []
     if isinstance(replies, Iterable) and not isinstance(replies, Set):
@@ -540,56 +584,61 @@ def _place(name: str) -> str:
     return f"the reply to '{name}'"
 
 
+def _is_missing(text: Any) -> bool:
+    """Return whether a cell of a table is empty: None, NA or NaN."""
+    return text is None or text is pd.NA or bool(text != text)
+
+
 def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.DataFrame:
-    lines = [
-        (*row, score.metric, score.value, score.error, score.low, score.high)
-        for *row, of_row in rows
-        for score in of_row
-    ]
+    lines = []
+    for *row, scores in rows:
+        for score in scores:
+            lines.append((*row, score.metric, score.value, score.error, score.low, score.high))
     columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
     return pd.DataFrame(lines, columns=list(columns))
 
 
-def _frame_of(readings: Iterable[TaskReading]) -> pd.DataFrame:
-    shown = (
-        "image_file",
-        "image_files",
-        "image_sha256",
-        "dataset",
-    )  # columns that ``images`` and ``task`` replace
-    lines: list[dict[str, Any]] = []
-    for reading in readings:
-        paths, clusters = image_files(reading), {}
-        for row, computed in reading.computed.items():
-            scores = clustered(list(computed.samples.values()))
-            ids = [score.get("cluster_id") for score in scores]
-            clusters[row] = dict(zip(computed.samples, ids, strict=True))
-        for item, document in zip(audit_items(reading), reading.answered, strict=True):
-            doc_id = str(document["doc_id"])
-            reply = reading.samples.replies.get(doc_id, Reply())
-            text = None if reply.failed or reading.withheld else reply.text
-            columns = {
-                "doc_id": item.doc_id,
-                "question": item.question,
-                "options": list(item.options),
-                "target": item.key,
-                "reply": list(item.losses) or text,
-                "images": [str(paths[key]) for key in item.images if key in paths],
+def _sample_lines(reading: TaskReading) -> list[dict[str, Any]]:
+    """Return one line per question and rule, of credentialed data without other columns."""
+    paths = image_files(reading)
+    cluster_ids = {}
+    for row, computed in reading.computed.items():
+        scores = clustered(list(computed.samples.values()))
+        for doc_id, score in zip(computed.samples, scores, strict=True):
+            cluster_ids[row, doc_id] = score.get("cluster_id")
+    lines = []
+    for item, document in zip(audit_items(reading), reading.answered, strict=True):
+        doc_id = str(document["doc_id"])
+        reply = reading.samples.replies.get(doc_id, Reply())
+        text = None if reply.failed or reading.withheld else reply.text
+        columns = {}
+        if not reading.withheld:
+            columns = {name: document[name] for name in document if name not in _REPLACED_COLUMNS}
+        columns |= {
+            "task": reading.task.name,
+            "doc_id": item.doc_id,
+            "question": item.question,
+            "options": list(item.options),
+            "target": item.key,
+            "reply": list(item.losses) or text,
+            "images": [str(paths[key]) for key in item.images if key in paths],
+        }
+        for row, answer in item.answers.items():
+            score = reading.computed[row].samples[doc_id]
+            answer_columns = {
+                "row": row,
+                "answer": answer.value,
+                "reason": answer.reason,
+                "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
+                "score": answer.score,
+                "cluster_id": cluster_ids[row, doc_id],
             }
-            others = (
-                {}
-                if reading.withheld
-                else {name: document[name] for name in document if name not in shown}
-            )
-            for row, answer in item.answers.items():
-                score = reading.computed[row].samples[doc_id]
-                read = {
-                    "answer": answer.value,
-                    "reason": answer.reason,
-                    "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
-                    "score": answer.score,
-                    "cluster_id": clusters[row][doc_id],
-                }
-                lines.append({**others, "task": reading.task.name, "row": row, **columns, **read})
-    names = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
-    return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *names]).convert_dtypes()
+            lines.append(columns | answer_columns)
+    return lines
+
+
+def _frame_of(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    columns = dict.fromkeys(_SAMPLE_COLUMNS)
+    for line in lines:
+        columns |= dict.fromkeys(line)
+    return pd.DataFrame(lines, columns=list(columns)).convert_dtypes()

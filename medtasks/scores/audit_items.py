@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from medtasks.scores.task_reading import TaskReading
 from medtasks.tasks.documents import image_settings
 from medtasks.tasks.task_file import TaskFile
 
-_AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
+_LOGGED_PART = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
 _NO_REPLY = Reply()
 _TEXTS = ("context", "indication", "details", "hint", "question")  # in the order of prompts
 
@@ -42,21 +41,21 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     else:
         rows |= {str(document["doc_id"]): document for document in reading.answered}
         for column in SELECTABLE:
-            distinct = set(
-                chain.from_iterable(values(document, column) for document in reading.answered)
-            )
+            distinct: set[Any] = set()
+            for document in reading.answered:
+                distinct.update(values(document, column))
             if 0 < len(distinct) <= MOST_GROUPS:
                 columns[column] = None
     bands = {column: number_bands(list(rows.values()), column) for column in reading.task.breakdown}
     items = []
     for document in reading.answered:
         row = rows.get(str(document["doc_id"]), {})
-        names = {
-            column: tuple(group_names(row, column, bands.get(column, {}))) for column in columns
-        }
-        items.append(
-            _item(reading, document, {column: groups for column, groups in names.items() if groups})
-        )
+        groups = {}
+        for column in columns:
+            names = tuple(group_names(row, column, bands.get(column, {})))
+            if names:
+                groups[column] = names
+        items.append(_item(reading, document, groups))
     return tuple(items)
 
 
@@ -75,9 +74,10 @@ def _item(
             doc_id=hidden_id("doc", doc_id),
             unit=hidden_id("pair" if task.family.paired else "doc", unit),
             losses=losses,
-            answers={name: as_logged(answer) for name, answer in answers.items()},
+            answers={name: answer_for_log(answer) for name, answer in answers.items()},
             groups=groups,
         )
+    own_facts = [f"{name}: {value}" for name, value in own_columns(document).items()]
     return AuditItem(
         doc_id=doc_id,
         unit=unit,
@@ -90,10 +90,7 @@ def _item(
         losses=losses,
         answers=_answers(reading, doc_id, reply),
         groups=groups,
-        facts=(
-            *image_names(document),
-            *(f"{name}: {value}" for name, value in own_columns(document).items()),
-        ),
+        facts=(*image_names(document), *own_facts),
     )
 
 
@@ -106,20 +103,23 @@ def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadA
         with contextlib.suppress(KeyError, TypeError):
             score = computed.samples[doc_id]
             row = reading.task.rows.get(name)
-            final_reply = (
-                without_its_reasoning(reply) if row is not None and row.reasoned else reply
-            )
-            answers[name] = reading.task.family.describe(
-                score, final_reply, None if math.isnan(value) else value
-            )
+            is_reasoned = row is not None and row.reasoned
+            final_reply = without_its_reasoning(reply) if is_reasoned else reply
+            known_value = None if math.isnan(value) else value
+            answers[name] = reading.task.family.describe(score, final_reply, known_value)
     return answers
 
 
 def image_files(reading: TaskReading) -> dict[str, Path]:
-    """Return the image files of the questions, by the keys of the items; none if withheld, missing or a volume."""
+    """Return the image files of the questions, by the keys of the items.
+
+    There are none of a withheld task, and none that are missing or volumes.
+    """
     files: dict[str, Path] = {}
     settings = image_settings(reading.task)
-    for document in () if reading.withheld else reading.answered:
+    if reading.withheld:
+        return files
+    for document in reading.answered:
         for key, file in _keyed_images(reading.task, document):
             if key not in files:
                 with contextlib.suppress(SourceError):  # a relative path without a known base
@@ -127,21 +127,25 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
     return {key: path for key, path in files.items() if path.is_file()}
 
 
-def as_logged(answer: ReadAnswer) -> ReadAnswer:
+def answer_for_log(answer: ReadAnswer) -> ReadAnswer:
     """Remove an answer's value if it is more than letters and numbers of options."""
     parts = [] if answer.value is None else answer.value.split(", ")
-    return (
-        answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
-    )
+    if all(map(_LOGGED_PART.fullmatch, parts)):
+        return answer
+    return replace(answer, value="")
 
 
 def _keyed_images(task: TaskFile, document: Document) -> list[tuple[str, str]]:
-    """Return each image's key, which reveals no absolute path of this machine, and its file; volumes are left out."""
-    files = (
-        () if task.variant in (BLANK, DEGRADED) else Sample(document).images
-    )  # not as the model saw them
-    return [
-        (hidden_id("image", file) if Path(file).is_absolute() else file, file)
-        for file in files
-        if not is_volume(Path(file))
-    ]
+    """Return each image's key, which reveals no absolute path of this machine, and its file.
+
+    Volumes are left out, and images that the model did not see as they are.
+    """
+    images: list[tuple[str, str]] = []
+    if task.variant in (BLANK, DEGRADED):
+        return images
+    for file in Sample(document).images:
+        path = Path(file)
+        if not is_volume(path):
+            key = hidden_id("image", file) if path.is_absolute() else file
+            images.append((key, file))
+    return images

@@ -6,6 +6,7 @@ labeler or other model is asked, and of reports only the metrics that count word
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -27,23 +28,34 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.scores.comparing import paired_values
-from medtasks.scores.run_values import Values, main_metrics, with_drawn_units
+from medtasks.scores.run_values import ScoresById, Values, main_metrics, with_drawn_units
 from medtasks.scores.score_model import Baseline
 from medtasks.scores.scoring import scores_of
 from medtasks.stats.paired import PairedResult, compare_paired
 from medtasks.tasks.task_file import TaskFile
 
+AnswerKey = tuple[int, ExpectedAnswer]
+"""Position of a document, and an answer to it."""
+ValuesByRule = dict[str, dict[str, float]]
+"""Values by rule and metric."""
+_WORD_METRICS = ("bleu", "rouge")
+
 
 def baselines(
     task: TaskFile,
     documents: Documents,
-    run: Mapping[str, Mapping[str, Score]] = MappingProxyType({}),
+    run: Mapping[str, ScoresById] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Return the baselines of a task on its documents: the family's constant replies, and a random answer.
 
     There are none for groups, tasks whose replies a judge reads, and datasets without a published target. They hold no
-    text of a credentialed dataset. The constant answer that does best at the first main metric is tested question by
-    question against a ``run``, whose scores are by name of the rule and document id.
+    text of a credentialed dataset.
+
+    Args:
+        task: Task whose rules read the constant replies.
+        documents: Questions that are answered.
+        run: Scores of a run by name of the rule and document id. The constant answer that does best at the first main
+            metric is tested against them, question by question.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
@@ -54,10 +66,8 @@ def baselines(
         scores = _accuracies_by_chance(task, documents, samples)
     else:
         expected = task.family.expected_by_chance(samples)
-        by_chance = {
-            metric.name: expected[metric.name] for metric in metrics if metric.name in expected
-        }
-        scores = {name: dict(by_chance) for name in task.rows}
+        names = [metric.name for metric in metrics if metric.name in expected]
+        scores = {rule: {name: expected[name] for name in names} for rule in task.rows}
     if not any(scores.values()):
         return tuple(constants)
     describes = "Chooses an option at random, each with the same chance: the exact expectation."
@@ -68,25 +78,26 @@ def _baseline_metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics of constant replies: of reports those that count words, else those without counts."""
     of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
     if task.family.kind is AnswerKind.REPORT:
-        texts = [metric.name for metric in of_corpus if metric.text_field is not None]
-        return list(
-            text_metrics(key for key in texts if metric_info(key).name in ("bleu", "rouge"))
-        )
-    counted = {metric.name for metric in of_corpus if metric.count is not None}
-    return [
-        metric for metric in task.metrics if not metric.of_questions and metric.name not in counted
-    ]
+        keys = [metric.name for metric in of_corpus if metric.text_field is not None]
+        return list(text_metrics(key for key in keys if metric_info(key).name in _WORD_METRICS))
+    counts = {metric.name for metric in of_corpus if metric.count is not None}
+    shown = []
+    for metric in task.metrics:
+        if not (metric.of_questions or metric.name in counts):
+            shown.append(metric)
+    return shown
+
+
+def _point_values(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
+    return {name: float(estimate.value) for name, estimate in evaluate(metrics, scores).items()}
 
 
 def _accuracies_by_chance(
     task: TaskFile, documents: Documents, samples: Sequence[Sample]
-) -> dict[str, dict[str, float]]:
+) -> ValuesByRule:
     """Return accuracies by rule, with the chance of guessing right for each right answer."""
-    accuracies = [
-        metric
-        for metric in task.metrics
-        if isinstance(metric, Metric) and metric.name.startswith("acc")
-    ]
+    metrics = [metric for metric in task.metrics if isinstance(metric, Metric)]
+    accuracies = [metric for metric in metrics if metric.name.startswith("acc")]
     replies = [Reply(text="") for _ in samples]
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
@@ -94,10 +105,7 @@ def _accuracies_by_chance(
     for name, row in task.rows.items():
         scores = scores_of(task, row, documents, replies)
         guesses = [{**score, "correct": score["random_choice"]} for score in scores]
-        by_rule[name] = {
-            metric: float(estimate.value)
-            for metric, estimate in evaluate(accuracies, guesses).items()
-        }
+        by_rule[name] = _point_values(accuracies, guesses)
     return by_rule
 
 
@@ -106,65 +114,65 @@ def _constants(
     documents: Documents,
     strategies: Sequence[Strategy],
     metrics: Sequence[AnyMetric],
-    run: Mapping[str, Mapping[str, Score]],
+    run: Mapping[str, ScoresById],
 ) -> list[Baseline]:
-    scores: list[dict[str, dict[str, float]]] = [{} for _ in strategies]
-    reasons: list[list[str]] = [[] for _ in strategies]
-    tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in strategies]
+    """Score each constant reply under each rule, and test the best one against a run."""
+    # By position of the strategy, then by name of the rule.
+    values: dict[int, ValuesByRule] = defaultdict(dict)
+    tests: dict[int, dict[str, tuple[str, PairedResult]]] = defaultdict(dict)
+    reasons: dict[int, str] = defaultdict(str)
     for name, row in task.rows.items():
-        by_answer = {} if needs_labeler(row) else _read(task, row, documents, strategies)
-        constants: dict[int, list[Score]] = {}
+        by_answer = {}
+        if not needs_labeler(row):
+            by_answer = _intended_scores(task, row, documents, strategies)
+        complete = {}
         for position, strategy in enumerate(strategies):
-            read = [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
-            if len(read) == len(documents):
-                constants[position] = read
-                by_rule = evaluate(metrics, read)
-                scores[position][name] = {
-                    metric: float(estimate.value) for metric, estimate in by_rule.items()
-                }
+            scores = [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
+            if len(scores) == len(documents):
+                complete[position] = scores
+                values[position][name] = _point_values(metrics, scores)
                 continue
-            why = f"it reads no reply as this answer for {len(documents) - len(read)} of {len(documents)} questions"
-            why = "it needs a labeler, which baselines do not ask" if needs_labeler(row) else why
-            scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
-            reasons[position].append(f" No score under {name}: {why}.")
-        if (
-            name in run
-            and (tested := _best_against(task, documents, constants, run[name])) is not None
-        ):
-            tests[tested[0]][name] = tested[1:]
-    return [
-        Baseline(strategy.name, strategy.describes + "".join(why), by_rule, tested)
-        for strategy, why, by_rule, tested in zip(strategies, reasons, scores, tests, strict=True)
-    ]
+            unread = len(documents) - len(scores)
+            why = f"it reads no reply as this answer for {unread} of {len(documents)} questions"
+            if needs_labeler(row):
+                why = "it needs a labeler, which baselines do not ask"
+            values[position][name] = {metric.name: math.nan for metric in metrics}
+            reasons[position] += f" No score under {name}: {why}."
+        test = _test_best(task, documents, complete, run[name]) if name in run else None
+        if test is not None:
+            best, metric, result = test
+            tests[best][name] = (metric, result)
+    constants = []
+    for index, strategy in enumerate(strategies):
+        describes = strategy.describes + reasons[index]
+        constants.append(Baseline(strategy.name, describes, values[index], tests[index]))
+    return constants
 
 
-def _best_against(
+def _test_best(
     task: TaskFile,
     documents: Documents,
     constants: Mapping[int, list[Score]],
-    run: Mapping[str, Score],
+    run: ScoresById,
 ) -> tuple[int, str, PairedResult] | None:
-    """Return the position of the best constant, the metric, and its test against a run; None without a pair.
+    """Return the position of the best constant, the metric, and its test against a run, or None without a pair.
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
     """
     ids = [str(document["doc_id"]) for document in documents]
-    shared = [
-        position
-        for position, doc_id in enumerate(ids)
-        if doc_id in run and not is_failed(run[doc_id])
-    ]
+    shared = _shared_positions(ids, run)
     if not shared:
         return None
-    clusters = task.family.independent_clusters(
-        [Sample(documents[position]) for position in shared]
-    )
-    samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
+    shared_samples = [Sample(documents[position]) for position in shared]
+    clusters = task.family.independent_clusters(shared_samples)
+    shared_ids = [ids[position] for position in shared]
+    samples = list(zip(shared_ids, clusters, strict=True))
 
     def values(metric: AnyMetric, scores: ScoreList) -> Values:
         settled = task.family.settled([scores[position] for position in shared])
         return with_drawn_units(task.family.sample_values(metric, settled, samples), settled)
 
+    run_scores = [run.get(doc_id, {}) for doc_id in ids]
     for metric in main_metrics(task):
         if not isinstance(metric, Metric):
             continue
@@ -172,9 +180,7 @@ def _best_against(
         best = _best_constant(metric, by_constant)
         if best is None:
             continue
-        paired = paired_values(
-            by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids])
-        )
+        paired = paired_values(by_constant[best], values(metric, run_scores))
         if not paired[0]:
             return None
         result = compare_paired(*paired)
@@ -182,8 +188,17 @@ def _best_against(
     return None
 
 
+def _shared_positions(ids: Sequence[str], run: ScoresById) -> list[int]:
+    """Return the positions of the questions that a run answered."""
+    shared = []
+    for position, doc_id in enumerate(ids):
+        if doc_id in run and not is_failed(run[doc_id]):
+            shared.append(position)
+    return shared
+
+
 def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int | None:
-    """Return the position of the constant with the best mean; None if every mean is 0."""
+    """Return the position of the constant with the best mean, or None if every mean is 0."""
     sign = -1 if metric.higher_is_better is False else 1
     means = {}
     for position, by_id in by_constant.items():
@@ -192,16 +207,15 @@ def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int 
     return max(means, key=means.__getitem__) if any(means.values()) else None
 
 
-def _read(
+def _intended_scores(
     task: TaskFile, rule: Rule, documents: Documents, strategies: Sequence[Strategy]
-) -> dict[tuple[int, ExpectedAnswer], Score]:
+) -> dict[AnswerKey, Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
-    by_answer: dict[tuple[int, ExpectedAnswer], Score] = {}
+    by_answer = {}
     # Document by document, as rules prepare much per question.
-    waiting: list[tuple[int, ExpectedAnswer]] = []
-    for position, answers in enumerate(
-        zip(*(strategy.meant for strategy in strategies), strict=True)
-    ):
+    waiting: list[AnswerKey] = []
+    by_document = zip(*(strategy.meant for strategy in strategies), strict=True)
+    for position, answers in enumerate(by_document):
         waiting += [(position, answer) for answer in dict.fromkeys(answers)]
     attempt = 0
     while waiting:
@@ -213,10 +227,11 @@ def _read(
         with_reply = [documents[position] for position, _ in replies]
         scores = scores_of(task, rule, with_reply, list(replies.values()))
         for key, score in zip(replies, scores, strict=True):
-            value = score["value"] if "value" in score else score.get("correct")
+            value = score.get("value", score.get("correct"))
             if isinstance(value, list):
                 value = tuple(value)
-            if key[1].value in (None, value):
+            _, answer = key
+            if answer.value in (None, value):
                 by_answer[key] = score
         waiting = [key for key in replies if key not in by_answer]
         attempt += 1
@@ -226,13 +241,13 @@ def _read(
 def _wording(
     task: TaskFile, rule: Rule, document: Document, answer: ExpectedAnswer, attempt: int
 ) -> Reply | None:
-    """Build the reply that gives an answer in its wording of this number; None after the last one."""
+    """Build the reply that gives an answer in its wording of number ``attempt``, or None after the last one."""
     options = Sample(document).options
     if task.compares_likelihoods:
         losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
         return Reply(losses=losses) if attempt == 0 else None
-    ways = answer.said
+    wordings = answer.said
     form = rule.option_form
     if form is not None and answer.option is not None and not answer.whole:
-        ways = (written_options(form, options)[answer.option], *ways)
-    return Reply(text=ways[attempt]) if attempt < len(ways) else None
+        wordings = (written_options(form, options)[answer.option], *wordings)
+    return Reply(text=wordings[attempt]) if attempt < len(wordings) else None

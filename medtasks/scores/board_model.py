@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, unde
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
+from medtasks.scores.comparing import Names, Sources
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
 from medtasks.scores.draw_notes import draw_notes, no_means
 from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
@@ -33,19 +34,18 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
 
 Reading = Literal["published", "careful"]
-Notes = dict[str, list[str]]
+Notes = dict[str, dict[str, None]]
 """Runs and tasks by the sentence that is true of them."""
+Records = Mapping[str, TaskRun]
+"""Records of one task by the name of the run."""
 _STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
 _OF_READING: Mapping[Reading, Callable[[Mapping[str, str]], str | None]] = {
     "published": published_rule,
     "careful": careful_rule,
 }
 _DATA_STATE = {"sample", "complete"}  # keys of a provenance from which the warning follows
-_UNREAD = (
-    Reason.OK,
-    Reason.ADAPTER_FAILED,
-    Reason.JUDGE_FAILED,
-)  # reasons that are not the reply's fault
+# Reasons of scores whose reply is not invalid.
+_NOT_INVALID = (Reason.OK, Reason.ADAPTER_FAILED, Reason.JUDGE_FAILED)
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,23 @@ class BoardCell:
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
     questions: int = 0  # that there are, of all repeats; 0 if unknown
-    ranks: tuple[int, int] | None = (
-        None  # first and last rank that the tests allow; None without values per sample
-    )
+    # First and last rank that the tests allow. None without values per sample.
+    ranks: tuple[int, int] | None = None
     values: Values = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def share_asked(self) -> float:
-        """Share of the questions that were asked; 1 if their number is unknown."""
+        """Share of the questions that were asked, or 1 if their number is unknown."""
         return (self.samples + self.lost) / self.questions if self.questions else 1.0
 
     @property
     def is_defined(self) -> bool:
         """Whether there is a number."""
         return not math.isnan(self.score.value)
+
+
+Cells = dict[str, BoardCell]
+"""Cells by task or by run."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,10 @@ class BoardColumn:
     row: str  # name of the rule in the task's results
     rule: str  # name and version of the rule that read the replies
     higher_is_better: bool | None
-    has_reading: (
-        bool  # whether the task has a rule of the board's reading; else its only rule is shown
-    )
-    data_warning: str = (
-        ""  # warning that belongs to scores on its data, such as SAMPLE DATA; mostly empty
-    )
+    # Whether the task has a rule of the board's reading. Otherwise its only rule is shown.
+    has_reading: bool
+    # Warning that belongs to scores on its data, such as SAMPLE DATA. Mostly empty.
+    data_warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,24 +110,32 @@ class Board:
     rows: tuple[BoardRow, ...]
     notes: tuple[str, ...] = ()  # what is left out or differs, one sentence each
 
-    def fullest(self, column: BoardColumn) -> dict[str, BoardCell]:
+    def fullest(self, column: BoardColumn) -> Cells:
         """Return the cells of a column by row, without runs that were asked a smaller part of it (``--limit``)."""
         cells = {row.name: row.cells[column.task] for row in self.rows if column.task in row.cells}
         most = max((cell.share_asked for cell in cells.values()), default=1.0)
         return {name: cell for name, cell in cells.items() if cell.share_asked == most}
 
     def best(self, column: BoardColumn) -> tuple[float, float]:
-        """Return the best and the second best value of a column, of runs that were asked most; NaN if there is none."""
+        """Return the best and the second best value of a column, or NaN, of the runs that were asked most."""
         values = {cell.score.value for cell in self.fullest(column).values()}
-        ordered = sorted(
-            filter(math.isfinite, values), reverse=column.higher_is_better is not False
-        )
+        finite = filter(math.isfinite, values)
+        ordered = sorted(finite, reverse=column.higher_is_better is not False)
         first, second, *_ = [*ordered, math.nan, math.nan]
         return first, second
 
 
 def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
-    """Return the published or careful one of a task's rules, or its first one if it has none; empty without rules."""
+    """Return the published or careful one of a task's rules, or its first one if it has none.
+
+    Args:
+        rules: Names of the task's rules. Without any, the result is empty.
+        reading: Which one to return.
+
+    Example:
+        >>> rule_of_reading(["reference", "robust"], "careful"), rule_of_reading(["none"], "published")
+        ('robust', 'none')
+    """
     names = {name: name for name in rules}
     return _OF_READING[reading](names) or next(iter(names), "")
 
@@ -137,9 +146,9 @@ def main_metric(task: TaskFile) -> AnyMetric:
 
 
 def build_board(
-    runs: Mapping[str, Source],
+    runs: Sources,
     reading: Reading = "published",
-    tasks: Sequence[str] = (),
+    tasks: Names = (),
     task: str | None = None,
 ) -> Board:
     """Score runs in the main metric of each task, and bound their ranks.
@@ -154,18 +163,18 @@ def build_board(
         RepliesError: No run has a score of any task.
     """
     notes: Notes = {}
-    recorded = (
-        {} if task else {name: _tasks_of_run(source, name, notes) for name, source in runs.items()}
-    )
-    answered = dict.fromkeys(
-        name for of_run in recorded.values() for name in of_run if not variant_of(name)
-    )
-    names = [task] if task else list(_chosen_columns(tasks, answered) if tasks else answered)
+    recorded = {}
+    if task:
+        names = [task]
+    else:
+        for name, source in runs.items():
+            recorded[name] = _tasks_of_run(source, name, notes)
+        names = _column_names(tasks, recorded.values())
     columns = []
-    cells: dict[str, dict[str, BoardCell]] = {name: {} for name in runs}
+    cells: dict[str, Cells] = defaultdict(dict)
     for name in names:
-        records = {run: of_run[name] for run, of_run in recorded.items() if name in of_run}
-        sources = {run: source for run, source in runs.items() if task or run in records}
+        records = {run: tasks[name] for run, tasks in recorded.items() if name in tasks}
+        sources = runs if task else {run: runs[run] for run in records}
         built = _build_column(name, sources, records, reading, notes)
         if built is None:
             _note(notes, name, "no run has a score of it.")
@@ -181,18 +190,26 @@ def build_board(
     return Board(reading, tuple(columns), tuple(rows), tuple(_sentences(notes)))
 
 
-def _chosen_columns(names: Sequence[str], answered: Mapping[str, None]) -> dict[str, None]:
-    """Return the tasks of names of tasks, tags and groups; a group with a score of its own is one column.
+def _column_names(names: Names, recorded: Iterable[Iterable[str]]) -> list[str]:
+    """Return the tasks of names of tasks, tags and groups, by default all of the runs without sanity variants.
 
-    Raises UnknownName for a name that is no task of ours and in no run.
+    A group with a score of its own is one column.
+
+    Raises:
+        UnknownName: A name is no task of ours and in no run.
     """
+    answered: dict[str, None] = {}
+    for tasks in recorded:
+        answered |= dict.fromkeys(name for name in tasks if not variant_of(name))
+    if not names:
+        return list(answered)
     columns: dict[str, None] = {}
     for name in names:
         members = [name] if name in answered else tasks_of(name)
         if not members:
             raise unknown_name("task", name, [*answered, *task_files()])
         columns |= dict.fromkeys(members)
-    return columns
+    return list(columns)
 
 
 def _tasks_of_run(source: Source, name: str, notes: Notes) -> dict[str, TaskRun]:
@@ -208,47 +225,43 @@ def _tasks_of_run(source: Source, name: str, notes: Notes) -> dict[str, TaskRun]
 
 def _build_column(
     name: str,
-    sources: Mapping[str, Source],
-    records: Mapping[str, TaskRun],
+    sources: Sources,
+    records: Records,
     reading: Reading,
     notes: Notes,
-) -> tuple[BoardColumn, dict[str, BoardCell]] | None:
-    """Return the column of one task and its cells by run; None if no run has a score of it."""
+) -> tuple[BoardColumn, Cells] | None:
+    """Return the column of one task and its cells by run, or None if no run has a score of it."""
     column: BoardColumn | None = None
     metric: AnyMetric | None = None
-    cells: dict[str, BoardCell] = {}
+    cells: Cells = {}
     data: Mapping[str, Any] = {}
     task = _our_task(name)
     if task is not None:
         row = rule_of_reading(task.rows, reading)
+        rule = task.rows[row]
         metric = main_metric(task)
-        rule = task.versioned_rule(task.rows[row])
+        version = task.versioned_rule(rule)
         fits = _OF_READING[reading]({row: row}) is not None
-        column = BoardColumn(name, metric.name, row, rule, metric.higher_is_better, fits)
+        column = BoardColumn(name, metric.name, row, version, metric.higher_is_better, fits)
         if task.is_computed:
-            cells, data = _ranked_cells(
-                replace(task, rows={row: task.rows[row]}), metric, sources, notes
-            )
+            task = replace(task, rows={row: rule})
+            cells, data = _ranked_cells(task, metric, sources, notes)
     for run, record in records.items():
         recorded = None if run in cells else _recorded_cell(record, reading, column, metric)
         if recorded is not None:
             column, cells[run] = recorded
     if column is None or not cells:
         return None
-    provenances = [
-        facts
-        for facts in (data, *(record.data for record in records.values()))
-        if {*facts} >= _DATA_STATE
-    ]
-    warnings = filter(None, map(data_warning, provenances))
-    column = replace(column, data_warning=next(warnings, ""))
+    provenances = [data, *(record.data for record in records.values())]
+    warnings = [data_warning(facts) for facts in provenances if {*facts} >= _DATA_STATE]
+    column = replace(column, data_warning=next(filter(None, warnings), ""))
     _note_differences(column, cells, records, notes)
     return column, cells
 
 
 def _ranked_cells(
-    task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
-) -> tuple[dict[str, BoardCell], Mapping[str, Any]]:
+    task: TaskFile, metric: AnyMetric, sources: Sources, notes: Notes
+) -> tuple[Cells, Mapping[str, Any]]:
     """Return a task's scored cells, with ranks unless runs were asked differently, and the provenance of its data."""
     cells, files, data = _scored_cells(task, metric, sources, notes)
     try:
@@ -262,18 +275,17 @@ def _ranked_cells(
 def _note_differences(
     column: BoardColumn,
     cells: Mapping[str, BoardCell],
-    records: Mapping[str, TaskRun],
+    records: Records,
     notes: Notes,
 ) -> None:
     """Note recorded values that the replies do not give, and different numbers of samples."""
     for run, cell in cells.items():
-        recorded_row = recorded_values(records[run]).get(column.row, {}) if run in records else {}
-        value, _ = recorded_row.get(column.metric, (cell.score.value, math.nan))
-        if not (
-            math.isnan(value) or math.isclose(value, cell.score.value, rel_tol=1e-9, abs_tol=1e-9)
-        ):
-            here = f"the run recorded {value:.4g}, its replies give {cell.score.value:.4g} here."
-            _note(notes, f"{run}, {column.task}", here)
+        recorded = recorded_values(records[run]) if run in records else {}
+        here = cell.score.value
+        there, _ = recorded.get(column.row, {}).get(column.metric, (here, math.nan))
+        if not (math.isnan(there) or math.isclose(there, here, rel_tol=1e-9, abs_tol=1e-9)):
+            difference = f"the run recorded {there:.4g}, its replies give {here:.4g} here."
+            _note(notes, f"{run}, {column.task}", difference)
     sizes = {cell.samples for cell in cells.values() if cell.samples}
     if len(sizes) > 1:
         from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
@@ -281,17 +293,15 @@ def _note_differences(
 
 
 def _note(notes: Notes, subject: str, sentence: str) -> None:
-    places = notes.setdefault(sentence, [])
-    if subject not in places:
-        places.append(subject)
+    notes.setdefault(sentence, {})[subject] = None
 
 
 def _sentences(notes: Notes) -> list[str]:
-    return [f"{'; '.join(places)}: {sentence}" for sentence, places in notes.items()]
+    return [f"{'; '.join(subjects)}: {sentence}" for sentence, subjects in notes.items()]
 
 
 def _our_task(name: str) -> TaskFile | None:
-    """Return a task with metrics of ours; None for others, whose recorded results are shown."""
+    """Return a task with metrics of ours, or None for others, whose recorded results are shown."""
     try:
         task = task_file(name)
     except UnknownName:
@@ -300,9 +310,9 @@ def _our_task(name: str) -> TaskFile | None:
 
 
 def _scored_cells(
-    task: TaskFile, metric: AnyMetric, sources: Mapping[str, Source], notes: Notes
-) -> tuple[dict[str, BoardCell], dict[str, Path], Mapping[str, Any]]:
-    """Score the recorded replies of each run to a task, of which one rule is left; note what cannot be read.
+    task: TaskFile, metric: AnyMetric, sources: Sources, notes: Notes
+) -> tuple[Cells, dict[str, Path], Mapping[str, Any]]:
+    """Score the recorded replies of each run to a task, of which one rule is left, and note what cannot be read.
 
     Returns:
         Cells by run, the file of each run or of its first repeat, and the provenance of the data; empty if they are
@@ -325,16 +335,14 @@ def _scored_cells(
                 check_data(task.name, file, data["fingerprint"])
                 files.setdefault(run, file)
                 recorded = read_recorded(task, documents, [file])
-                repeats += [
-                    run_values(task, documents, replies, [metric]) for replies in recorded.runs
-                ]
+                for replies in recorded.runs:
+                    repeats.append(run_values(task, documents, replies, [metric]))
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
                 for replies in recorded.runs:
                     replied &= {doc_id for doc_id, reply in replies.items() if not reply.failed}
-            cells[run] = replace(
-                _cell(task, metric, repeats), questions=len(documents) * len(repeats)
-            )
+            cell = _cell(task, metric, repeats)
+            cells[run] = replace(cell, questions=len(documents) * len(repeats))
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
     for note in draw_notes(data, documents, replied, no_means([metric])):
@@ -349,12 +357,11 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
         (of_repeat,) = repeat.scores.values()
         scores += of_repeat.values()
     lost = sum(is_failed(score) or is_unjudged(score) for score in scores)
-    invalid = sum(score.get("reason", Reason.OK) not in _UNREAD for score in scores)
+    invalid = sum(score.get("reason", Reason.OK) not in _NOT_INVALID for score in scores)
     questions = values_by_question([next(iter(repeat.values.values())) for repeat in repeats])
-    values = {
-        question: (cluster, mean(of_question))
-        for question, (cluster, of_question) in questions.items()
-    }
+    values = {}
+    for question, (cluster, of_question) in questions.items():
+        values[question] = (cluster, mean(of_question))
     if len(repeats) == 1:
         (rule,) = repeats[0].rules.values()
         (score,) = rule_scores(task, rule, scores, scores, [metric]).scores
@@ -366,34 +373,36 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
     return BoardCell(score, len(scores) - lost, invalid, lost, values=values)
 
 
-def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> dict[str, BoardCell]:
-    """Bound the ranks of the runs that have values of single samples, at least two, among each other."""
+def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> Cells:
+    """Bound the ranks of the runs that have values of single samples, at least two, among each other.
+
+    Args:
+        cells: Cells of one column by run.
+        higher_is_better: Whether rank 1 is that of the highest value.
+    """
     ranked = [run for run, cell in cells.items() if cell.values]
     if len(ranked) < 2:
         return dict(cells)
-    units: dict[str, Hashable] = {}
+    clusters: dict[str, Hashable] = {}
     for run in ranked:
         for sample, (cluster, _) in cells[run].values.items():
-            units.setdefault(sample, cluster)
-    values = np.full((len(ranked), len(units)), math.nan)
-    places = {sample: position for position, sample in enumerate(units)}
+            clusters.setdefault(sample, cluster)
+    values = np.full((len(ranked), len(clusters)), math.nan)
+    positions = {sample: position for position, sample in enumerate(clusters)}
     for row, run in enumerate(ranked):
         for sample, (_, value) in cells[run].values.items():
-            values[row, places[sample]] = value
-    ranks = rank_intervals(values, list(units.values()), higher_is_better=higher_is_better)
-    return {
-        **cells,
-        **{
-            run: replace(cells[run], ranks=of_run)
-            for run, of_run in zip(ranked, ranks, strict=True)
-        },
-    }
+            values[row, positions[sample]] = value
+    ranks = rank_intervals(values, list(clusters.values()), higher_is_better=higher_is_better)
+    cells = dict(cells)
+    for run, of_run in zip(ranked, ranks, strict=True):
+        cells[run] = replace(cells[run], ranks=of_run)
+    return cells
 
 
 def _recorded_cell(
     record: TaskRun, reading: Reading, column: BoardColumn | None, metric: AnyMetric | None
 ) -> tuple[BoardColumn, BoardCell] | None:
-    """Return a cell from the results of the harness alone, and its column; None without a value.
+    """Return a cell from the results of the harness alone, and its column, or None without a value.
 
     ``column`` and ``metric`` are None for a group or a task that is not ours, of which the first metric is shown.
     """
@@ -408,17 +417,14 @@ def _recorded_cell(
     if column.metric not in values:
         return None
     declaration = metric or undeclared(column.metric, column.higher_is_better)
-    return column, BoardCell(
-        with_interval(declaration, Estimate(*values[column.metric])),
-        samples=record.asked,
-        questions=record.documents,
-    )
+    score = with_interval(declaration, Estimate(*values[column.metric]))
+    return column, BoardCell(score, samples=record.asked, questions=record.documents)
 
 
 def board_of(
-    names: Sequence[str],
+    names: Names,
     reading: Reading = "published",
-    tasks: Sequence[str] = (),
+    tasks: Names = (),
     steps: Sequence[int] | None = None,
 ) -> Board:
     """Build a board from the words of a command: folders of runs, or a task and files of replies to it.
@@ -433,9 +439,34 @@ def board_of(
     Raises:
         MedTasksError: A run cannot be read, no run has a score, or there are fewer ``steps`` than runs.
     """
+    task, sources = _task_and_sources(names, steps)
+    models = {source: "" if task else model_of(source) for source in sources}
+    row_names = _row_names(models)
+    board = build_board(row_names, reading, tasks, task)
+    rows = []
+    for row in board.rows:
+        source = row_names[row.name]
+        step = sources[source]
+        if step is None:
+            step = step_in(models[source])
+        if step is None:
+            step = step_in(source.path.name)
+        rows.append(replace(row, step=step))
+    curves = list(dict.fromkeys(without_step(row.name) for row in rows))
+    rows.sort(key=lambda row: (curves.index(without_step(row.name)), row.step or 0))
+    return replace(board, rows=tuple(rows))
+
+
+def _task_and_sources(
+    names: Names, steps: Sequence[int] | None
+) -> tuple[str | None, dict[Source, int | None]]:
+    """Return the task, if the first name is one, and the runs with their training step, if it is given."""
+    paths = [Path(name) for name in names]
+    task = None
     is_task = names[0] in task_files() or variant_of(names[0]) is not None
-    task = names[0] if is_task and not Path(names[0]).exists() else None
-    paths = [Path(name) for name in names[task is not None :]]
+    if is_task and not paths[0].exists():
+        task = names[0]
+        del paths[0]
     if not paths:
         raise RepliesError(
             "there is no run; give the folders of runs, or files of replies after the task"
@@ -446,21 +477,10 @@ def board_of(
         )
     sources: dict[Source, int | None] = {}
     for position, path in enumerate(paths):
-        for source in [Source(path)] if task else other_models(path, Source(path.parent / "")):
+        runs = [Source(path)] if task else other_models(path, Source(path.parent / ""))
+        for source in runs:
             sources[source] = steps[position] if steps else None
-    models = {source: "" if task else model_of(source) for source in sources}
-    rows = _row_names(models)
-    board = build_board(rows, reading, tasks, task)
-    with_steps = []
-    for row in board.rows:
-        source = rows[row.name]
-        step = sources[source]
-        if step is None:
-            step = next(filter(None.__ne__, map(step_in, (models[source], source.path.name))), None)
-        with_steps.append(replace(row, step=step))
-    order = list(dict.fromkeys(without_step(row.name) for row in with_steps))
-    with_steps.sort(key=lambda row: (order.index(without_step(row.name)), row.step or 0))
-    return replace(board, rows=tuple(with_steps))
+    return task, sources
 
 
 def _row_names(models: Mapping[Source, str]) -> dict[str, Source]:
@@ -490,40 +510,42 @@ def _stem(path: Path) -> str:
 
 
 def board_lines(board: Board) -> list[dict[str, Any]]:
-    """Return one flat record per run and column, for CSV and DataFrames."""
+    """Return one flat record per run and column, for CSV and DataFrames.
+
+    Returns:
+        Records with the columns of ``medtasks board --csv``, row by row. Cells without a score are left out.
+    """
     lines = []
     for row in board.rows:
         for column in board.columns:
-            if column.task in row.cells:
-                lines.append(_line(row, column, row.cells[column.task]))
+            cell = row.cells.get(column.task)
+            if cell is None:
+                continue
+            first, last = cell.ranks or (None, None)
+            line = {
+                "model": row.name,
+                "step": row.step,
+                "task": column.task,
+                "metric": column.metric,
+                "rule": column.rule,
+                "value": cell.score.value,
+                "standard_error": cell.score.error,
+                "low": cell.score.low,
+                "high": cell.score.high,
+                "first_rank": first,
+                "last_rank": last,
+                "samples": cell.samples,
+                "invalid": cell.invalid,
+                "lost": cell.lost,
+                "questions": cell.questions,
+                "source": row.path,
+            }
+            lines.append(line)
     return lines
 
 
-def _line(row: BoardRow, column: BoardColumn, cell: BoardCell) -> dict[str, Any]:
-    first, last = cell.ranks or (None, None)
-    score = cell.score
-    return {
-        "model": row.name,
-        "step": row.step,
-        "task": column.task,
-        "metric": column.metric,
-        "rule": column.rule,
-        "value": score.value,
-        "standard_error": score.error,
-        "low": score.low,
-        "high": score.high,
-        "first_rank": first,
-        "last_rank": last,
-        "samples": cell.samples,
-        "invalid": cell.invalid,
-        "lost": cell.lost,
-        "questions": cell.questions,
-        "source": row.path,
-    }
-
-
 def step_in(text: str) -> int | None:
-    """Return the training step that the name of a checkpoint says; None without one.
+    """Return the training step that the name of a checkpoint says, or None without one.
 
     Example:
         >>> step_in("runs/lora/checkpoint-1200"), step_in("runs/qwen-7b")

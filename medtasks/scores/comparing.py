@@ -54,7 +54,16 @@ from medtasks.tasks.task_files import task_file, task_files, variant_of
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
-BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
+Sources = Mapping[str, Source]
+"""Runs by name."""
+RepeatsByRun = Mapping[str, Sequence[Replies]]
+"""Replies of each repeat, by name of the run."""
+MetricsByName = Mapping[str, AnyMetric]
+RunPair = tuple[str, str]
+"""Names of two runs."""
+TestKey = tuple[str, str]
+"""Names of a rule and a metric."""
+BothValues = Mapping[TestKey, tuple[Values, Values]]
 """Values of two runs by rule and metric."""
 LabelsByTask = Mapping[str, Mapping[str, Label]]
 """People's labels by run and document id."""
@@ -92,21 +101,16 @@ class ComparedTask:
     """All comparisons of runs of one task."""
 
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
-    overlaps: Mapping[
-        tuple[str, str], Overlap
-    ]  # of samples that did not fail, by the names of two runs
-    agreements: Mapping[tuple[str, str], Agreement]  # likewise
+    overlaps: Mapping[RunPair, Overlap]  # of samples that did not fail
+    agreements: Mapping[RunPair, Agreement]  # likewise
     rules: Mapping[str, str]  # name and version of each extractor by name of the rule
-    skipped: Mapping[
-        tuple[str, str], str
-    ]  # why a metric was not compared, by name of the rule and metric
+    skipped: Mapping[TestKey, str]  # why a metric was not compared
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()
     repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
-    origins: Mapping[str, ReplyOrigins] = field(
-        default_factory=dict
-    )  # origins of replies by name of the run
+    # Origins of replies by name of the run.
+    origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)
 
 
 def compare_runs(
@@ -118,13 +122,21 @@ def compare_runs(
     margin: float | None = None,
     labels: LabelsByTask | None = None,
 ) -> ComparedTask:
-    """Compare every two runs of a task, under all rows or those with the names of ``rules``.
+    """Compare every two runs of a task.
 
-    A run is its replies, or those of each of its repeats; failed ones are only counted. A score of all
-    samples together is compared if it follows from summed counts. By default the task's main ``metrics`` are
-    compared; with a ``margin`` also tested for equivalence. Verdicts of a judge are corrected by people's ``labels``
-    of all runs, if there are any, by name of the run. RepliesError: two runs answered no sample in common, or
-    were read by different rules.
+    A score of all samples together is compared if it follows from summed counts.
+
+    Args:
+        task: Task that the runs answered.
+        documents: All its documents.
+        runs: Replies by name of the run, or those of each of its repeats. Failed ones are only counted.
+        metrics: Names of metrics, by default the main ones of the task.
+        rules: Names of rules, by default all.
+        margin: Also test for equivalence within this margin.
+        labels: People's labels of all runs, which correct verdicts of a judge.
+
+    Raises:
+        RepliesError: Two runs answered no sample in common, or were read by different rules.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics, documents)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
@@ -150,8 +162,8 @@ def compare_runs(
 def _compare_pair(
     task: TaskFile,
     documents: Documents,
-    runs: Mapping[str, Sequence[Replies]],
-    metrics: Mapping[str, AnyMetric],
+    runs: RepeatsByRun,
+    metrics: MetricsByName,
     rules: Names,
     margin: float | None,
     labels: LabelsByTask | None,
@@ -169,50 +181,50 @@ def _compare_pair(
     in_both = {}
     for name, repeats in runs.items():
         in_both[name] = [_valid(replies, shared) for replies in repeats]
-    before, after = (
+    before, after = [
         mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values()
-    )
+    ]
     _check_rules(names, before, after, rules)
     versions = {rule: before.rules[rule] for rule in before.rules if not rules or rule in rules}
-    values = {
-        key: (of_run, after.values[key])
-        for key, of_run in before.values.items()
-        if key[0] in versions
-    }
-    corrected = _corrected_values(task, documents, in_both, labels)
-    values |= {key: pair for key, pair in corrected.items() if key in values}
+    corrected = _corrected_values(task, documents, in_both, metrics, labels)
+    values = {}
+    for key, first_values in before.values.items():
+        if key[0] in versions:
+            values[key] = corrected.get(key, (first_values, after.values[key]))
     skipped = _skip_reasons(names, {**before.skipped, **after.skipped}, values)
     scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
     results = _compare_together(values, skipped, metrics, scores)
-    values = {key: pair for key, pair in values.items() if key not in skipped}
+    for key in skipped:
+        del values[key]
     results |= _compare_areas(values, documents)
     tests = _tests(names, values, results, metrics, margin)
     number = min(map(len, runs.values()))
-    a, b = (by_repeat(repeats[:number]) for repeats in runs.values())
     agreed = agreement(
-        a, b, number * len(documents), scores, hashed=is_private_task(task, documents)
+        by_repeat(runs[first][:number]),
+        by_repeat(runs[second][:number]),
+        number * len(documents),
+        scores,
+        hashed=is_private_task(task, documents),
     )
     overlap = Overlap.of(answered[0], answered[1], len(documents))
-    warnings = _judge_warnings(
-        scores.values(), [metric for _, metric in corrected if metric in metrics]
-    )
+    warnings = _judge_warnings(scores.values(), [metric for _, metric in corrected])
     return ComparedTask(
         tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings
     )
 
 
 def _skip_reasons(
-    names: tuple[str, str], skipped: Mapping[tuple[str, str], str], values: BothValues
-) -> dict[tuple[str, str], str]:
+    names: RunPair, skipped: Mapping[TestKey, str], values: BothValues
+) -> dict[TestKey, str]:
     """Return why a metric is not compared: it was skipped in a run, or no sample has a value in both."""
-    causes = {key: why for key, why in skipped.items() if key in values}
+    reasons = {key: why for key, why in skipped.items() if key in values}
     for key, (first, second) in values.items():
-        if key not in causes and not first.keys() & second.keys():
-            causes[key] = f"has no sample with a value in both {' and '.join(names)}"
-    return causes
+        if key not in reasons and not first.keys() & second.keys():
+            reasons[key] = f"has no sample with a value in both {' and '.join(names)}"
+    return reasons
 
 
-def _check_rules(names: tuple[str, str], first: RunValues, second: RunValues, rules: Names) -> None:
+def _check_rules(names: RunPair, first: RunValues, second: RunValues, rules: Names) -> None:
     """Raise RepliesError if other rules read the second run, or none has a name of ``rules``."""
     if first.rules != second.rules:
         raise RepliesError(
@@ -224,13 +236,13 @@ def _check_rules(names: tuple[str, str], first: RunValues, second: RunValues, ru
 
 
 def _compare_together(
-    values: dict[tuple[str, str], tuple[Values, Values]],
-    skipped: dict[tuple[str, str], str],
-    metrics: Mapping[str, AnyMetric],
+    values: dict[TestKey, tuple[Values, Values]],
+    skipped: dict[TestKey, str],
+    metrics: MetricsByName,
     scores: Mapping[str, tuple[ScoresById, ScoresById]],
-) -> dict[tuple[str, str], PairedResult]:
+) -> dict[TestKey, PairedResult]:
     """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
-    results: dict[tuple[str, str], PairedResult] = {}
+    results: dict[TestKey, PairedResult] = {}
     for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
         try:
             results[rule, name], values[rule, name] = compare_together(metrics[name], scores[rule])
@@ -265,24 +277,25 @@ def _judge_warnings(
 def _corrected_values(
     task: TaskFile,
     documents: Documents,
-    runs: Mapping[str, Sequence[Replies]],
+    runs: RepeatsByRun,
+    metrics: Container[str],
     labels: LabelsByTask | None,
 ) -> BothValues:
-    """Return the values of judged scores, corrected by people's labels of both runs; none without labels."""
+    """Return the values of judged scores, corrected by people's labels of both runs, if there are any."""
     if not labels:
         return {}
     if any(len(repeats) > 1 for repeats in runs.values()):
         raise RepliesError(
             "labels are of one repeat; give the repeat that they are of, such as FOLDER/repeat_1"
         )
-    first, second = (
-        checked_scores(task, documents, of_run[0], labels[name]) for name, of_run in runs.items()
-    )
-    return {
-        (rule, score.metric): (score.values, second[rule].values)
-        for rule, score in first.items()
-        if rule in second
-    }
+    first, second = [
+        checked_scores(task, documents, replies, labels[name]) for name, [replies] in runs.items()
+    ]
+    corrected = {}
+    for rule, score in first.items():
+        if rule in second and score.metric in metrics:
+            corrected[rule, score.metric] = (score.values, second[rule].values)
+    return corrected
 
 
 def _valid(replies: Replies, samples: Container[str] | None = None) -> dict[str, Reply]:
@@ -295,10 +308,10 @@ def _valid(replies: Replies, samples: Container[str] | None = None) -> dict[str,
 
 
 def _tests(
-    runs: tuple[str, str],
+    runs: RunPair,
     values: BothValues,
-    results: Mapping[tuple[str, str], PairedResult],
-    metrics: Mapping[str, AnyMetric],
+    results: Mapping[TestKey, PairedResult],
+    metrics: MetricsByName,
     margin: float | None,
 ) -> list[Comparison]:
     """Test every metric under every rule, but for those with ``results``."""
@@ -308,68 +321,75 @@ def _tests(
         paired = paired_values(*pair)
         result = results.get((rule, metric)) or compare_paired(*paired)
         test = Comparison(
-            *runs, rule, metric, result, result.p, paired, same_values(values, rule, metric)
+            *runs,
+            rule,
+            metric,
+            result,
+            result.p,
+            paired,
+            same_as=same_values(values, rule, metric),
+            share=metrics[metric].is_share(result.first, result.second),
+            main=metric in main,
+            higher_is_better=metrics[metric].higher_is_better,
+            equivalence=None if margin is None else equivalence(*paired, margin),
         )
-        share = metrics[metric].is_share(result.first, result.second)
-        tested = None if margin is None else equivalence(*paired, margin)
-        better = metrics[metric].higher_is_better
-        tests.append(
-            replace(
-                test, share=share, main=metric in main, higher_is_better=better, equivalence=tested
-            )
-        )
+        tests.append(test)
     return tests
 
 
 def same_values(values: BothValues, rule: str, metric: str) -> str:
-    """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
-    alike = (
-        name
-        for (name, key), pair in values.items()
-        if key == metric and pair == values[rule, metric]
-    )
-    first = next(alike)
-    return "" if first == rule else first
+    """Return the first rule with the same value of every sample in both runs, empty if that is the rule itself."""
+    pair = values[rule, metric]
+    for (other, name), other_pair in values.items():
+        if name == metric and other_pair == pair:
+            return "" if other == rule else other
+    return ""
 
 
 def paired_values(first: Values, second: Values) -> PairedValues:
     """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
     shared = sorted(first.keys() & second.keys())
-    first_values, second_values = (
-        [values[sample][1] for sample in shared] for values in (first, second)
-    )
+    first_values = [first[sample][1] for sample in shared]
+    second_values = [second[sample][1] for sample in shared]
     return first_values, second_values, [first[sample][0] for sample in shared]
 
 
-def _compare_areas(values: BothValues, documents: Documents) -> dict[tuple[str, str], PairedResult]:
+def _compare_areas(values: BothValues, documents: Documents) -> dict[TestKey, PairedResult]:
     """Compare the AUROC of the class in each name such as ``auroc (Edema)``."""
     results = {}
-    for (rule, name), runs in values.items():
+    for (rule, name), (first, second) in values.items():
         if not name.startswith(AUROC):
             continue
-        groups: dict[bool, set[Hashable]] = {True: set(), False: set()}
+        clusters: dict[bool, set[Hashable]] = {True: set(), False: set()}
         for sample in map(Sample, documents):
-            if sample.doc_id in runs[0] and sample.doc_id in runs[1]:
+            if sample.doc_id in first and sample.doc_id in second:
                 is_positive = name == f"{AUROC}{sample.options[sample.target or 0]})"
-                groups[is_positive].add(runs[0][sample.doc_id][0])
-        results[rule, name] = compare_paired(
-            *paired_values(*runs), smaller=min(map(len, groups.values()))
-        )
+                clusters[is_positive].add(first[sample.doc_id][0])
+        smaller = min(map(len, clusters.values()))
+        results[rule, name] = compare_paired(*paired_values(first, second), smaller=smaller)
     return results
 
 
 def compare_task(
     task: TaskFile,
-    runs: Mapping[str, Source],
+    runs: Sources,
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
 ) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
-    RepliesError: the task is a group, replies cannot be read, were made on other data or under another version of the
-    task; with a ``margin``, the runs were asked differently as far as is recorded, have copies of earlier replies, or
-    different numbers of repeats.
+    Args:
+        task: Task that the runs answered.
+        runs: Runs by name.
+        metrics: Names of metrics, by default the main ones.
+        rules: Names of rules, by default all.
+        margin: Also test for equivalence within this margin.
+
+    Raises:
+        RepliesError: The task is a group, or replies cannot be read, were made on other data or under another version
+            of the task. With a ``margin`` also if the runs were asked differently as far as is recorded, have copies
+            of earlier replies, or different numbers of repeats.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -379,28 +399,21 @@ def compare_task(
         raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
-    firsts = {
-        name: of_run[0] for name, of_run in files.items()
-    }  # repeats of one run were asked the same
+    # Repeats of one run were asked the same.
+    firsts = {name: of_run[0] for name, of_run in files.items()}
     check_asked_alike(task.name, firsts, strictly=margin is not None)
     if margin is not None:
         check_for_verdict(files, origins)
     for path in itertools.chain.from_iterable(files.values()):
         check_data(task.name, path, data["fingerprint"])
-    replies: dict[str, list[Replies]] = {name: [] for name in files}
-    notes = []
-    for name, of_run in files.items():
-        for recorded in (read_recorded(task, documents, [file]) for file in of_run):
-            replies[name] += recorded.runs
-            notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
-        with contextlib.suppress(MedTasksError):  # files of replies, or repeats
-            if look := runs[name].run.look:
-                notes.append(f"{name}: {look} The tests here do not allow for the looks")
-    labels = {
-        name: read_labels(source.labels)
-        for name, source in runs.items()
-        if source.labels is not None
-    }
+    replies = {}
+    notes: list[str] = []
+    for name, source in runs.items():
+        replies[name] = _read_repeats(name, source, task, documents, files[name], notes)
+    labels = {}
+    for name, source in runs.items():
+        if source.labels is not None:
+            labels[name] = read_labels(source.labels)
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
     warnings = [*_draw_notes(compared, data, documents, replies), *compared.warnings, *notes]
     if margin is not None:
@@ -412,14 +425,34 @@ def _draw_notes(
     compared: ComparedTask,
     data: Mapping[str, Any],
     documents: Documents,
-    runs: Mapping[str, Sequence[Replies]],
+    runs: RepeatsByRun,
 ) -> list[str]:
-    """Describe comparisons on drawn data; empty for data that are whole."""
+    """Describe comparisons on drawn data, empty for data that are whole."""
     answered = [set(ChainMap(*map(_valid, repeats))) for repeats in runs.values()]
     tests = [(test.metric, test.result.test) for test in compared.comparisons]
     unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
     notes = draw_notes(data, documents, set.intersection(*answered), [*unweighted])
     return [note.rstrip(".") for note in notes]
+
+
+def _read_repeats(
+    name: str,
+    source: Source,
+    task: TaskFile,
+    documents: Documents,
+    files: Sequence[Path],
+    notes: list[str],
+) -> list[Replies]:
+    """Return the replies of each repeat of a run, and add what has to be said of them to ``notes``."""
+    replies: list[Replies] = []
+    for file in files:
+        recorded = read_recorded(task, documents, [file])
+        replies += recorded.runs
+        notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
+    with contextlib.suppress(MedTasksError):  # files of replies, or repeats
+        if look := source.run.look:
+            notes.append(f"{name}: {look} The tests here do not allow for the looks")
+    return replies
 
 
 def _sample_files(task: str, source: Source) -> list[Path]:
@@ -430,15 +463,22 @@ def _sample_files(task: str, source: Source) -> list[Path]:
 
 
 def compare_all(
-    runs: Mapping[str, Source],
+    runs: Sources,
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
     task: str | None = None,
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
-    """Compare all tasks of ours that at least two runs answered, as one family of tests; or one ``task`` alone.
+    """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
     Sanity variants are compared with a ``margin`` only: without the image no model is better.
+
+    Args:
+        runs: Runs by name.
+        metrics: Names of metrics, by default the main ones of each task.
+        rules: Names of rules, by default all.
+        margin: Also test for equivalence within this margin.
+        task: The only task to compare.
 
     Returns:
         Comparisons by task, and why a task of at least two runs, or with a margin of the first, was not compared.
@@ -448,7 +488,7 @@ def compare_all(
         RepliesError: No task could be compared.
     """
     compared, causes = compare_each(runs, metrics, rules, margin, task)
-    of_ours = [error for task, error in causes.items() if task in task_files() or variant_of(task)]
+    of_ours = [error for task, error in causes.items() if _is_ours(task)]
     if not compared and of_ours and all(isinstance(error, UnknownName) for error in of_ours):
         raise of_ours[0]
     by_task = {task: str(error) for task, error in causes.items()}
@@ -459,7 +499,7 @@ def compare_all(
 
 
 def compare_each(
-    runs: Mapping[str, Source],
+    runs: Sources,
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
@@ -467,7 +507,8 @@ def compare_each(
 ) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
     """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
 
-    RepliesError: the runs have no task in common, or the ``only`` one cannot be compared.
+    Raises:
+        RepliesError: The runs have no task in common, or the ``only`` one cannot be compared.
     """
     if only is not None:
         return {only: compare_task(task_file(only), runs, metrics, rules, margin)}, {}
@@ -482,7 +523,7 @@ def compare_each(
         having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
-        if not (task in task_files() or variant_of(task)):
+        if not _is_ours(task):
             causes[task] = RepliesError(
                 "is no task of medtasks, so that its samples cannot be scored one by one"
             )
@@ -499,8 +540,12 @@ def compare_each(
     return compared, causes
 
 
+def _is_ours(task: str) -> bool:
+    return task in task_files() or variant_of(task) is not None
+
+
 def _answered_tasks(source: Source) -> set[str]:
-    """Return the tasks of a run that have samples; warn of what others lack."""
+    """Return the tasks of a run that have samples, and warn of what others lack."""
     tasks = set()
     for repeat in source.repeats:
         for task, record in repeat.run.tasks.items():
@@ -512,19 +557,23 @@ def _answered_tasks(source: Source) -> set[str]:
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
-    """Correct comparisons as one family of tests; rules with the same values are one test."""
-    tests = [test for task in compared.values() for test in task.comparisons if not test.same_as]
-    results = iter(correct_by_holm([(test.result, test.values) for test in tests]))
+    """Correct comparisons as one family of tests, in which rules with the same values are one test.
+
+    Args:
+        compared: Comparisons by any key. A rule with the values of another one comes after it.
+    """
+    tests = itertools.chain.from_iterable(task.comparisons for task in compared.values())
+    counted = [(test.result, test.values) for test in tests if not test.same_as]
+    results = iter(correct_by_holm(counted))
     together = {}
     for key, task in compared.items():
-        by_test = {
-            (t.first, t.second, t.rule, t.metric): next(results)
-            for t in task.comparisons
-            if not t.same_as
-        }
+        by_test = {}
         comparisons = []
         for test in task.comparisons:
-            result, holm = by_test[test.first, test.second, test.same_as or test.rule, test.metric]
+            test_key = (test.first, test.second, test.same_as or test.rule, test.metric)
+            if not test.same_as:
+                by_test[test_key] = next(results)
+            result, holm = by_test[test_key]
             comparisons.append(replace(test, result=result, holm=holm))
         together[key] = replace(task, comparisons=comparisons)
     return together

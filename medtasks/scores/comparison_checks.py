@@ -23,7 +23,12 @@ _NOT_COMPARABLE = (
 def check_for_verdict(
     files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]
 ) -> None:
-    """Raise RepliesError if there can be no verdict on two runs: they are copies, or differ in repeats."""
+    """Raise RepliesError if there can be no verdict on two runs.
+
+    Args:
+        files: Samples files of the repeats of each run, of which there have to be as many.
+        origins: Origins of replies by name of the run, of which none may be copies.
+    """
     for name, counts in origins.items():
         if counts.copied:
             raise RepliesError(
@@ -54,19 +59,18 @@ def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool)
     ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
     instruction have to be the same, too.
     """
-    results = {
-        name: file
-        for name, path in samples.items()
-        if (file := results_next_to(path, warn_once)) is not None
-    }
+    results = {}
+    for name, path in samples.items():
+        file = results_next_to(path, warn_once)
+        if file is not None:
+            results[name] = file
     first_values: dict[str, tuple[str, Any]] = {}
     for name, file in results.items():
         facts = {"asked different versions of the task": file.of_task("versions", task)}
         if strictly:
+            shots = file.config(task).get("num_fewshot")
             facts["were asked on different data"] = file.fingerprint(task)
-            facts["had different numbers of few-shot examples"] = file.config(task).get(
-                "num_fewshot"
-            )
+            facts["had different numbers of few-shot examples"] = shots
         for how, value in facts.items():
             if value is None:
                 continue
@@ -83,15 +87,22 @@ def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool)
 def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
     """List possible differences in prompts and sampling of two runs, one sentence each.
 
-    RepliesError: words of the prompts differ (not white space or the marks of images), or of their templates where
-    prompts are not recorded.
+    Args:
+        task: Task that the runs were asked.
+        documents: All its documents.
+        files: Samples file of each of the two runs.
+
+    Raises:
+        RepliesError: Words of the prompts differ (not white space or the marks of images), or of their templates where
+            prompts are not recorded.
     """
     results = [results_next_to(file, warn_once) for file in files]
     configs = [{} if file is None else file.config(task.name) for file in results]
-    before, after = (
-        read_samples(file, documents).prompts if task_of(file) == task.name else {}
-        for file in files
-    )
+    prompts = []
+    for file in files:
+        is_of_task = task_of(file) == task.name
+        prompts.append(read_samples(file, documents).prompts if is_of_task else {})
+    before, after = prompts
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
     if pairs:
@@ -108,9 +119,7 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
             "the prompts are not recorded or withheld, so that they could not be compared"
         )
     if not task.compares_likelihoods:
-        warnings += _sampling_warnings(
-            *(mapping_in(config, "generation_kwargs") for config in configs)
-        )
+        warnings += _sampling_warnings(configs)
     return tuple(warnings)
 
 
@@ -130,14 +139,14 @@ def _words(prompt: str) -> list[str]:
     return prompt.replace("<image>", " ").split()
 
 
-def _sampling_warnings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+def _sampling_warnings(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the differences in the generation settings of two runs, and whether they sample."""
-    settings = [
-        f"generation setting {name}"
-        for name in {**first, **second}
-        if first.get(name) != second.get(name)
-    ]
-    if settings:
-        yield f"the runs drew replies with different settings ({', '.join(settings)})"
+    first, second = [mapping_in(config, "generation_kwargs") for config in configs]
+    different = []
+    for name in {**first, **second}:
+        if first.get(name) != second.get(name):
+            different.append(f"generation setting {name}")
+    if different:
+        yield f"the runs drew replies with different settings ({', '.join(different)})"
     if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
         yield "replies are drawn at random, so that two runs of one backend differ, too; use temperature 0"

@@ -27,12 +27,10 @@ class Curve:
     column: BoardColumn
     points: Sequence[tuple[int, BoardCell]]
     best: int  # step with the best value
-    gain: (
-        CheckpointTest | None
-    )  # of the best checkpoint over the first; None if it is the first, or cannot be tested
-    decline: (
-        CheckpointTest | None
-    )  # of the last checkpoint from the best; None if it is the best, or cannot be tested
+    # Of the best checkpoint over the first. None if it is the first, or cannot be tested.
+    gain: CheckpointTest | None
+    # Of the last checkpoint from the best. None if it is the best, or cannot be tested.
+    decline: CheckpointTest | None
 
 
 def curves(board: Board) -> list[Curve]:
@@ -47,9 +45,10 @@ def curves(board: Board) -> list[Curve]:
         for column in board.columns:
             fullest = board.fullest(column)
             points = {row.step: fullest[row.name] for row in ordered if row.name in fullest}
-            defined = {
-                step: cell for step, cell in points.items() if step is not None and cell.is_defined
-            }
+            defined = {}
+            for step, cell in points.items():
+                if step is not None and cell.is_defined:
+                    defined[step] = cell
             if len(defined) > 1:
                 all_curves.append(_curve(name, column, defined))
     return all_curves
@@ -86,8 +85,8 @@ def _tests_against(points: Mapping[int, BoardCell], reference: int) -> dict[int,
             return {}
         tests[step] = (compare_paired(*pair), pair)
     corrected = correct_by_holm(list(tests.values()))
-    return {
-        step: CheckpointTest(step, reference, result, p)
-        for step, (result, p) in zip(tests, corrected, strict=True)
-        if not math.isnan(p)
-    }
+    checkpoints = {}
+    for step, (result, p) in zip(tests, corrected, strict=True):
+        if not math.isnan(p):
+            checkpoints[step] = CheckpointTest(step, reference, result, p)
+    return checkpoints

@@ -6,6 +6,7 @@ response and refusal. A rule cannot tell perception from knowledge. Source: Chen
 
 import csv
 import enum
+import itertools
 import random
 import re
 from collections import Counter
@@ -30,39 +31,35 @@ from medtasks.net.journal import digest_of
 from medtasks.tasks.task_file import TaskFile
 
 _REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
-_LABEL = re.compile(
-    r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])"
-)  # of an option; "A" may be an article
-OF_ANSWERS = frozenset(
-    {"accuracy", "individual_accuracy"}
-)  # metrics of tasks whose single answers are right or wrong
+# Label of an option. "A" may be an article.
+_LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")
+# Metrics of tasks whose single answers are right or wrong.
+OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})
+AnswerKey = tuple[str, str]
+"""Document id and digest of a reply."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
 HUMAN_COLUMN = "class_by_human"  # of an export, empty
 # Columns that are shown in their own way, and a patient's, which is never shown.
-_READ = (
-    *(
-        "doc_id",
-        "question",
-        "options",
-        "answer",
-        "label",
-        "labels",
-        "report",
-        "context",
-        "indication",
-        "details",
-    ),
-    *(
-        "hint",
-        "kind",
-        "choices",
-        "gold",
-        "image_file",
-        "image_files",
-        "image_id",
-        "unit_id",
-        "patient_id",
-    ),
+_TASK_COLUMNS = (
+    "doc_id",
+    "question",
+    "options",
+    "answer",
+    "label",
+    "labels",
+    "report",
+    "context",
+    "indication",
+    "details",
+    "hint",
+    "kind",
+    "choices",
+    "gold",
+    "image_file",
+    "image_files",
+    "image_id",
+    "unit_id",
+    "patient_id",
 )
 
 
@@ -86,11 +83,10 @@ class WrongAnswer:
     kind: ErrorClass  # as far as a rule can tell
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> AnswerKey:
         """Document id and digest of the reply, by which a human's judgement is matched."""
-        return str(
-            self.document["doc_id"]
-        ), f"r{digest_of(self.reply)[:16]}"  # no spreadsheet takes it for a number
+        digest = f"r{digest_of(self.reply)[:16]}"  # no spreadsheet takes it for a number
+        return str(self.document["doc_id"]), digest
 
 
 def error_class(reply: str | None, value: str | None, question: str = "") -> ErrorClass:
@@ -99,7 +95,11 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     Args:
         reply: As the model gave it.
         value: Letter that was read, if any.
-        question: Question with its options; a reply without any word of them is irrelevant.
+        question: Question with its options. A reply without any word of them is irrelevant.
+
+    Example:
+        >>> error_class("B. Pneumonia", "B").value
+        'perception or knowledge, for a human to tell'
     """
     if failure_cause(reply) is not None:
         return ErrorClass.FAILED
@@ -116,11 +116,9 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
     if declines or is_unsure(text, languages):
         return ErrorClass.REFUSAL
-    return (
-        ErrorClass.IRRELEVANT
-        if _is_irrelevant(text, question, languages)
-        else ErrorClass.MISUNDERSTOOD
-    )
+    if _is_irrelevant(text, question, languages):
+        return ErrorClass.IRRELEVANT
+    return ErrorClass.MISUNDERSTOOD
 
 
 def _is_irrelevant(text: str, question: str, languages: tuple[str, ...]) -> bool:
@@ -132,7 +130,7 @@ def _is_irrelevant(text: str, question: str, languages: tuple[str, ...]) -> bool
     asked_content = _content(question, languages)
     if not content or not asked_content or {*languages}.isdisjoint(languages_of(question)):
         return len(lines) < len(text.splitlines()) and not content
-    return not any(same_word(word, other) for word in content for other in asked_content)
+    return not any(itertools.starmap(same_word, itertools.product(content, asked_content)))
 
 
 def _content(text: str, languages: tuple[str, ...]) -> set[str]:
@@ -143,10 +141,16 @@ def _content(text: str, languages: tuple[str, ...]) -> set[str]:
 def wrong_answers(
     task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies
 ) -> list[WrongAnswer]:
-    """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none where the published code stops."""
-    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(
-        score.get("stops") for score in scores
-    ):
+    """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`, or none where the published code stops.
+
+    Args:
+        task: Task that the replies answer.
+        documents: Documents with a score.
+        scores: Scores of their replies, shape (documents,).
+        replies: Replies by document id.
+    """
+    has_answers = any(metric.name in OF_ANSWERS for metric in task.metrics)
+    if not has_answers or any(score.get("stops") for score in scores):
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):
@@ -154,11 +158,9 @@ def wrong_answers(
             continue
         reply = replies[document["doc_id"]].text
         question = " ".join([document.get("question") or "", *(document.get("options") or ())])
-        kind = (
-            ErrorClass.FOR_A_HUMAN
-            if reply is None
-            else error_class(reply, score["value"], question)
-        )
+        kind = ErrorClass.FOR_A_HUMAN
+        if reply is not None:
+            kind = error_class(reply, score["value"], question)
         wrong.append(WrongAnswer(document, score, reply or "", kind))
     return wrong
 
@@ -181,11 +183,9 @@ def draw_wrong_answers(
     Returns:
         The wrong answers to the drawn documents by name of the rule.
     """
-    documents = {
-        answer.document["doc_id"]: answer.document
-        for answers in wrong.values()
-        for answer in answers
-    }
+    documents = {}
+    for answer in itertools.chain.from_iterable(wrong.values()):
+        documents[answer.document["doc_id"]] = answer.document
     ids = sorted(documents)
     chance = random.Random(20261129)  # the same wrong answers give the same sample
     chance.shuffle(ids)
@@ -193,46 +193,42 @@ def draw_wrong_answers(
     start = chance.randrange(max(1, len(ids)))
     places = range(start, start + size * len(ids), len(ids)) if size < len(ids) else ()
     drawn = {ids[position // size] for position in places} or {*ids}
-    return {
-        name: [answer for answer in answers if answer.document["doc_id"] in drawn]
-        for name, answers in wrong.items()
-    }
+    drawn_answers = {}
+    for name, answers in wrong.items():
+        drawn_answers[name] = [answer for answer in answers if answer.document["doc_id"] in drawn]
+    return drawn_answers
 
 
 def export_wrong_answers(
     path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]
 ) -> None:
     """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
-    named = [(name, answer) for name, answers in wrong.items() for answer in answers]
-    own_names = list(
-        dict.fromkeys(column for _, answer in named for column in own_columns(answer.document))
-    )
+    own_names: dict[str, None] = {}
+    for answer in itertools.chain.from_iterable(wrong.values()):
+        own_names |= dict.fromkeys(own_columns(answer.document))
     rows = []
-    for name, answer in named:
-        document, score, columns = answer.document, answer.score, own_columns(answer.document)
-        cells = [
-            document["doc_id"],
-            name,
-            document.get("question"),
-            " | ".join(document.get("options") or ()),
-        ]
-        kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
-        cells += [
-            score["target"],
-            score["value"],
-            score["reason"],
-            kind,
-            "",
-            answer.key[1],
-            answer.reply,
-        ]
-        rows.append(
-            [
-                *cells,
+    for name, answers in wrong.items():
+        for answer in answers:
+            document = answer.document
+            score = answer.score
+            columns = own_columns(document)
+            kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
+            row = [
+                document["doc_id"],
+                name,
+                document.get("question"),
+                " | ".join(document.get("options") or ()),
+                score["target"],
+                score["value"],
+                score["reason"],
+                kind,
+                "",
+                answer.key[1],
+                answer.reply,
                 " | ".join(image_names(document)),
                 *(columns.get(key, "") for key in own_names),
             ]
-        )
+            rows.append(row)
     titles = (
         "doc_id",
         "rule",
@@ -245,8 +241,10 @@ def export_wrong_answers(
         HUMAN_COLUMN,
         "digest",
         "reply",
+        "images",
+        *own_names,
     )
-    write_replies(path, private, "--export-errors", (*titles, "images", *own_names), rows)
+    write_replies(path, private, "--export-errors", titles, rows)
 
 
 def write_replies(
@@ -258,8 +256,16 @@ def write_replies(
 ) -> None:
     """Write a table of questions and replies as CSV, in which no text is a formula.
 
-    A title that occurs before, such as that of a column of the user's own, ends with ``_own``. MedTasksError: it cannot
-    be written, or it would show text of ``private`` datasets; ``writer`` names it there.
+    Args:
+        path: New file.
+        private: Names of credentialed datasets whose text the table would show.
+        writer: Name of the table in messages.
+        titles: Titles of the columns. One that occurs before, such as that of a column of the user's own, gets the
+            ending ``_own``.
+        rows: Cells, shape (rows, columns).
+
+    Raises:
+        MedTasksError: The table cannot be written, or it would show text of ``private`` datasets.
     """
     if private:
         names = ",".join(private)
@@ -291,19 +297,22 @@ def _harmless_cell(cell: Any) -> Any:
 
 
 def own_columns(document: Document) -> dict[str, str]:
-    """Return the columns of a user's own file that no task reads; none for prepared data."""
-    columns = (
-        {}
-        if "dataset" in document
-        else {name: document[name] for name in document if name not in _READ}
-    )
-    return {
-        name: str(value) for name, value in columns.items() if isinstance(value, str | int | float)
-    }
+    """Return the columns of a user's own file that no task reads, or none for prepared data.
+
+    Example:
+        >>> own_columns({"doc_id": "1", "question": "Is it normal?", "ward": 3})
+        {'ward': '3'}
+    """
+    columns: dict[str, str] = {}
+    if "dataset" in document:
+        return columns
+    for name in document:
+        if name not in _TASK_COLUMNS and isinstance(document[name], str | int | float):
+            columns[name] = str(document[name])
+    return columns
 
 
 def image_names(document: Document) -> list[str]:
     """Return the image files of a document, without absolute paths of this machine."""
-    return [
-        Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images
-    ]
+    files = Sample(document).images
+    return [Path(file).name if Path(file).is_absolute() else file for file in files]

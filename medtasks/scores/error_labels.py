@@ -8,7 +8,7 @@ from typing import Any
 from medtasks.data.table_files import read_table
 from medtasks.errors import RepliesError, SourceError
 from medtasks.metrics.metric import AnyMetric, Metric, Score, counting
-from medtasks.scores.error_classes import HUMAN_COLUMN, WrongAnswer
+from medtasks.scores.error_classes import HUMAN_COLUMN, AnswerKey, WrongAnswer
 from medtasks.scores.score_model import MetricScore
 from medtasks.scores.subgroups import with_interval
 
@@ -21,12 +21,12 @@ HUMAN_KINDS = (
 )
 
 
-def read_error_labels(path: Path) -> dict[tuple[str, str], str]:
+def read_error_labels(path: Path) -> dict[AnswerKey, str]:
     """Return a human's judgements in an exported table, by document id and digest of the reply.
 
     RepliesError: It is no such table, a judgement is none of :data:`HUMAN_KINDS`, or two on one reply differ.
     """
-    labels: dict[tuple[str, str], str] = {}
+    labels: dict[AnswerKey, str] = {}
     try:
         rows = read_table(path).rows
     except SourceError as error:
@@ -54,7 +54,7 @@ def read_error_labels(path: Path) -> dict[tuple[str, str], str]:
 
 
 def kinds_by_human(
-    wrong: Sequence[WrongAnswer], labels: Mapping[tuple[str, str], str]
+    wrong: Sequence[WrongAnswer], labels: Mapping[AnswerKey, str]
 ) -> list[MetricScore]:
     """Return the share of each kind among the wrong answers that a human judged, and their number."""
     scores = []

@@ -68,7 +68,14 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
 def with_joint_verdicts(
     task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]
 ) -> list[Reply]:
-    """Add the verdicts of :func:`judge_side_by_side`, if there are any, to replies of shape (samples,)."""
+    """Add the verdicts of :func:`judge_side_by_side`, if there are any, to replies.
+
+    Args:
+        task: Task that the replies answer.
+        rule: Rule under which the verdicts were kept.
+        documents: Documents with a reply.
+        replies: Replies to them, shape (documents,).
+    """
     judge = None
     if task.family.joins_runs and any(reply.run for reply in replies):
         with suppress(MedTasksError):  # scoring says so
@@ -96,12 +103,11 @@ def _joint_verdicts(
                 by_field.setdefault(question.field, {})[index] = question
     verdicts: dict[int, dict[str, Any]] = {}
     for field, questions in by_field.items():
-        asked = {
-            f"model_{index + 1}": question
-            for index, question in questions.items()
-            if question.answer
-        }
-        by_model = _ask(judge, asked, fenced=rule.fenced)
+        answered = {}
+        for index, question in questions.items():
+            if question.answer:
+                answered[f"model_{index + 1}"] = question
+        by_model = _ask(judge, answered, fenced=rule.fenced)
         for index, question in questions.items():
             verdict = by_model.get(f"model_{index + 1}") if question.answer else question.of_empty
             verdicts.setdefault(index, {})[field] = verdict

@@ -7,7 +7,7 @@ verdict itself is not in the sheet, as it would sway people.
 
 import math
 import random
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from medtasks.families.family import Asks, Replies
 from medtasks.metrics.metric import AnyMetric, Metric
 from medtasks.net.journal import digest_of
 from medtasks.scores.error_classes import image_names, write_replies
-from medtasks.scores.run_values import run_values
+from medtasks.scores.run_values import Values, run_values
 from medtasks.stats.judged_share import JudgedShare, judged_share
 from medtasks.tasks.documents import private_datasets
 from medtasks.tasks.task_file import TaskFile
@@ -44,7 +44,7 @@ class CheckedScore:
     judged: float
     judge: JudgedShare  # ``corrected`` is the metric, corrected
     # Cluster and corrected value by document id, whose mean that is; empty where it is not defined.
-    values: Mapping[str, tuple[Hashable, float]] = field(default_factory=dict, repr=False)
+    values: Values = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,28 @@ class _Verdicts:
 
     metric: str
     inverted: bool  # whether that is the share of wrong replies
-    right: Mapping[str, tuple[Hashable, float]]  # cluster and verdict by document id
+    right: Values  # cluster and verdict by document id
     asked: frozenset[str]  # ids of replies that the judge read; of others a rule gives the verdict
 
 
 def write_sheet(
     path: Path, task: TaskFile, documents: Documents, replies: Replies, size: int, rule: str | None
 ) -> tuple[int, int]:
-    """Write a sheet of at most ``size`` judged replies; return the numbers that the judge called right and wrong.
+    """Write a sheet of judged replies.
 
-    Verdicts are those under ``rule``, by default the task's first. RepliesError: no judge says right or wrong of single
-    replies to the task, or the file exists.
+    Args:
+        path: New file.
+        task: Task that the replies answer.
+        documents: All its documents.
+        replies: Replies by document id.
+        size: Largest number of replies in the sheet.
+        rule: Rule whose verdicts are used, by default the task's first.
+
+    Returns:
+        Numbers of drawn replies that the judge called right and wrong.
+
+    Raises:
+        RepliesError: No judge says right or wrong of single replies to the task, or the file exists.
     """
     if path.exists():
         raise RepliesError(f"{path} exists, and may hold labels; name another file with --out")
@@ -71,38 +82,33 @@ def write_sheet(
     if rule is not None and rule not in by_rule:
         raise unknown_name("rule", rule, by_rule)
     chosen = by_rule[rule or next(iter(by_rule))]
-    verdicts = {
-        doc_id: verdict for doc_id, (_, verdict) in chosen.right.items() if doc_id in chosen.asked
-    }
-    right, wrong = (
-        sorted(doc_id for doc_id, value in verdicts.items() if value == verdict)
-        for verdict in (1.0, 0.0)
-    )
+    right = [doc_id for doc_id in sorted(chosen.asked) if chosen.right[doc_id][1]]
+    wrong = sorted(chosen.asked.difference(right))
     number = min(len(right), max((size + 1) // 2, size - len(wrong)))
     numbers = (number, min(len(wrong), size - number))
     chance = random.Random(20261123)  # the same replies give the same sheet
-    weights = {
-        doc_id: len(members) / drawn
-        for members, drawn in zip((right, wrong), numbers, strict=True)
-        for doc_id in chance.sample(members, drawn)
-    }
+    weights = {}
+    for members, drawn in zip((right, wrong), numbers, strict=True):
+        for doc_id in chance.sample(members, drawn):
+            weights[doc_id] = len(members) / drawn
     by_id = {document["doc_id"]: document for document in documents}
     rows = []
     for doc_id in chance.sample(sorted(weights), len(weights)):
-        document, text = by_id[doc_id], replies[doc_id].text or ""
-        options, target = (
-            " | ".join(document.get("options") or ()),
-            task.family.target_text(Sample(document)),
-        )
-        columns = (
+        document = by_id[doc_id]
+        text = replies[doc_id].text or ""
+        row = (
             doc_id,
             document.get("question"),
-            options,
-            target,
+            " | ".join(document.get("options") or ()),
+            task.family.target_text(Sample(document)),
             text,
             " | ".join(image_names(document)),
+            "",
+            "",
+            repr(weights[doc_id]),
+            digest_of(text)[:16],
         )
-        rows.append((*columns, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
+        rows.append(row)
     titles = (
         "doc_id",
         "question",
@@ -122,7 +128,11 @@ def write_sheet(
 
 
 def read_labels(path: Path) -> dict[str, Label]:
-    """Return the lines of a filled-in sheet by document id, as any spreadsheet program saves it."""
+    """Return the lines of a filled-in sheet by document id, as any spreadsheet program saves it.
+
+    Raises:
+        RepliesError: It is no such sheet, or an answer is neither yes nor no.
+    """
     labels = {}
     try:
         for row in read_table(path).rows:
@@ -134,9 +144,8 @@ def read_labels(path: Path) -> dict[str, Label]:
             if answer not in _LABELS:
                 raise RepliesError(f"{row.place}: '{answer}' under 'right' is neither yes nor no")
             weight = float(row.values["weight"].replace(",", "."))
-            labels[row.values["doc_id"].removeprefix("'")] = Label(
-                _LABELS[answer], weight, row.values["digest"]
-            )
+            doc_id = row.values["doc_id"].removeprefix("'")
+            labels[doc_id] = Label(_LABELS[answer], weight, row.values["digest"])
     except (SourceError, ValueError, AttributeError) as error:
         raise RepliesError(f"cannot read labels from {path}: {error}") from error
     return labels
@@ -147,7 +156,14 @@ def checked_scores(
 ) -> dict[str, CheckedScore]:
     """Return each row's score from a judge's verdicts, with its correction by people's labels.
 
-    RepliesError: no reply has a label, or the samples were drawn from a larger set.
+    Args:
+        task: Task that the replies answer.
+        documents: All its documents.
+        replies: Replies of one run by document id.
+        labels: Lines of a sheet by document id. Those of other replies are left out.
+
+    Raises:
+        RepliesError: No reply has a label, or the samples were drawn from a larger set.
     """
     if any(document.get(DRAWN) for document in documents):
         raise RepliesError(
@@ -165,25 +181,24 @@ def checked_scores(
         clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
         row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
         was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
-        right, weights = (
-            [label.right for label in row_labels],
-            [label.weight for label in row_labels],
-        )
+        right, weights = zip(*[(label.right, label.weight) for label in row_labels], strict=True)
         judge = judged_share(verdict_values, right, weights, was_judged, clusters)
         judged = math.fsum(verdict_values) / len(verdict_values)
-        corrected = [1 - value if verdicts.inverted else value for value in judge.replies]
+        corrected = list(judge.replies)
         judge = replace(judge, replies=())
         if verdicts.inverted:
+            judged = 1 - judged
+            corrected = [1 - value for value in corrected]
             share = judge.corrected
             wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
-            judge, judged = replace(judge, corrected=wrong), 1 - judged
+            judge = replace(judge, corrected=wrong)
         values = dict(zip(verdicts.right, zip(clusters, corrected, strict=False), strict=False))
         checked[row] = CheckedScore(verdicts.metric, judged, judge, values)
     return checked
 
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
-    """Return the verdicts by name of the rule, without rows whose score is not their share; at least one."""
+    """Return the verdicts by name of the rule, at least one, without rows whose score is not their share."""
     metrics: list[AnyMetric] = []
     if task.family.asks is not Asks.NOBODY:
         metrics = [
@@ -195,18 +210,19 @@ def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[st
         scores = computed.scores[row]
         if row in verdicts or not values or not values.keys() <= scores.keys():
             continue
-        right = {
-            doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values
-        }
-        share = {doc_id: value for doc_id, (_, value) in values.items()}
-        inverted = right != share
-        if inverted and right != {doc_id: 1 - value for doc_id, value in share.items()}:
+        is_right = []
+        right = {}
+        asked = set()
+        for doc_id, (cluster, _) in values.items():
+            verdict = task.family.describe(scores[doc_id], replies[doc_id]).right
+            is_right.append(verdict)
+            right[doc_id] = (cluster, float(bool(verdict)))
+            if was_asked(scores[doc_id]):
+                asked.add(doc_id)
+        share = [value for _, value in values.values()]
+        if is_right not in (share, [1 - value for value in share]):
             continue
-        of_replies = {
-            doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()
-        }
-        judged_ids = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
-        verdicts[row] = _Verdicts(metric, inverted, of_replies, judged_ids)
+        verdicts[row] = _Verdicts(metric, is_right != share, right, frozenset(asked))
     if not verdicts:
         raise RepliesError(
             f"no score of '{task.name}' is the share of replies that a judge calls right or wrong"

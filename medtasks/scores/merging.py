@@ -37,31 +37,62 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
+Shards = Sequence[ShardRun]
+Row = dict[str, Any]
+"""Results of a task by key, such as ``<metric>,<filter>``."""
 TaskRows = Mapping[str, Mapping[str, Any]]  # results by task
 _OTHER_RESULTS = (
     "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
     "version of the code is another one"
 )
 _NO_ERROR = "N/A"  # written by the harness where it computes no standard error
+_BY_TASK = (
+    "configs",
+    "versions",
+    "n-shot",
+    "higher_is_better",
+    "group_subtasks",
+    "results",
+    "groups",
+)
+# Parts of a results file about one process, or a shard's own samples.
+_OF_PROCESS = (
+    "usage",
+    "throughput",
+    "start_time",
+    "end_time",
+    "total_evaluation_time_seconds",
+    "task_hashes",
+    "efficiency",
+)
 
 
 def merge(
     output: Path, folders: Sequence[Path], limit: FailureLimit
 ) -> tuple[RunManifest, dict[str, SampleCounts]]:
-    """Join the shards in folders and write the files of one run; return its manifest, and tasks that lost too many.
+    """Join the shards in folders and write the files of one run.
 
     Nothing is written unless all shards are there, belong together (:func:`read_shards`), and their samples give the
     results that each shard recorded.
+
+    Args:
+        output: New folder for the run.
+        folders: Folders of the shards.
+        limit: Largest share of failed samples.
+
+    Returns:
+        The manifest of the run, and the counts of tasks that exceed the limit.
     """
     if manifest_files(output) or results_files(output):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
     runs = read_shards(folders)
     tasks = {name: task_file(name) for name in runs[0].tasks}
-    if unscored := next((task for task in tasks.values() if task.only_harness), None):
-        raise MedTasksError(
-            f"'{unscored.name}' {unscored.only_harness}, so that its shards cannot be merged; run it once without "
-            f"--shard, and the shards without it"
-        )
+    for task in tasks.values():
+        if task.only_harness:
+            raise MedTasksError(
+                f"'{task.name}' {task.only_harness}, so that its shards cannot be merged; run it once without "
+                f"--shard, and the shards without it"
+            )
     _check_versions(runs[0])
     made = datetime.now(UTC)
     samples = {name: _joined_samples(name, runs) for name in tasks}
@@ -79,9 +110,8 @@ def merge(
     for name, record in manifest.tasks.items():
         if record.counts and not limit.allows(record.counts):
             lost[name] = record.counts
-    manifest = manifest.model_copy(
-        update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED}
-    )
+    state = RunState.WITH_FAILURES if lost else RunState.FINISHED
+    manifest = manifest.model_copy(update={"state": state})
     manifest.write(manifest_path(output, made))
     return manifest, lost
 
@@ -96,30 +126,36 @@ def _check_versions(run: ShardRun) -> None:
     }
     of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
     settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
-    names = ["medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics]
-    if different := [
-        f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)
-    ]:
+    different = []
+    for name in ("medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics):
+        if here.get(name) != there.get(name):
+            different.append(f"{name} ({there.get(name)} there)")
+    if different:
         raise MedTasksError(
             f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they "
             f"are the same"
         )
 
 
-def _joined_samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
+def _joined_samples(name: str, runs: Shards) -> list[SampleLine]:
     """Return the samples of a task in all shards, in the order of one process: by filter, and by row."""
     rows: dict[int, Sequence[SampleLine]] = {}
     for run in runs:
         rows |= run.tasks[name].lines
     by_row = [rows[row] for row in sorted(rows)]
-    return [lines[index] for index in range(len(runs[0].tasks[name].filters)) for lines in by_row]
+    samples = []
+    for index in range(len(runs[0].tasks[name].filters)):
+        samples += [lines[index] for lines in by_row]
+    return samples
 
 
-def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
-    """Score the samples of all shards; return the task's row of a results file.
+def _task_row(task: TaskFile, runs: Shards) -> Row:
+    """Score the samples of all shards, and return the task's row of a results file.
 
-    MedTasksError: the task's data are not here, or the samples of a shard do not give the results that it recorded.
-    Metrics that compare texts or write a file are computed once, and not for each shard to check this.
+    Metrics that compare texts or write a file are computed once, and not for each shard to check its results.
+
+    Raises:
+        MedTasksError: The task's data are not here, or the samples of a shard do not give the results that it recorded.
     """
     parts = [run.tasks[task.name] for run in runs]
     largest = max(parts, key=lambda part: part.asked)
@@ -140,28 +176,26 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
     return _without_values(largest.row) | _values(task, largest.filters, scores)
 
 
-def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's row without its numbers; empty lists, the harness's mark of unlisted metrics, stay."""
-    return {
-        key: value if "," not in key or value == [] else _NO_ERROR for key, value in row.items()
-    }
+def _without_values(row: Mapping[str, Any]) -> Row:
+    """Return a task's row without its numbers. Empty lists, the harness's mark of unlisted metrics, stay."""
+    cleared = dict(row)
+    for key, value in row.items():
+        if "," in key and value != []:
+            cleared[key] = _NO_ERROR
+    return cleared
 
 
-def _values(
-    task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]
-) -> dict[str, Any]:
+def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> Row:
     """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
-    values: dict[str, Any] = {}
+    values: Row = {}
     for index, name in enumerate(filters):
-        for metric, estimate in evaluate(
-            task.metrics, [scores[row][index] for row in sorted(scores)]
-        ).items():
+        by_row = [scores[row][index] for row in sorted(scores)]
+        for metric, estimate in evaluate(task.metrics, by_row).items():
             values[f"{metric},{name}"] = estimate.value
             if estimate.clusters is not None:
                 values[f"{metric}{STDERR},{name}"] = estimate.error
-    return dict(
-        json.loads(json.dumps(values, default=lambda number: number.item()))
-    )  # of numpy's types
+    text = json.dumps(values, default=lambda number: number.item())  # numbers of numpy's types
+    return dict(json.loads(text))
 
 
 def _recorded_scores(
@@ -207,10 +241,9 @@ def _replies_of(
         names: set[str] = set()
         for by_filter in scores.values():
             names.update(str(score.get("saved")) for score in by_filter)
+        files = [home() / FOLDER_NAME / name for name in sorted(names)]
         with contextlib.suppress(RepliesError):
-            replies = read_replies(
-                [home() / FOLDER_NAME / name for name in sorted(names)], documents
-            )
+            replies = read_replies(files, documents)
         if any(documents[row]["doc_id"] not in replies for row in scores):
             raise MedTasksError(
                 f"the samples files of {task.name} withhold the replies of credentialed data, and "
@@ -220,25 +253,22 @@ def _replies_of(
         return replies
 
 
-def _group_row(
-    name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]
-) -> dict[str, Any]:
-    """Aggregate the rows of a group's tasks as its file says; reports compute the standard errors."""
-    keys = dict.fromkeys(
-        key for task in members for key in rows[task] if "," in key and STDERR not in key
-    )
+def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> Row:
+    """Aggregate the rows of a group's tasks as its file says. Reports compute the standard errors."""
+    keys: dict[str, None] = {}
+    for task in members:
+        keys |= dict.fromkeys(key for key in rows[task] if "," in key and STDERR not in key)
     declared = resolved(task_config(name).get("aggregate_metric_list")) or []
-    row: dict[str, Any] = {}
+    row: Row = {}
     for metric in [declared] if isinstance(declared, Mapping) else declared:
         aggregation = metric.get("aggregation")
         aggregate = aggregation if callable(aggregation) else _mean
+        is_weighted = metric.get("weight_by_size", False)
         for key in keys:
             if metric["metric"] in key:  # part of a metric's name suffices in the harness
                 tasks = [task for task in members if key in rows[task]]
                 values = [rows[task][key] for task in tasks]
-                row[key] = aggregate(
-                    values, [sizes[task] for task in tasks], metric.get("weight_by_size", False)
-                )
+                row[key] = aggregate(values, [sizes[task] for task in tasks], is_weighted)
                 row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
 
@@ -249,30 +279,22 @@ def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> f
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
-    return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [
-        name
-    ]
+    tasks = []
+    for member in groups.get(name, ()):
+        tasks += _tasks_within(member, groups)
+    return tasks or [name]
 
 
-def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
-    contents = [run.tasks[name].results.content for name in rows for run in runs]
-    by_task = (
-        "configs",
-        "versions",
-        "n-shot",
-        "higher_is_better",
-        "group_subtasks",
-        "results",
-        "groups",
-    )
-    joined = {
-        key: {
-            name: value
-            for content in contents[::-1]
-            for name, value in content.get(key, {}).items()
-        }
-        for key in by_task
-    }
+def _content(runs: Shards, rows: TaskRows) -> dict[str, Any]:
+    """Return the content of the results file, in which tasks have their ``rows``."""
+    contents = []
+    for name in rows:
+        contents += [run.tasks[name].results.content for run in runs]
+    joined: dict[str, Row] = {}
+    for part in _BY_TASK:
+        joined[part] = {}
+        for content in reversed(contents):
+            joined[part] |= content.get(part, {})
     sizes = {name: part.total for name, part in runs[0].tasks.items()}
     joined["n-samples"] = {
         name: {"original": size, "effective": size} for name, size in sizes.items()
@@ -280,51 +302,42 @@ def _content(runs: Sequence[ShardRun], rows: TaskRows) -> dict[str, Any]:
     for column in ("results", "groups"):
         for name, row in joined[column].items():
             if name in rows:
-                merged = rows[name]
+                merged = dict(rows[name])
             else:
                 members = _tasks_within(name, joined["group_subtasks"])
                 merged = {key: value for key, value in row.items() if "," not in key}
                 merged |= _group_row(name, members, rows, sizes)
-            joined[column][name] = {
-                **merged,
-                "alias": re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"]),
-            }
+            merged["alias"] = re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])
+            joined[column][name] = merged
     if not joined["groups"]:
         del joined["groups"]
-    of_process = (
-        *("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds"),
-        *("task_hashes", "efficiency"),  # of a shard's own samples
-    )
-    return {**{key: value for key, value in contents[0].items() if key not in of_process}, **joined}
+    kept = {key: value for key, value in contents[0].items() if key not in _OF_PROCESS}
+    return kept | joined
 
 
-def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, rows: TaskRows) -> RunManifest:
+def _manifest(runs: Shards, output: Path, results: Path, rows: TaskRows) -> RunManifest:
     """Return the manifest of all shards together, whose machine is that of the first."""
     first = runs[0].manifest
     manifests = [run.manifest for run in runs]
-    tasks = {
-        name: with_results(name, record, results, rows.get(name, {}), output).model_copy(
-            update={"rows": None}
-        )
-        for name, record in first.tasks.items()
-    }
+    tasks = {}
+    for name, record in first.tasks.items():
+        merged = with_results(name, record, results, rows.get(name, {}), output)
+        tasks[name] = merged.model_copy(update={"rows": None})
+    command = ["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]
+    notices = chain.from_iterable(manifest.notices for manifest in manifests)
+    settings_of_all = dict(first.settings)
+    settings_of_all.pop(SHARD_VARIABLE, None)
     return first.model_copy(
         update={
             "started": min(manifest.started for manifest in manifests),
             "ended": max(manifest.ended or manifest.started for manifest in manifests),
             "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
             "process": process_of(os.getpid()),
-            "command": redacted_arguments(
-                ["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]
-            ),
+            "command": redacted_arguments(command),
             "tasks": tasks,
             "processes": tuple(chain.from_iterable(manifest.processes for manifest in manifests)),
-            "notices": tuple(
-                dict.fromkeys(chain.from_iterable(manifest.notices for manifest in manifests))
-            ),
-            "settings": {
-                name: value for name, value in first.settings.items() if name != SHARD_VARIABLE
-            },
+            "notices": tuple(dict.fromkeys(notices)),
+            "settings": settings_of_all,
             "shard": None,
             "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),
         }

@@ -14,7 +14,7 @@ from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.report.collecting import collect_replies, collect_run
 from medtasks.report.report_model import report_as_dict
 from medtasks.runs.run import open_run
-from medtasks.scores.audit_items import as_logged
+from medtasks.scores.audit_items import answer_for_log
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
@@ -389,9 +389,11 @@ def test_the_user_may_ask_for_text_by_name(tmp_path, monkeypatch):
 
 def test_only_letters_and_numbers_of_options_are_logged_anyway():
     for value in (None, "A", "A, C", "12", "none"):
-        assert as_logged(ReadAnswer(value, "ok", right=True)).value == value
+        assert answer_for_log(ReadAnswer(value, "ok", right=True)).value == value
     for value in ("pneumonia", "AB", "A, mass", "2019-03-01", ""):
-        assert as_logged(ReadAnswer(value, "ok", right=True)) == ReadAnswer("", "ok", right=True)
+        assert answer_for_log(ReadAnswer(value, "ok", right=True)) == ReadAnswer(
+            "", "ok", right=True
+        )
 
 
 @each_row("task, score, expected", tables_of(__file__)["what_is_right_or_wrong"])
