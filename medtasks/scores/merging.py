@@ -1,6 +1,5 @@
 """Merging the runs of shards into the files of one run: samples, the results scored from them, and a manifest."""
 
-import contextlib
 import json
 import os
 import re
@@ -12,13 +11,12 @@ from typing import Any
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
-from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
-from medtasks.families.family import FENCED, Replies, Rule
-from medtasks.home import home, written_whole
+from medtasks.errors import MedTasksError, listed
+from medtasks.families.family import FENCED, Rule
+from medtasks.home import written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
 from medtasks.runs.asked_questions import QuestionIndex
-from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.runs.redaction import redacted_arguments, settings
 from medtasks.runs.replies import SampleLine, read_replies
 from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
@@ -214,7 +212,7 @@ def _recorded_scores(
             scores.setdefault(row, []).append(score)
     if task.family.scores_suffice or not scores:
         return scores
-    replies = _replies_of(task, part, documents, scores)
+    replies = read_replies(part.samples, documents)
     for row, by_filter in scores.items():
         document = documents[row]
         reply = replies.get(document["doc_id"])  # None for a question that has changed
@@ -228,29 +226,6 @@ def _recorded_scores(
                 )
             score |= texts
     return scores
-
-
-def _replies_of(
-    task: TaskFile, part: TaskPart, documents: Documents, scores: Mapping[int, list[Score]]
-) -> Replies:
-    """Return the replies of a shard, those that its samples withhold from where they were saved."""
-    try:
-        return read_replies(part.samples, documents)
-    except WithheldReply:
-        replies: Replies = {}
-        names: set[str] = set()
-        for by_filter in scores.values():
-            names.update(str(score.get("saved")) for score in by_filter)
-        files = [home() / FOLDER_NAME / name for name in sorted(names)]
-        with contextlib.suppress(RepliesError):
-            replies = read_replies(files, documents)
-        if any(documents[row]["doc_id"] not in replies for row in scores):
-            raise MedTasksError(
-                f"the samples files of {task.name} withhold the replies of credentialed data, and "
-                f"{home() / FOLDER_NAME} does not hold all of them; copy the folder '{FOLDER_NAME}' of the "
-                f"MEDTASKS_HOME of each run to this one's"
-            ) from None
-        return replies
 
 
 def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> Row:
