@@ -1,4 +1,7 @@
-"""The ``medtasks`` command."""
+"""The ``medtasks`` command: its commands in the order and the panels of the help, and its exit codes.
+
+Modules of commands are imported at every start, so they must import nothing that takes long to load.
+"""
 
 import sys
 from typing import Any
@@ -74,21 +77,22 @@ def _root(
     pass
 
 
-def _plain_types(command: Any) -> None:
+def _set_plain_types(command: Any) -> None:
     """Let the help of a command and of those below show ``PATH...`` where newer Typer has ``<list[Path]>``."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     for parameter in command.get_params(context):
-        if hasattr(parameter, "display_type"):
-            label = parameter.display_type(context).strip("<>")
-            name = label.removeprefix("list[").removesuffix("]")
-            metavar = (
-                name if "|" in name else _METAVARS.get(name.removesuffix(" range"), name.upper())
-            )
-            if label != name:
-                metavar += "..."
-            parameter.display_type = lambda ctx, metavar=metavar: metavar
-    for below in getattr(command, "commands", {}).values():
-        _plain_types(below)
+        if not hasattr(parameter, "display_type"):
+            continue
+        label = parameter.display_type(context).strip("<>")
+        name = label.removeprefix("list[").removesuffix("]")
+        metavar = name  # of choices, such as a|b
+        if "|" not in name:
+            metavar = _METAVARS.get(name.removesuffix(" range"), name.upper())
+        if label != name:
+            metavar += "..."
+        parameter.display_type = lambda ctx, metavar=metavar: metavar
+    for subcommand in getattr(command, "commands", {}).values():
+        _set_plain_types(subcommand)
 
 
 def main() -> None:
@@ -97,7 +101,7 @@ def main() -> None:
     An error that the user can fix is one sentence and exit code 1, or 2 where 1 is a verdict; Ctrl-C is exit code 130.
     """
     command = get_command(app)
-    _plain_types(command)
+    _set_plain_types(command)
     redact_log()
     try:
         command(prog_name="medtasks")
@@ -105,14 +109,13 @@ def main() -> None:
         _complain(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
-        _complain(
-            f"{error.filename}: {error.strerror}"
-            if error.filename and error.strerror
-            else str(error)
-        )
+        sentence = str(error)
+        if error.filename and error.strerror:
+            sentence = f"{error.filename}: {error.strerror}"
+        _complain(sentence)
         sys.exit(1)
-    except SystemExit as leaving:
-        if leaving.code == 130:  # what Typer makes of Ctrl-C
+    except SystemExit as error:
+        if error.code == 130:  # Typer's code for Ctrl-C
             _complain("interrupted; what was finished is kept, run the same command again to go on")
         raise
 

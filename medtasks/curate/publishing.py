@@ -69,35 +69,32 @@ _COMMAND, _OPTION = "medtasks curate publish", "--as"
 
 
 @dataclass(frozen=True)
-class Form:
+class PublishedForm:
     """Columns and tasks that studies of one kind are published with."""
 
     about: str  # its questions, in a few words
     columns: Columns
     model: str  # published task that the tasks run like
-    endings: tuple[str, ...] = (
-        "",
-        "_ll",
-    )  # of the tasks, after the dataset's name and that of the published one
+    endings: tuple[str, ...] = ("", "_ll")  # of the tasks, after the name of dataset and ``model``
 
 
-FORMS: Mapping[StudyKind, Form] = {
-    StudyKind.PAIRS: Form(
+FORMS: Mapping[StudyKind, PublishedForm] = {
+    StudyKind.PAIRS: PublishedForm(
         "Confusing pairs", CURATED_PAIR, "mediconfusion", ("", "_gd", "_ps", "_ff")
     ),
-    StudyKind.VISUAL_CLOSED: Form(
+    StudyKind.VISUAL_CLOSED: PublishedForm(
         "Questions on what images show", CLOSED_QUESTION, "medheval_visual_mm"
     ),
-    StudyKind.VISUAL_OPEN: Form(
+    StudyKind.VISUAL_OPEN: PublishedForm(
         "Reports on images", COMPONENT_REPORT, "medheval_visual_report", ("",)
     ),
-    StudyKind.KNOWLEDGE_CLOSED: Form(
+    StudyKind.KNOWLEDGE_CLOSED: PublishedForm(
         "Questions on medical knowledge", CLOSED_QUESTION, "medheval_knowledge_closed"
     ),
-    StudyKind.KNOWLEDGE_OPEN: Form(
+    StudyKind.KNOWLEDGE_OPEN: PublishedForm(
         "Open questions on medical knowledge", OPEN_QUESTION, "medheval_knowledge_open", ("",)
     ),
-    StudyKind.CONTEXTUAL: Form(
+    StudyKind.CONTEXTUAL: PublishedForm(
         "Questions on notes against images", CLOSED_QUESTION, "medheval_context"
     ),
 }
@@ -112,45 +109,56 @@ def publish_study(
     balance: bool = True,
     allow_incomplete: bool = False,
 ) -> tuple[Manifest, list[str], list[str], Mapping[str, Any]]:
-    """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
+    """Make a dataset and tasks of the drafts whose questions all reach a score.
 
-    Returns the dataset's manifest, the names of tasks and of groups, and the :func:`datasheet`.
+    Args:
+        folder: The folder of the study.
+        min_score: Least score from every reviewer, 1 to 10.
+        name: Name of the dataset and the first task. Default: that of the study.
+        wording: The reviewer whose words count if reviewers differ.
+        balance: Leave out the surplus of one label (hallucination studies).
+        allow_incomplete: Leave out questions whose image is missing.
 
-    ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
-    (hallucination studies).
+    Returns:
+        The dataset's manifest, the names of tasks and of groups, and the :func:`datasheet`.
+
+    Raises:
+        MedTasksError: Nothing can be published, or another dataset or task has the name.
+        SourceError: A file of the study is damaged.
     """
     study = read_study(folder)
-    chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
-    tasks = {form.model + ending: chosen + ending for ending in form.endings}
-    groups = groups_of_part(form.model, chosen, tasks)
+    form = FORMS[study.kind]
+    name = checked_name(name or study.name, _OPTION)
+    tasks = {form.model + ending: name + ending for ending in form.endings}
+    groups = groups_of_part(form.model, name, tasks)
     for task in (*tasks.values(), *groups.values()):
-        refuse_taken(task, chosen, _COMMAND, _OPTION)
-    about = _reviewed(folder, study, chosen, min_score, wording, balance)
+        refuse_taken(task, name, _COMMAND, _OPTION)
+    about = _select_questions(folder, study, name, min_score, wording, balance)
     manifest, sheet = _prepare(about, allow_incomplete)
     for model, task in tasks.items():
-        config = task_copy(
-            model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}"
-        )
+        description = f"{form.about} of a study of your own, asked and scored as {model}"
+        config = task_copy(model, task, name, description)
         # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
-        metadata = {
-            key: value for key, value in config["metadata"].items() if key != "checked_against"
+        config["metadata"].pop("checked_against", None)
+        settings = config[SETTINGS].items()
+        config[SETTINGS] = {
+            key: values for key, values in settings if "demonstrations" not in values
         }
-        settings = {
-            name: values
-            for name, values in config[SETTINGS].items()
-            if "demonstrations" not in values
-        }
-        write_task_file(task, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
+        write_task_file(task, config, _COMMAND)
     for model, group in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
         write_task_file(group, group_copy(model, group, tasks, description), _COMMAND)
     return manifest, list(tasks.values()), list(groups.values()), sheet
 
 
-def _reviewed(
+def _select_questions(
     folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool
 ) -> Publication:
-    """Return the questions to publish; MedTasksError if none can be, or if another dataset has the name."""
+    """Select the questions to publish.
+
+    Raises:
+        MedTasksError: There are none, or another dataset has the name.
+    """
     _refuse_other_dataset(folder, study, name)
     drafts = read_drafts(folder)
     reviews = read_reviews(folder, study)
@@ -163,23 +171,23 @@ def _reviewed(
     _check_listed(folder, study, drafts, images)
     published, left_out = accept_drafts(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
-        todo = (
-            "score them with 'medtasks curate review"
-            if drafts
-            else "make some with 'medtasks curate draft"
-        )
+        remedy = "make some with 'medtasks curate draft"
+        if drafts:
+            remedy = "score them with 'medtasks curate review"
         raise MedTasksError(
-            f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'"
+            f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {remedy} {folder}'"
         )
     if published and balance and not of_pairs:
         even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
     if not published:
-        why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
+        causes = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
+        remedy = "score more drafts, or lower --min-score"
+        if not of_pairs:
+            remedy += ", or add --no-balance"
         raise MedTasksError(
-            f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); score more drafts, "
-            f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
+            f"nothing of '{study.name}' reaches {min_score} and can be published ({causes}); {remedy}"
         )
     return Publication(
         folder,
@@ -223,8 +231,9 @@ def _check_listed(
 
 
 def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:
-    """Prepare the dataset and write its datasheet, next to it and into the study."""
-    study, source = about.study, about.folder.resolve()
+    """Prepare the dataset and write its datasheet, into its folder and that of the study."""
+    study = about.study
+    source = about.folder.resolve()
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
@@ -234,9 +243,8 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
         left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(outcome, manifest))
-        files.update(
-            {DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)}
-        )
+        files[DATASHEET] = json.dumps(sheet, indent=2) + "\n"
+        files["datasheet.md"] = as_markdown(sheet)
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
@@ -258,7 +266,13 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
 
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
-    """Yield the documents in the order of the study's pairs or images; drafts without an image go to ``lost``."""
+    """Yield the documents in the order of the study's pairs or images.
+
+    Args:
+        about: Publication with the drafts.
+        store: Images of the dataset, to which theirs are added.
+        lost: Receives the items of drafts one of whose images cannot be used.
+    """
     of_pairs = about.study.kind is StudyKind.PAIRS
     pairs = {pair.pair_id: pair for pair in read_pairs(about.folder)}
     lines = {image_id: line for line, image_id in enumerate(about.images, 1)}
@@ -277,16 +291,17 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
         return ranks[draft.item_id if of_pairs else draft.images[0]], len(number), number
 
     for draft in sorted(about.published.values(), key=order):
-        of_draft = [stored(image_id) for image_id in draft.images]
-        if cause := next((image for image in of_draft if isinstance(image, str)), None):
+        results = [stored(image_id) for image_id in draft.images]
+        images = [result for result in results if isinstance(result, StoredImage)]
+        causes = [result for result in results if isinstance(result, str)]
+        if causes:
             lost.append(draft.item_id)
-            yield PublishedRow("", None, cause=cause)
+            yield PublishedRow("", None, cause=causes[0])
             continue
-        for position, image in enumerate(
-            image for image in of_draft if isinstance(image, StoredImage)
-        ):
-            images = about.images[draft.images[position]]
-            content = document(about.study, draft, position, images, pairs.get(draft.item_id))
+        pair = pairs.get(draft.item_id)
+        for position, image in enumerate(images):
+            study_image = about.images[draft.images[position]]
+            content = document(about.study, draft, position, study_image, pair)
             yield PublishedRow(IMAGES, content, [image])
 
 
@@ -295,7 +310,12 @@ def document(
 ) -> NewDocument:
     """Return the columns of one question but for dataset and image file.
 
-    ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs.
+    Args:
+        study: The study.
+        draft: The question in its reviewed words.
+        position: Position of the image in the draft, from 0.
+        image: The image.
+        pair: Its pair; None unless the study is one of pairs.
     """
     if pair is not None:
         return new_document(
@@ -332,9 +352,8 @@ def document(
     elif columns is OPEN_QUESTION:
         content = {"answer": answer}
     else:
-        content = {
-            "report": answer,
-            **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS},
-        }
+        components = draft.components or {}
+        content = {name: list(components.get(name, ())) for name in COMPONENTS}
+        content["report"] = answer
     about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     return new_document(columns, draft.item_id, **about, **content)

@@ -21,9 +21,9 @@ from medtasks.curate.study import (
     Study,
     StudyImage,
     StudyKind,
-    begun,
     checked_name,
     list_rows,
+    study_to_continue,
     write_lines,
     write_study,
 )
@@ -116,7 +116,7 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     Returns:
         The study. ``made_with["counts"]`` has the number of reports left out, by reason.
     """
-    existing = begun(folder, planned)
+    existing = study_to_continue(folder, planned)
     if existing is not None:
         return existing
     path = Path(planned.source)

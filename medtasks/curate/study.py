@@ -31,14 +31,13 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_holding, written_whole
 from medtasks.net.journal import digest_of
 
-STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = (
-    "study.json",
-    "images.jsonl",
-    "pairs.jsonl",
-    "drafts.jsonl",
-    "reviews",
-)
-_OPTIONS = {  # options by their keys in a study's record, if these differ
+STUDY = "study.json"
+IMAGES = "images.jsonl"
+PAIRS = "pairs.jsonl"
+DRAFTS = "drafts.jsonl"
+REVIEWS = "reviews"
+# Names of settings in messages by their keys in a study's record, if these differ.
+_OPTIONS = {
     "list": "list of images",
     "medical_encoder": "--encoder",
     "near_duplicates": "--keep-near-duplicates",
@@ -74,12 +73,15 @@ class StudyImage(StudyRecord):
     text: str  # caption or report
     group: str | None = None  # patient, study or article; two images of one group are never a pair
     licence: str | None = None
-    context: Mapping[
-        str, Any
-    ] = {}  # further parts of a prompt: notes, metadata, bounding boxes, question pairs
+    context: Mapping[str, Any] = {}
+    """Further parts of a prompt: notes, metadata, bounding boxes, question pairs."""
 
     def read(self) -> bytes:
-        """Return the bytes of the file; UnreadableImage, which names no file, if it is missing or has changed."""
+        """Return the bytes of the file.
+
+        Raises:
+            UnreadableImage: It is missing or has changed; the message does not name it.
+        """
         try:
             data = read_file(Path(self.file))
         except OSError as error:
@@ -108,18 +110,26 @@ class Study(StudyRecord):
     kind: StudyKind
     access: Access = Access.CREDENTIALED
     source: str  # file or folder its images were listed in
-    made_with: Mapping[
-        str, Any
-    ] = {}  # thresholds, encoders and their digests, seed, counts left out
+    made_with: Mapping[str, Any] = {}
+    """Thresholds, encoders and their digests, seed, counts left out."""
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with what made the study; its review files carry them."""
+        """Sixteen hexadecimal digits that change with the settings of the study, recorded in its review files."""
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
 def read_study(folder: Path, *kinds: StudyKind) -> Study:
-    """Return the study in a folder; MedTasksError if there is no study, or one of other than these ``kinds``."""
+    """Read the description of a study.
+
+    Args:
+        folder: The folder of the study.
+        kinds: Kinds of studies that are allowed; none allow all.
+
+    Raises:
+        MedTasksError: There is no study, or one of another kind.
+        SourceError: The description is damaged.
+    """
     path = folder / STUDY
     try:
         study = Study.model_validate_json(path.read_text(encoding="utf-8"))
@@ -140,9 +150,20 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
 
 
 def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImage]:
-    """Return the images of a study by id, in their order; MedTasksError if fewer may see one of them than the study."""
-    levels = list(Access)
+    """Read the images of a study.
+
+    Args:
+        folder: The folder of the study.
+        study: Its description; None reads it, too.
+
+    Returns:
+        Images by id, in their order.
+
+    Raises:
+        MedTasksError: An image lies in a prepared dataset that fewer people may see than the study.
+    """
     access = (study or read_study(folder)).access
+    levels = list(Access)
     images: dict[str, StudyImage] = {}
     for number, image in enumerate(read_lines(folder / IMAGES, StudyImage), 1):
         dataset = dataset_holding(Path(image.file))
@@ -161,12 +182,21 @@ def read_pairs(folder: Path) -> list[ImagePair]:
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
-    """Return one record per line of a file, none without a file; SourceError with the number of a damaged line."""
+    """Read one record per line of a file.
+
+    Args:
+        path: The file; a missing one holds no records. A last line without an end is ignored.
+        kind: Class of the records.
+
+    Raises:
+        SourceError: A line is damaged; the message gives its number.
+    """
     if not path.is_file():
         return []
-    records = []
     # A last line without an end was being written when the process was killed.
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    lines = path.read_bytes().split(b"\n")[:-1]
+    records = []
+    for number, line in enumerate(lines, 1):
         try:
             records.append(kind.model_validate_json(line))
         except ValidationError as error:
@@ -182,7 +212,11 @@ def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, all or nothing; MedTasksError if it cannot be written."""
+    """Write a file that only its owner may read, all or nothing.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_whole(path) as partial:
@@ -195,7 +229,15 @@ def write_private(path: Path, text: str) -> None:
 
 
 def checked_name(text: str, option: str = "--name") -> str:
-    """Return the name of a study and its tasks; MedTasksError if no task can have it (``option`` gives another)."""
+    """Return the name of a study and its tasks.
+
+    Args:
+        text: The name.
+        option: Option that gives another name, for the message.
+
+    Raises:
+        MedTasksError: No task can have this name.
+    """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
         raise MedTasksError(
             f"'{text}' cannot be a task's name; take small letters, digits and underscores, with {option} if not with "
@@ -205,7 +247,15 @@ def checked_name(text: str, option: str = "--name") -> str:
 
 
 def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
-    """Yield the rows of a user's JSONL file with these ``columns``, one of them a unique ``id``, or a SourceError."""
+    """Yield the rows of a user's JSONL file.
+
+    Args:
+        path: The file.
+        columns: Columns that it must have, with ``id`` among them.
+
+    Raises:
+        SourceError: A column is missing, or an id is empty or not unique.
+    """
     places: dict[str, str] = {"": ""}
     for row in json_lines(SourceFile(path), columns).rows():
         name = row.name("id")
@@ -218,7 +268,7 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 
 
 def write_study(folder: Path, study: Study) -> None:
-    """Write the description of a study; the last of its files, because it marks the folder as complete.
+    """Write the description of a study, as the last of its files: it marks the folder as complete.
 
     Errors are those of :func:`read_images`.
     """
@@ -226,17 +276,23 @@ def write_study(folder: Path, study: Study) -> None:
     write_private(folder / STUDY, study.model_dump_json(indent=2) + "\n")
 
 
-def begun(folder: Path, planned: Study) -> Study | None:
-    """Return the study in a folder, None for a new one.
+def study_to_continue(folder: Path, planned: Study) -> Study | None:
+    """Return the study in a folder, or None if a new one can be made there.
 
-    MedTasksError if its settings are not as ``planned``, or if a new one could overwrite its source or other files.
+    Args:
+        folder: The folder of the study, whether or not it exists.
+        planned: Description by the settings of this call.
+
+    Raises:
+        MedTasksError: The existing study has other settings, or a new one could overwrite its source or other files.
     """
     if not (folder / STUDY).exists():
         _check_own_folder(folder, planned)
         return None
     study = read_study(folder, planned.kind)
     recorded = {"name": study.name, "access": study.access, **study.made_with}
-    for key, now in {"name": planned.name, "access": planned.access, **planned.made_with}.items():
+    settings = {"name": planned.name, "access": planned.access, **planned.made_with}
+    for key, now in settings.items():
         before = recorded.get(key)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             before = {part: before.get(part) for part in now}
@@ -250,26 +306,21 @@ def begun(folder: Path, planned: Study) -> Study | None:
 
 
 def _check_own_folder(folder: Path, planned: Study) -> None:
-    files = (
-        [file for file in folder.iterdir() if not file.name.startswith(".")]
-        if folder.is_dir()
-        else []
-    )
-    of_killed_run = [
-        file for file in files if file.name in (IMAGES, PAIRS) or file.suffix == ".part"
-    ]
-    if len(files) > len(of_killed_run) or Path(planned.source).resolve().parent == folder.resolve():
+    other_files = []
+    for file in folder.iterdir() if folder.is_dir() else ():
+        of_killed_run = file.name in (IMAGES, PAIRS) or file.suffix == ".part"
+        if not of_killed_run and not file.name.startswith("."):
+            other_files.append(file)
+    if other_files or Path(planned.source).resolve().parent == folder.resolve():
         raise MedTasksError(
             f"{folder} holds other files, and a study needs a folder of its own; take another --out"
         )
 
 
 def _in_words(setting: object) -> str:
-    return (
-        f"{setting['name']}, {setting['digest'][:8]}"
-        if isinstance(setting, Mapping)
-        else str(setting)
-    )
+    if isinstance(setting, Mapping):  # an encoder
+        return f"{setting['name']}, {setting['digest'][:8]}"
+    return str(setting)
 
 
 def problem_of(error: ValueError) -> str:
@@ -277,4 +328,5 @@ def problem_of(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return type(error).__name__
     problem = error.errors(include_input=False, include_url=False)[0]
-    return f"{'.'.join(map(str, problem['loc'])) or 'no JSON'}: {problem['type']}"
+    field = ".".join(map(str, problem["loc"]))
+    return f"{field or 'no JSON'}: {problem['type']}"
