@@ -357,20 +357,18 @@ def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
 def _agreement_row(result: ReviewerAgreement) -> tuple[str, str, str, str, str]:
     if not result.questions:
         return result.what, "0", "-", "nothing in common", "-"
-    kappa = "undefined"
-    if not math.isnan(result.kappa):
-        kappa = f"{result.kappa:.2f}"
-    interval = "undefined"
-    if not math.isnan(result.low):
-        interval = f"{result.low:.2f} to {result.high:.2f}"
+    kappa = "undefined" if math.isnan(result.kappa) else f"{result.kappa:.2f}"
+    interval = f"{result.low:.2f} to {result.high:.2f}"
+    if math.isnan(result.low):
+        interval = "undefined"
     return result.what, str(result.questions), f"{result.equal:.0%}", kappa, interval
 
 
 def _constant_remark(result: ReviewerAgreement) -> str:
     """Say which reviewers gave every question the same verdict, and what that makes of kappa."""
-    kappa, who = "0", "each"
-    if math.isnan(result.kappa):
-        kappa, who = "not defined", "both"
+    is_undefined = math.isnan(result.kappa)
+    kappa = "not defined" if is_undefined else "0"
+    who = "both" if is_undefined else "each"
     if len(result.constant) == 1:
         who = result.constant[0]
     return f"{result.what}: {who} said the same of every question, so kappa is {kappa}."

@@ -4,6 +4,7 @@ Modules of commands are imported at every start, so they must import nothing tha
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
@@ -36,30 +37,42 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _METAVARS = {"bool": "", "str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
-_START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
+# Commands by their panel of the help.
+_COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Start here": {
+        "demo": start.demo,
+        "doctor": start.doctor,
+        "tasks": own_tasks.tasks,
+        "new": own_tasks.new,
+        "plan": start.plan,
+    },
+    "Run": {
+        "run": run,
+        "questions": questions.questions,
+        "merge": merge,
+        "models": start.models,
+        "path": start.show_path,
+    },
+    "Look": {
+        "report": pages.report,
+        "board": board.board,
+        "export": pages.export,
+        "score": score.score,
+        "check": check.check,
+        "compare": compare.compare,
+        "metrics": metrics.metrics,
+        "parse": score.parse,
+    },
+}
 data.app.command("duplicates")(pages.duplicates)
-app.command("demo", rich_help_panel=_START)(start.demo)
-app.command("doctor", rich_help_panel=_START)(start.doctor)
-app.command("tasks", rich_help_panel=_START)(own_tasks.tasks)
-app.command("new", rich_help_panel=_START)(own_tasks.new)
-app.command("plan", rich_help_panel=_START)(start.plan)
-app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
-app.command("questions", rich_help_panel=_RUN)(questions.questions)
-app.command("merge", rich_help_panel=_RUN)(merge)
-app.command("models", rich_help_panel=_RUN)(start.models)
-app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
-app.command("path", rich_help_panel=_RUN)(start.show_path)
-app.command("report", rich_help_panel=_LOOK)(pages.report)
-app.command("board", rich_help_panel=_LOOK)(board.board)
-app.command("export", rich_help_panel=_LOOK)(pages.export)
-app.command("score", rich_help_panel=_LOOK)(score.score)
-app.command("check", rich_help_panel=_LOOK)(check.check)
-app.command("compare", rich_help_panel=_LOOK)(compare.compare)
-app.add_typer(score.judge_app, name="judge", rich_help_panel=_LOOK)
-app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
-app.command("parse", rich_help_panel=_LOOK)(score.parse)
-app.add_typer(data.app, name="data", rich_help_panel=_BUILD)
-app.add_typer(curate.app, name="curate", rich_help_panel=_BUILD)
+for _panel, _functions in _COMMANDS.items():
+    for _name, _function in _functions.items():
+        _settings = PASSES_ON if _function is run else None
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_function)
+app.add_typer(metrics.weights_app, name="weights", rich_help_panel="Run")
+app.add_typer(score.judge_app, name="judge", rich_help_panel="Look")
+app.add_typer(data.app, name="data", rich_help_panel="Build")
+app.add_typer(curate.app, name="curate", rich_help_panel="Build")
 
 
 def _version(value: bool) -> None:

@@ -147,7 +147,7 @@ def _score(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    """Compute, print and write the chosen scores; a metric that fails does not keep the others from it."""
+    """Compute, print and write the chosen scores. A metric that fails does not keep the others from it."""
     scores = dict[str, ReportScores]()
     failures = dict[str, str]()
     for name in chosen:

@@ -191,10 +191,6 @@ def total_size(infos: Sequence[DatasetInfo]) -> str:
     return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
 
 
-def _size(info: DatasetInfo) -> str:
-    return "not stated" if info.size is None else f"{info.size:,.1f} MB"
-
-
 # ---- several datasets ----
 
 
@@ -232,7 +228,8 @@ def prepare_all(
         to_do = "nothing"
         if info in lacking:
             to_do = "read --source" if options.source else str(obtaining(info))
-        rows.append((info.name, prepared_state(info.name), str(info.access), _size(info), to_do))
+        size = "not stated" if info.size is None else f"{info.size:,.1f} MB"
+        rows.append((info.name, prepared_state(info.name), str(info.access), size, to_do))
     say_columns(rows)
     options = _with_login(lacking, options)
     downloads = _downloads(lacking, options)

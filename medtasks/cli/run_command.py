@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.look_runs import LooksOfRun, read_looks
+from medtasks.cli.look_runs import read_looks
 from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
@@ -185,23 +185,12 @@ def run(
         tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
     )
     with stopping_by_signal():
-        _start(call, output, arguments, repeats, of_looks)
-
-
-def _start(
-    call: "_Call",
-    output: Path,
-    arguments: Sequence[str],
-    repeats: int,
-    of_looks: LooksOfRun | None,
-) -> None:
-    """Run once, at each look, or several times."""
-    if of_looks is not None:
-        of_looks.take(partial(call.run, output, arguments), call.limit)
-    elif repeats > 1:
-        _repeat(call, output, arguments, repeats)
-    else:
-        call.run(output, arguments)
+        if of_looks is not None:
+            of_looks.take(partial(call.run, output, arguments), limit)
+        elif repeats > 1:
+            _repeat(call, output, arguments, repeats)
+        else:
+            call.run(output, arguments)
 
 
 def _split_launcher(launcher: str) -> list[str]:

@@ -79,8 +79,9 @@ judge_app = typer.Typer(
 )
 
 
-def _reply_rules() -> list[str]:
-    return [name for name, rule in extractors().items() if rule.kind is not AnswerKind.LIKELIHOODS]
+_REPLY_RULES = [
+    name for name, rule in extractors().items() if rule.kind is not AnswerKind.LIKELIHOODS
+]
 
 
 def score(
@@ -593,7 +594,7 @@ def check(json_file: JsonFile = None) -> None:
 
 
 def parse(
-    rule: Annotated[str, Argument(help=f"One of: {', '.join(_reply_rules())}.")],
+    rule: Annotated[str, Argument(help=f"One of: {', '.join(_REPLY_RULES)}.")],
     language: Annotated[
         str | None, Option(help="Language of the replies, such as de; default: found by itself.")
     ] = None,

@@ -1,4 +1,7 @@
-"""Datasheet of a published study, as JSON and as Markdown."""
+"""Datasheet of a published study, as JSON and as Markdown.
+
+It says how the dataset was made and what was left out, and must not hold a word of a question.
+"""
 
 import itertools
 from collections import Counter
@@ -15,12 +18,8 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.samples import option_index
 from medtasks.home import as_json
 
-_SECTIONS = (
-    "requests",
-    "reviewers",
-    "agreement",
-    "caveats",
-)  # lists with a section of their own in Markdown
+# Lists with a section of their own in Markdown.
+_SECTIONS = ("requests", "reviewers", "agreement", "caveats")
 _CAVEATS = (
     "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
     "only the reviewers named here what they say.",
@@ -60,14 +59,10 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
     study = about.study
     images = about.images
-    sent = [
-        line
-        for line in read_drafted(about.folder).values()
-        if line.outcome is not DraftOutcome.SKIPPED
-    ]
-    image_ids = set(
-        itertools.chain.from_iterable(draft.images for draft in about.published.values())
-    )
+    lines = read_drafted(about.folder).values()
+    sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
+    drafts = about.published.values()
+    image_ids = set(itertools.chain.from_iterable(draft.images for draft in drafts))
     licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
     clusters = len(set(clusters_of(about.published, images).values()))
     of_pairs = study.kind is StudyKind.PAIRS
@@ -132,31 +127,30 @@ def _command_options(about: Publication) -> list[str]:
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer; the mean is over questions, the shares are over drafts."""
-    by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
-    values = [score for scores in by_item.values() for score in scores]
+    """Return the record of one reviewer, with a mean over questions and shares of drafts."""
+    verdicts = current(review, about.drafts)
+    by_item = {item: verdict.scores for item, verdict in verdicts.items() if verdict.scores}
+    values = list(itertools.chain.from_iterable(by_item.values()))
     passing = sum(min(scores) >= about.min_score for scores in by_item.values())
+    published = sum(item in about.published for item in by_item)
     return {
         "reviewer": review.reviewer,
         "drafts_scored": len(by_item),
         "mean_score": sum(values) / len(values) if values else None,
         "share_reaching_the_score": passing / len(by_item) if by_item else None,
-        "share_published": sum(item in about.published for item in by_item) / len(by_item)
-        if by_item
-        else None,
+        "share_published": published / len(by_item) if by_item else None,
     }
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
-    sections = {
-        name: value
-        for name, value in sheet.items()
-        if isinstance(value, Mapping) or name in _SECTIONS
-    }
-    plain = [
-        (name.replace("_", " "), value) for name, value in sheet.items() if name not in sections
-    ]
+    sections = {}
+    plain = []
+    for name, value in sheet.items():
+        if isinstance(value, Mapping) or name in _SECTIONS:
+            sections[name] = value
+        else:
+            plain.append((name.replace("_", " "), value))
     parts = [f"# Datasheet of {sheet['name']}", markdown_table(("what", "value"), plain)]
     for name, value in sections.items():
         parts.append(f"## {name.replace('_', ' ').capitalize()}")
@@ -167,12 +161,8 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
         elif name == "caveats":
             parts.append("\n".join(f"- {sentence}" for sentence in value))
         else:
-            parts.append(
-                markdown_table(
-                    [key.replace("_", " ") for key in value[0]],
-                    [list(record.values()) for record in value],
-                )
-            )
+            head = [key.replace("_", " ") for key in value[0]]
+            parts.append(markdown_table(head, [list(record.values()) for record in value]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -195,9 +185,18 @@ def _text(value: object) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table in Markdown; texts are escaped, and numbers have three digits."""
-    cells = [
-        [_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row]
-        for row in rows
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
+    r"""Return a table in Markdown, with texts escaped and floats of three digits.
+
+    Example:
+        >>> print(markdown_table(("metric", "value"), [("a|b", 0.12345)]))
+        | metric | value |
+        | --- | --- |
+        | a\|b | 0.123 |
+    """
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        texts = map(_text, row)
+        lines.append(
+            [text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for text in texts]
+        )
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

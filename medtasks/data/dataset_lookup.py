@@ -20,8 +20,10 @@ from medtasks.errors import DatasetNotPrepared, MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, datasets_folder, home, own_tasks_folder
 
 SAMPLE, INCOMPLETE, COUNT_UNKNOWN = "SAMPLE DATA", "INCOMPLETE DATA", "COUNT UNKNOWN"
-DATASHEET, OPTIONS = "datasheet.json", "published_with"
-"""File in the folder of a dataset that was published from a study, and its key for the command's options."""
+DATASHEET = "datasheet.json"
+"""File in the folder of a dataset that was published from a study."""
+OPTIONS = "published_with"
+"""Its key for the options of the command."""
 # Datasets by the beginning of names of tasks that do not begin with the name of their dataset.
 _DATASETS = {
     "medevalkit_vqa_rad": "multimedeval_vqa_rad",
@@ -32,7 +34,12 @@ _DATASETS = {
 
 
 def prepared_folder(name: str) -> Path:
-    """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared if it does not exist."""
+    """Return the folder of a prepared dataset.
+
+    Raises:
+        UnknownName: There is no such dataset.
+        DatasetNotPrepared: It was not prepared here.
+    """
     folder = dataset_folder(name)
     if not (folder / FILE_NAME).is_file():
         if own_task_file(name).is_file():
@@ -58,7 +65,9 @@ def prepared_state(name: str) -> str:
         manifest = Manifest.read(folder)
     except MedTasksError:
         return "damaged"
-    return "sample" if manifest.sample else "yes" if manifest.complete else "incomplete"
+    if manifest.sample:
+        return "sample"
+    return "yes" if manifest.complete else "incomplete"
 
 
 def known(name: str) -> bool:
@@ -78,9 +87,8 @@ def provenance(name: str) -> dict[str, Any]:
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
     if is_private(name):  # notes on rows left out name files, which may identify a patient
         facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
-        facts["left_out"] = (
-            [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
-        )
+        if manifest.left_out:
+            facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"]
         if manifest.draw is not None:  # names of strata are values of a column
             for number, stratum in enumerate(facts["draw"]["strata"], start=1):
                 stratum["name"] = f"stratum {number}"
@@ -110,27 +118,29 @@ def _refuse_unknown(name: str) -> None:
 def path_of(name: str) -> str:
     """Return the folder of a dataset, whether or not it is prepared: loading its documents reports what is missing.
 
-    AttributeError for an unknown one.
+    Raises:
+        AttributeError: The dataset is unknown.
     """
     _refuse_unknown(name)
     return str(dataset_folder(name))
 
 
 def label_of(task: str) -> str:
-    """Return the name of a task in the harness's table: its own, and :func:`data_warning`."""
-    datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
-    beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
-    if not beginnings and not known(
-        task
-    ):  # known is a task of the user's own whose dataset is gone
+    """Return the name of a task in the harness's table: its own, and :func:`data_warning`.
+
+    Raises:
+        AttributeError: The task is on no dataset.
+    """
+    datasets = {name: name for name in (*CATALOGUE, *own_datasets())} | _DATASETS
+    beginnings = [name for name in datasets if f"{task}_".startswith(f"{name}_")]
+    if not beginnings:
+        if known(task):  # a task of the user's own whose dataset is gone
+            return task
         raise AttributeError(f"no dataset name is the beginning of task name {task!r}")
     with contextlib.suppress(MedTasksError):
-        manifest = (
-            Manifest.read(prepared_folder(datasets[max(beginnings, key=len)]))
-            if beginnings
-            else None
-        )
-        if manifest is not None and (warning := data_warning(manifest.model_dump())):
+        manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)]))
+        warning = data_warning(manifest.model_dump())
+        if warning:
             return f"{task} [{warning}]"
     return task
 
@@ -138,7 +148,8 @@ def label_of(task: str) -> str:
 def provenance_of(name: str) -> dict[str, Any]:
     """Return the provenance, or its error: loading the documents of the task raises the same for the user.
 
-    AttributeError for an unknown dataset.
+    Raises:
+        AttributeError: The dataset is unknown.
     """
     _refuse_unknown(name)
     try:
@@ -182,7 +193,7 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
 
 
 def part_of(name: str) -> str | None:
-    """Return the dataset of which a prepared one is a part; None for a whole one, or if unknown."""
+    """Return the dataset of which a prepared one is a part, or None for a whole one or if unknown."""
     try:
         return manifest_of(dataset_folder(name)).selected_from
     except (MedTasksError, OSError, ValueError):
@@ -190,7 +201,7 @@ def part_of(name: str) -> str | None:
 
 
 def study_of(name: str) -> str | None:
-    """Return the folder of the study that a dataset was published from; None for any other dataset."""
+    """Return the folder of the study that a dataset was published from, or None for any other dataset."""
     if name in CATALOGUE or not (dataset_folder(name) / DATASHEET).is_file():
         return None
     try:
@@ -200,16 +211,20 @@ def study_of(name: str) -> str | None:
 
 
 def preparing_again(name: str) -> str:
-    """Return the command that prepares a dataset again."""
-    if (study := study_of(name)) is not None:
+    """Return the command that prepares a dataset again.
+
+    Example:
+        >>> preparing_again("mediconfusion")
+        'medtasks data prepare mediconfusion'
+    """
+    study = study_of(name)
+    if study is not None:
         options = ["--as", name]
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
             options = [str(option) for option in sheet[OPTIONS]]
         return shlex.join(["medtasks", "curate", "publish", study, *options])
     whole = None if name in CATALOGUE else part_of(name)
-    return (
-        f"medtasks data prepare {name}"
-        if whole is None
-        else f"medtasks data select {whole} ... --as {name}"
-    )
+    if whole is None:
+        return f"medtasks data prepare {name}"
+    return f"medtasks data select {whole} ... --as {name}"

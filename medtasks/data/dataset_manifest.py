@@ -1,4 +1,7 @@
-"""Manifest of a prepared dataset: its source, its size, and a fingerprint of its text and pixels."""
+"""Manifest of a prepared dataset: its source, its size, and a fingerprint of its text and pixels.
+
+A published score names the fingerprint, so that equal data must have an equal one in every later version.
+"""
 
 import functools
 import hashlib
@@ -50,7 +53,7 @@ class Draw(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Facts recorded when a dataset was prepared; the harness writes them into every result."""
+    """Facts recorded when a dataset was prepared, which the harness writes into every result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,15 +72,12 @@ class Manifest(BaseModel):
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
     draw: Draw | None = None  # design, if the part was drawn at random
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
-    image_range: tuple[float, float] | None = (
-        None  # black and white, of images with more than 8 bits
-    )
-    volume_settings: Mapping[
-        str, Any
-    ] = {}  # how volumes are shown; empty: as a task's settings say
-    image_conversions: Mapping[
-        str, int
-    ] = {}  # number of images by conversion; one image may have several
+    image_range: tuple[float, float] | None = None
+    """Values that are black and white in images with more than 8 bits."""
+    volume_settings: Mapping[str, Any] = {}
+    """How volumes are shown; empty: as a task's settings say."""
+    image_conversions: Mapping[str, int] = {}
+    """Number of images by conversion. One image may have several."""
 
     @property
     def decoding(self) -> Decoding:
@@ -86,7 +86,7 @@ class Manifest(BaseModel):
 
     @property
     def volume_rule(self) -> VolumeRule | None:
-        """Rule by which its volumes are shown; None if tasks decide."""
+        """Rule by which its volumes are shown, or None if tasks decide."""
         return VolumeRule.of_settings(self.volume_settings)
 
     @property
@@ -102,7 +102,12 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a prepared dataset; FileNotFoundError without one, SourceError if it is damaged."""
+        """Read the manifest of a prepared dataset.
+
+        Raises:
+            FileNotFoundError: The folder holds none.
+            SourceError: It is damaged.
+        """
         path = folder / FILE_NAME
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -115,7 +120,12 @@ class Manifest(BaseModel):
 def measure_documents(
     documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]
 ) -> dict[str, Any]:
-    """Return the facts of a manifest about documents, and about their images by image id."""
+    """Return the facts of a manifest about documents and images.
+
+    Args:
+        documents: All columns of each document.
+        images: Facts of the images, by image id.
+    """
     return {
         "rows": len(documents),
         "images": len(images),
@@ -145,7 +155,7 @@ def file_sha256(path: Path) -> str:
 
 
 def git_blob(path: Path) -> str:
-    """Return the SHA-1 by which git names a file with these bytes."""
+    """Return the SHA-1 of a file as git and the Hub compute it, over a header and its bytes."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: digest).hexdigest()
@@ -158,7 +168,15 @@ def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
 
 
 def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
-    """Return the number of images by conversion, the most frequent first."""
+    """Return the number of images by conversion, the most frequent first.
+
+    Args:
+        images: Conversions of each image; one without any counts as ``AS_STORED``.
+
+    Example:
+        >>> counted_conversions([("palette to its colours",), (), ()])
+        {'8 bits as stored': 2, 'palette to its colours': 1}
+    """
     counts: Counter[str] = Counter()
     for conversions in images:
         counts.update(conversions)
@@ -167,14 +185,25 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 
 def described_images(data: Mapping[str, Any]) -> str:
-    """Describe the images by a manifest, or its copy in a result; empty if their conversions are unknown."""
+    """Describe the conversions of images in one line.
+
+    Args:
+        data: A manifest, or its copy in a result.
+
+    Returns:
+        The line, or an empty text if the conversions are unknown.
+
+    Example:
+        >>> described_images({"image_rule": "linear", "image_conversions": {"8 bits as stored": 2}})
+        'linear: 8 bits as stored (2)'
+    """
     counts = data.get("image_conversions")
-    if not isinstance(counts, Mapping):
+    if not isinstance(counts, Mapping) or not counts:
         return ""
-    done = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    conversions = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    line = f"{data.get('image_rule', ImageRule.REFERENCE)}: {conversions}"
     volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
-    shown = f"; volumes: {volumes}" if volumes else ""
-    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}{shown}" if counts else ""
+    return f"{line}; volumes: {volumes}" if volumes else line
 
 
 @functools.lru_cache(maxsize=64)
@@ -183,7 +212,10 @@ def _read(folder: Path, _modified: int) -> Manifest:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Return the manifest of a dataset; its file is read once unless it changes. Errors as :meth:`Manifest.read`."""
+    """Return the manifest of a dataset, whose file is read once unless it changes.
+
+    Errors are those of :meth:`Manifest.read`.
+    """
     return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 

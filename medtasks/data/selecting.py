@@ -14,17 +14,24 @@ from medtasks.errors import MedTasksError, near_match, unknown_name
 from medtasks.home import packaged_facts
 
 SELECTABLE = (
-    *(
-        "department",
-        "clinical_task",
-        "modality",
-        "granularity",
-        "keyword",
-        "original_task",
-        "categories",
-    ),
-    *("hallucination", "kind", "source", "location", "subject", "question_type"),
-    *("part", "medical_task", "body_system", "language", "answer_type"),
+    "department",
+    "clinical_task",
+    "modality",
+    "granularity",
+    "keyword",
+    "original_task",
+    "categories",
+    "hallucination",
+    "kind",
+    "source",
+    "location",
+    "subject",
+    "question_type",
+    "part",
+    "medical_task",
+    "body_system",
+    "language",
+    "answer_type",
 )
 """Columns that group documents; the others identify them, or are their texts and answers."""
 
@@ -33,15 +40,24 @@ Criteria = Mapping[str, Sequence[str]]
 
 def selectable(documents: Documents) -> dict[str, Counter[str]]:
     """Return the columns to choose by, each with the number of documents by value."""
-    columns = (
-        (name, Counter(value for row in documents for value in values(row, name)))
-        for name in SELECTABLE
-    )
-    return {column: counts for column, counts in columns if counts}
+    columns = {}
+    for name in SELECTABLE:
+        counts: Counter[str] = Counter()
+        for document in documents:
+            counts.update(values(document, name))
+        if counts:
+            columns[name] = counts
+    return columns
 
 
 def values_together(documents: Iterable[Document], column: str, other: str) -> dict[str, set[str]]:
-    """Return the values of another column that occur with each value of a column."""
+    """Return the values of another column that occur with each value of a column.
+
+    Example:
+        >>> documents = [{"modality": "CT", "keyword": "cyst"}, {"modality": "CT", "keyword": "mass"}]
+        >>> sorted(values_together(documents, "modality", "keyword")["CT"])
+        ['cyst', 'mass']
+    """
     together: dict[str, set[str]] = {}
     for document in documents:
         for value in values(document, column):
@@ -50,7 +66,12 @@ def values_together(documents: Iterable[Document], column: str, other: str) -> d
 
 
 def values(document: Document, column: str) -> list[str]:
-    """Return the values a document has in a column: none, one, or those of a list."""
+    """Return the values a document has in a column: none, one, or those of a list.
+
+    Example:
+        >>> values({"categories": ["chest", "bone"], "part": 2}, "part")
+        ['2']
+    """
     value = document.get(column)
     if value is None:
         return []
@@ -58,35 +79,48 @@ def values(document: Document, column: str) -> list[str]:
 
 
 def choose(documents: Documents, criteria: Criteria) -> list[Document]:
-    """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
+    """Return the documents that fit all criteria, in order, and both images of a pair when one of them fits.
 
-    UnknownName: there is no such column. MedTasksError: a value occurs nowhere, or nothing fits all criteria.
+    Args:
+        documents: Documents of a prepared dataset.
+        criteria: Words of the user by column.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: A value occurs nowhere, or nothing fits all criteria.
     """
     columns = selectable(documents)
-    accepted = {
-        column: matching_values(column, chosen, columns)
-        for column, chosen in criteria.items()
-        if chosen
-    }
-    fitting = [
-        row
-        for row in documents
-        if all(accepted[column] & set(values(row, column)) for column in accepted)
-    ]
+    accepted = {}
+    for column, words in criteria.items():
+        if words:
+            accepted[column] = matching_values(column, words, columns)
+    fitting = []
+    for row in documents:
+        if all(accepted[column] & set(values(row, column)) for column in accepted):
+            fitting.append(row)
     if not fitting:
         raise MedTasksError(
             f"no question has {criteria_line(criteria)}; leave out one of these, or see what there is with --list"
         )
     pairs = {row["pair_id"] for row in fitting if "pair_id" in row}
-    return [row for row in documents if row["pair_id"] in pairs] if pairs else fitting
+    if not pairs:
+        return fitting
+    return [row for row in documents if row["pair_id"] in pairs]
 
 
 def matching_values(
-    column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]
+    column: str, words: Iterable[str], columns: Mapping[str, Mapping[str, int]]
 ) -> set[str]:
-    """Return the values of a column that the user's words (full values, abbreviations or patterns) select.
+    """Return the values of a column that a user selects.
 
-    ``columns`` come from :func:`selectable`. Errors are those of :func:`choose`; the message suggests the nearest.
+    Args:
+        column: The column.
+        words: Full values, abbreviations or patterns.
+        columns: Result of :func:`selectable`.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: A word fits no value; the message suggests the nearest.
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
@@ -94,7 +128,7 @@ def matching_values(
     selected = set[str]()
     abbreviations = packaged_facts(__package__, "abbreviations").get(column, {})
     full_names = {short.casefold(): name for short, name in abbreviations.items()}
-    for word in chosen:
+    for word in words:
         matches = _values_like(word.strip().casefold(), published, full_names)
         if not matches:
             hint = near_match(word.casefold(), [value.casefold() for value in published])
@@ -116,10 +150,17 @@ def _values_like(name: str, published: Iterable[str], full_names: Mapping[str, s
 
 
 def criteria_line(criteria: Criteria) -> str:
-    """Return criteria as one line, the same for the same criteria: ``department=Oncology|Urology, modality=CT``."""
-    return ", ".join(
-        f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words
-    )
+    """Return criteria as one line, the same for the same criteria.
+
+    Example:
+        >>> criteria_line({"modality": ["CT"], "department": ["Urology", "Oncology"]})
+        'department=Oncology|Urology, modality=CT'
+    """
+    parts = []
+    for column, words in sorted(criteria.items()):
+        if words:
+            parts.append(f"{column}={'|'.join(sorted(words))}")
+    return ", ".join(parts)
 
 
 def _plain(text: str) -> str:

@@ -25,14 +25,23 @@ _FORM = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True)
 class Shard:
-    """One of ``count`` parts of the rows; the first has the ``index`` 1."""
+    """One of several parts of the rows.
+
+    Args:
+        index: Number of the part, from 1.
+        count: Number of parts.
+    """
 
     index: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read a text such as ``3/16``; MedTasksError if it names no shard."""
+        """Read a text such as ``3/16``.
+
+        Raises:
+            MedTasksError: It names no shard.
+        """
         match = _FORM.fullmatch(text.strip())
         index, count = map(int, match.groups()) if match else (0, 0)
         if not 1 <= index <= count:
@@ -44,7 +53,10 @@ class Shard:
 
     @classmethod
     def from_environment(cls) -> "Shard | None":
-        """Return the shard that :data:`SHARD_VARIABLE` names, None if it is not set; errors as :meth:`parse`."""
+        """Return the shard that :data:`SHARD_VARIABLE` names, or None if it is not set.
+
+        Errors are those of :meth:`parse`.
+        """
         text = os.environ.get(SHARD_VARIABLE)
         return cls.parse(text) if text else None
 
@@ -52,22 +64,24 @@ class Shard:
         return f"{self.index}/{self.count}"
 
     def rows(self, clusters: Sequence[Hashable]) -> list[int]:
-        """Return the rows of this shard, sorted; no cluster is in two shards, and every row is in one.
+        """Return the rows of this shard, sorted, so that no cluster is in two shards and every row is in one.
 
-        ``clusters`` has shape (rows,). A shard is a range of rows, from the place nearest to its share that cuts no
-        cluster to the next one's, as long as all shards get their share to within the largest cluster. Where clusters
-        lie scattered they do not; then each cluster, the largest first and of equal ones the first, goes to the shard
-        that has the fewest rows.
+        A shard is a range of rows, from the place nearest to its share that cuts no cluster to the next one's, as long
+        as all shards get their share to within the largest cluster. Where clusters lie scattered they do not. Then
+        each cluster, the largest first and of equal ones the first, goes to the shard that has the fewest rows.
+
+        Args:
+            clusters: Cluster of each row, shape (rows,).
 
         Example:
             >>> Shard(1, 2).rows(["a", "a", "a", "b", "b", "c"]), Shard(1, 2).rows(["a", "b", "c", "a", "b", "c"])
             ([0, 1, 2], [0, 2, 3, 5])
         """
-        total, places = len(clusters), cut_places(clusters)
+        total = len(clusters)
+        places = cut_places(clusters)
         cuts = []
-        for part in range(
-            self.count + 1
-        ):  # the nearest place to each share; of two that are equally near the first
+        # The nearest place to each share, and of two that are equally near the first.
+        for part in range(self.count + 1):
             after = bisect_left(places, total * part, key=lambda place: place * self.count)
             around = places[max(after - 1, 0) : after + 1]
             cuts.append(min(around, key=lambda place: abs(place * self.count - total * part)))
@@ -86,9 +100,18 @@ class Shard:
 
 
 def cut_places(clusters: Sequence[Hashable]) -> list[int]:
-    """Return the places between rows, from 0, where no cluster has rows on both sides; clusters have shape (rows,)."""
+    """Return the places between rows, from 0, where no cluster has rows on both sides.
+
+    Args:
+        clusters: Cluster of each row, shape (rows,).
+
+    Example:
+        >>> cut_places(["a", "a", "b"])
+        [0, 2, 3]
+    """
     last = {cluster: row for row, cluster in enumerate(clusters)}
-    places, reach = [0], 0
+    places = [0]
+    reach = 0
     for row, cluster in enumerate(clusters, start=1):
         reach = max(reach, last[cluster] + 1)
         if reach == row:
@@ -99,17 +122,23 @@ def cut_places(clusters: Sequence[Hashable]) -> list[int]:
 def clusters_of(documents: Any) -> list[int]:
     """Return the cluster of each document, shape (documents,): connected by pair, rotation, patient or image.
 
-    The documents are a table of the ``datasets`` library, of which no other column is read, or a list of mappings.
+    Args:
+        documents: A table of the ``datasets`` library, of which no other column is read, or a list of mappings.
+
+    Example:
+        >>> clusters = clusters_of([{"patient_id": 1}, {"patient_id": 2}, {"patient_id": 1}])
+        >>> clusters[0] == clusters[2], clusters[0] == clusters[1]
+        (True, False)
     """
     keys: list[list[Hashable]] = [[] for _ in range(len(documents))]
     for name in _TOGETHER:
-        if hasattr(documents, "column_names"):
-            column = documents[name] if name in documents.column_names else ()
+        if not hasattr(documents, "column_names"):
+            mappings = [document if isinstance(document, Mapping) else {} for document in documents]
+            column = [document.get(name) for document in mappings]
+        elif name in documents.column_names:
+            column = documents[name]
         else:
-            column = [
-                document.get(name) if isinstance(document, Mapping) else None
-                for document in documents
-            ]
+            continue
         for row, value in enumerate(column):
             if value is not None:
                 keys[row].append((name, value))
