@@ -1,7 +1,4 @@
-"""Datasheet of a published study, as JSON and as Markdown.
-
-It says how the dataset was made and what was left out, and must not hold a word of a question.
-"""
+"""Datasheet of a published study, as JSON and as Markdown."""
 
 import itertools
 from collections import Counter
@@ -56,21 +53,24 @@ class Publication:
 
 
 def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
-    """Return the datasheet as JSON types."""
+    """Return the datasheet as JSON types.
+
+    Args:
+        about: The study, and how it is published.
+        manifest: Of the dataset that it becomes.
+    """
     study = about.study
     images = about.images
     lines = read_drafted(about.folder).values()
     sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
-    drafts = about.published.values()
-    image_ids = set(itertools.chain.from_iterable(draft.images for draft in drafts))
+    image_ids: set[str] = set()
+    for draft in about.published.values():
+        image_ids.update(draft.images)
     licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
     clusters = len(set(clusters_of(about.published, images).values()))
-    of_pairs = study.kind is StudyKind.PAIRS
-    caveats = list(_CAVEATS)
-    if of_pairs:
-        caveats.append(_OF_PAIRS)
-    if of_pairs and clusters < len(about.published):
-        caveats.append(_SHARED.format(len(about.published), clusters))
+    requests = []
+    for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items()):
+        requests.append({"of": of, "outcome": str(outcome), "reason": reason, "number": number})
     return {
         "schema_version": 1,
         "name": about.name,
@@ -86,13 +86,10 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),
-        "requests": [
-            {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
-            for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items())
-        ],
+        "requests": requests,
         "min_score": about.min_score,
         "wording": about.wording,
-        "balance": None if of_pairs else about.balance,
+        "balance": None if study.kind is StudyKind.PAIRS else about.balance,
         OPTIONS: _command_options(about),
         "drafts": len(about.drafts),
         "published": len(about.published),
@@ -100,8 +97,17 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "labels": dict(sorted(_labels(about.published.values()).items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": as_json(agreements(about.reviews, about.drafts, images)),
-        "caveats": caveats,
+        "caveats": _caveats(about, clusters),
     }
+
+
+def _caveats(about: Publication, clusters: int) -> list[str]:
+    caveats = list(_CAVEATS)
+    if about.study.kind is StudyKind.PAIRS:
+        caveats.append(_OF_PAIRS)
+        if clusters < len(about.published):
+            caveats.append(_SHARED.format(len(about.published), clusters))
+    return caveats
 
 
 def _labels(drafts: Iterable[Draft]) -> Counter[str]:
@@ -127,47 +133,51 @@ def _command_options(about: Publication) -> list[str]:
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer, with a mean over questions and shares of drafts."""
-    verdicts = current(review, about.drafts)
-    by_item = {item: verdict.scores for item, verdict in verdicts.items() if verdict.scores}
-    values = list(itertools.chain.from_iterable(by_item.values()))
-    passing = sum(min(scores) >= about.min_score for scores in by_item.values())
-    published = sum(item in about.published for item in by_item)
+    """Return the record of one reviewer. The mean is over questions, the shares are over drafts."""
+    by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
+    mean = passing = published = None
+    if by_item:
+        scores = list(itertools.chain.from_iterable(by_item.values()))
+        mean = sum(scores) / len(scores)
+        passing = sum(min(of) >= about.min_score for of in by_item.values()) / len(by_item)
+        published = sum(item in about.published for item in by_item) / len(by_item)
     return {
         "reviewer": review.reviewer,
         "drafts_scored": len(by_item),
-        "mean_score": sum(values) / len(values) if values else None,
-        "share_reaching_the_score": passing / len(by_item) if by_item else None,
-        "share_published": published / len(by_item) if by_item else None,
+        "mean_score": mean,
+        "share_reaching_the_score": passing,
+        "share_published": published,
     }
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
-    sections = {}
+    sections = []
     plain = []
     for name, value in sheet.items():
+        title = name.replace("_", " ")
         if isinstance(value, Mapping) or name in _SECTIONS:
-            sections[name] = value
+            sections += [f"## {title.capitalize()}", _section(name, value)]
         else:
-            plain.append((name.replace("_", " "), value))
-    parts = [f"# Datasheet of {sheet['name']}", markdown_table(("what", "value"), plain)]
-    for name, value in sections.items():
-        parts.append(f"## {name.replace('_', ' ').capitalize()}")
-        if not value:
-            parts.append("None.")
-        elif isinstance(value, Mapping):
-            parts.append(markdown_table(("", "value"), _mapping_rows(value)))
-        elif name == "caveats":
-            parts.append("\n".join(f"- {sentence}" for sentence in value))
-        else:
-            head = [key.replace("_", " ") for key in value[0]]
-            parts.append(markdown_table(head, [list(record.values()) for record in value]))
-    return "\n\n".join(parts) + "\n"
+            plain.append((title, value))
+    head = [f"# Datasheet of {sheet['name']}", markdown_table(("what", "value"), plain)]
+    return "\n\n".join(head + sections) + "\n"
+
+
+def _section(name: str, value: Any) -> str:
+    """Return a list or mapping of a datasheet in Markdown."""
+    if not value:
+        return "None."
+    if isinstance(value, Mapping):
+        return markdown_table(("", "value"), _mapping_rows(value))
+    if name == "caveats":
+        return "\n".join(f"- {sentence}" for sentence in value)
+    columns = [key.replace("_", " ") for key in value[0]]
+    return markdown_table(columns, [list(record.values()) for record in value])
 
 
 def _mapping_rows(values: Mapping[str, object]) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = []
+    rows = []
     for key, content in values.items():
         if isinstance(content, Mapping):
             rows += [(f"{key}: {part}", text) for part, text in content.items()]
@@ -181,22 +191,19 @@ def _text(value: object) -> str:
         return ", ".join(map(_text, value)) or "-"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    r"""Return a table in Markdown, with texts escaped and floats of three digits.
+    """Return a table in Markdown, in which texts are escaped and numbers have three digits.
 
     Example:
-        >>> print(markdown_table(("metric", "value"), [("a|b", 0.12345)]))
-        | metric | value |
+        >>> print(markdown_table(("what", "value"), [("a<b", 0.12345), ("c", [])]))
+        | what | value |
         | --- | --- |
-        | a\|b | 0.123 |
+        | a&lt;b | 0.123 |
+        | c | - |
     """
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        texts = map(_text, row)
-        lines.append(
-            [text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for text in texts]
-        )
+    lines = [head, ["---"] * len(head), *(list(map(_text, row)) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

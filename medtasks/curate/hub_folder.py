@@ -124,7 +124,7 @@ class Benchmark:
 
     @property
     def image_column(self) -> str:
-        """The column in which hooks look for images; empty for questions without."""
+        """The column in which hooks look for images, an empty text for questions without."""
         if not any(Sample(document).images for document in self.documents):
             return ""
         return "image_file" if "image_file" in self.documents[0] else "image_files"
@@ -163,7 +163,7 @@ def publish_folder(name: str, folder: Path, licence: str) -> Benchmark:
 
 
 def _benchmark(name: str, new: str, licence: str) -> Benchmark:
-    """Return a dataset and its tasks under their new names; errors as :func:`publish_folder`."""
+    """Return a dataset and its tasks under their new names. Errors are those of :func:`publish_folder`."""
     checked_name(new, "the folder's name in --out")
     files = task_files().values()
     tasks = [file for file in files if file.dataset == name]
@@ -245,13 +245,13 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
 
 def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
     """Return the columns of documents but for images and empty ones, with numbers in place of ids."""
-    filled = {
+    published = {
         name for name in documents[0] if any(document[name] is not None for document in documents)
-    }
+    }.difference(_HELD_APART)
     numbers: dict[str, dict[Any, str]] = {name: {} for name in _NUMBERED}
     rows = []
     for document in documents:
-        row = {name: document[name] for name in document if name in filled - {*_HELD_APART}}
+        row = {name: document[name] for name in document if name in published}
         for name in numbers.keys() & row.keys():
             if row[name] is not None:
                 row[name] = numbers[name].setdefault(row[name], str(len(numbers[name]) + 1))
@@ -287,19 +287,23 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
 def _published_config(benchmark: Benchmark, name: str, task: TaskFile) -> dict[str, Any]:
     """Return the configuration of a task on the Parquet file."""
     config = task_config(task.name)
-    kept = {key: config[key] for key in config if key not in _OF_PREPARED}
+    settings = {key: config[key] for key in config if key not in _OF_PREPARED}
     metadata = dict(config["metadata"])
     del metadata["dataset"], metadata["data"]
     column = benchmark.image_column
     metadata[COLUMNS] = {column: _IMAGES} if column else {}
     if not column:
-        kept["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
+        settings["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     files = {"dataset_path": "parquet", "dataset_kwargs": {"data_files": {"test": DATA_FILE}}}
-    return {"task": name, **files, "test_split": "test", **kept, "metadata": metadata}
+    return {"task": name, **files, "test_split": "test", **settings, "metadata": metadata}
 
 
 def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
-    """Return the fingerprint that runs of a task on the Parquet file show; MedTasksError if its hooks lack columns."""
+    """Return the fingerprint that runs of a task on the Parquet file show.
+
+    Raises:
+        MedTasksError: The hooks of the task lack columns.
+    """
     import datasets
 
     metadata = {**config["metadata"], COLUMNS: {}}
@@ -341,9 +345,10 @@ def _facts(benchmark: Benchmark, fingerprint: str) -> str:
     """Return facts about questions and images as a table, and the datasheet of a study without its reviewers' names."""
     manifest = benchmark.manifest
     clusters = {Sample(document).cluster_id for document in benchmark.documents}
+    conversions = manifest.image_conversions.items()
     rows = [
         ("images", manifest.images),
-        *((f"images: {done}", count) for done, count in manifest.image_conversions.items()),
+        *((f"images: {conversion}", count) for conversion, count in conversions),
         ("independent clusters of questions", len(clusters)),
         ("questions left out", len(manifest.left_out)),
         ("fingerprint", fingerprint),

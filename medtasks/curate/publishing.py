@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,36 +65,38 @@ from medtasks.tasks.own_tasks import (
 )
 from medtasks.tasks.task_index import SETTINGS
 
-_COMMAND, _OPTION = "medtasks curate publish", "--as"
+_COMMAND = "medtasks curate publish"
+_OPTION = "--as"
 
 
 @dataclass(frozen=True)
-class PublishedForm:
+class Form:
     """Columns and tasks that studies of one kind are published with."""
 
     about: str  # its questions, in a few words
     columns: Columns
     model: str  # published task that the tasks run like
-    endings: tuple[str, ...] = ("", "_ll")  # of the tasks, after the name of dataset and ``model``
+    # of the tasks, after the dataset's name and that of the published one
+    endings: tuple[str, ...] = ("", "_ll")
 
 
-FORMS: Mapping[StudyKind, PublishedForm] = {
-    StudyKind.PAIRS: PublishedForm(
+FORMS: Mapping[StudyKind, Form] = {
+    StudyKind.PAIRS: Form(
         "Confusing pairs", CURATED_PAIR, "mediconfusion", ("", "_gd", "_ps", "_ff")
     ),
-    StudyKind.VISUAL_CLOSED: PublishedForm(
+    StudyKind.VISUAL_CLOSED: Form(
         "Questions on what images show", CLOSED_QUESTION, "medheval_visual_mm"
     ),
-    StudyKind.VISUAL_OPEN: PublishedForm(
+    StudyKind.VISUAL_OPEN: Form(
         "Reports on images", COMPONENT_REPORT, "medheval_visual_report", ("",)
     ),
-    StudyKind.KNOWLEDGE_CLOSED: PublishedForm(
+    StudyKind.KNOWLEDGE_CLOSED: Form(
         "Questions on medical knowledge", CLOSED_QUESTION, "medheval_knowledge_closed"
     ),
-    StudyKind.KNOWLEDGE_OPEN: PublishedForm(
+    StudyKind.KNOWLEDGE_OPEN: Form(
         "Open questions on medical knowledge", OPEN_QUESTION, "medheval_knowledge_open", ("",)
     ),
-    StudyKind.CONTEXTUAL: PublishedForm(
+    StudyKind.CONTEXTUAL: Form(
         "Questions on notes against images", CLOSED_QUESTION, "medheval_context"
     ),
 }
@@ -109,41 +111,39 @@ def publish_study(
     balance: bool = True,
     allow_incomplete: bool = False,
 ) -> tuple[Manifest, list[str], list[str], Mapping[str, Any]]:
-    """Make a dataset and tasks of the drafts whose questions all reach a score.
+    """Make a dataset and tasks from the drafts whose questions all reach a score.
 
     Args:
-        folder: The folder of the study.
-        min_score: Least score from every reviewer, 1 to 10.
-        name: Name of the dataset and the first task. Default: that of the study.
+        folder: Of the study.
+        min_score: From 1 to 10.
+        name: Of the dataset and its first task, by default that of the study.
         wording: The reviewer whose words count if reviewers differ.
-        balance: Leave out the surplus of one label (hallucination studies).
-        allow_incomplete: Leave out questions whose image is missing.
+        balance: Whether to leave out the surplus of one label (hallucination studies).
+        allow_incomplete: Whether to leave out drafts whose images cannot be used.
 
     Returns:
-        The dataset's manifest, the names of tasks and of groups, and the :func:`datasheet`.
+        The dataset's manifest, the names of tasks, those of groups, and the :func:`datasheet`.
 
     Raises:
-        MedTasksError: Nothing can be published, or another dataset or task has the name.
-        SourceError: A file of the study is damaged.
+        MedTasksError: Nothing can be published, or the name is taken.
     """
     study = read_study(folder)
     form = FORMS[study.kind]
-    name = checked_name(name or study.name, _OPTION)
-    tasks = {form.model + ending: name + ending for ending in form.endings}
-    groups = groups_of_part(form.model, name, tasks)
+    dataset = checked_name(name or study.name, _OPTION)
+    tasks = {form.model + ending: dataset + ending for ending in form.endings}
+    groups = groups_of_part(form.model, dataset, tasks)
     for task in (*tasks.values(), *groups.values()):
-        refuse_taken(task, name, _COMMAND, _OPTION)
-    about = _select_questions(folder, study, name, min_score, wording, balance)
+        refuse_taken(task, dataset, _COMMAND, _OPTION)
+    about = _publication(folder, study, dataset, min_score, wording, balance)
     manifest, sheet = _prepare(about, allow_incomplete)
     for model, task in tasks.items():
         description = f"{form.about} of a study of your own, asked and scored as {model}"
-        config = task_copy(model, task, name, description)
+        config = dict(task_copy(model, task, dataset, description))
         # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
+        config["metadata"] = dict(config["metadata"])
         config["metadata"].pop("checked_against", None)
         settings = config[SETTINGS].items()
-        config[SETTINGS] = {
-            key: values for key, values in settings if "demonstrations" not in values
-        }
+        config[SETTINGS] = {key: value for key, value in settings if "demonstrations" not in value}
         write_task_file(task, config, _COMMAND)
     for model, group in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
@@ -151,13 +151,13 @@ def publish_study(
     return manifest, list(tasks.values()), list(groups.values()), sheet
 
 
-def _select_questions(
+def _publication(
     folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool
 ) -> Publication:
-    """Select the questions to publish.
+    """Return the questions to publish.
 
     Raises:
-        MedTasksError: There are none, or another dataset has the name.
+        MedTasksError: None can be published, or another dataset has the name.
     """
     _refuse_other_dataset(folder, study, name)
     drafts = read_drafts(folder)
@@ -167,29 +167,13 @@ def _select_questions(
             f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it"
         )
     images = read_images(folder)
-    of_pairs = study.kind is StudyKind.PAIRS
     _check_listed(folder, study, drafts, images)
     published, left_out = accept_drafts(drafts, reviews, min_score, wording)
-    if left_out[UNSCORED] == len(drafts):
-        remedy = "make some with 'medtasks curate draft"
-        if drafts:
-            remedy = "score them with 'medtasks curate review"
-        raise MedTasksError(
-            f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {remedy} {folder}'"
-        )
-    if published and balance and not of_pairs:
+    if published and balance and study.kind is not StudyKind.PAIRS:
         even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
-    if not published:
-        causes = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
-        remedy = "score more drafts, or lower --min-score"
-        if not of_pairs:
-            remedy += ", or add --no-balance"
-        raise MedTasksError(
-            f"nothing of '{study.name}' reaches {min_score} and can be published ({causes}); {remedy}"
-        )
-    return Publication(
+    about = Publication(
         folder,
         study,
         images,
@@ -201,6 +185,30 @@ def _select_questions(
         reviews,
         published,
         left_out,
+    )
+    if not published:
+        raise MedTasksError(_why_nothing(about))
+    return about
+
+
+def _why_nothing(about: Publication) -> str:
+    """Say why no draft can be published, and how to change that."""
+    drafts = len(about.drafts)
+    study = about.study
+    if about.left_out.get(UNSCORED, 0) == drafts:
+        todo = "make some with 'medtasks curate draft"
+        if drafts:
+            todo = "score them with 'medtasks curate review"
+        return (
+            f"none of the {drafts} drafts of '{study.name}' has been scored; {todo} {about.folder}'"
+        )
+    causes = Counter(about.left_out).most_common()
+    why = ", ".join(f"{count} {cause}" for cause, count in causes)
+    fix = "score more drafts, or lower --min-score"
+    if study.kind is not StudyKind.PAIRS:
+        fix += ", or add --no-balance"
+    return (
+        f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
     )
 
 
@@ -231,9 +239,8 @@ def _check_listed(
 
 
 def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:
-    """Prepare the dataset and write its datasheet, into its folder and that of the study."""
-    study = about.study
-    source = about.folder.resolve()
+    """Prepare the dataset and write its datasheet, next to it and into the study."""
+    study, source = about.study, about.folder.resolve()
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
@@ -243,8 +250,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
         left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(outcome, manifest))
-        files[DATASHEET] = json.dumps(sheet, indent=2) + "\n"
-        files["datasheet.md"] = as_markdown(sheet)
+        files.update(
+            {DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)}
+        )
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
@@ -266,17 +274,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
 
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
-    """Yield the documents in the order of the study's pairs or images.
-
-    Args:
-        about: Publication with the drafts.
-        store: Images of the dataset, to which theirs are added.
-        lost: Receives the items of drafts one of whose images cannot be used.
-    """
-    of_pairs = about.study.kind is StudyKind.PAIRS
+    """Yield the documents in the order of the study's pairs or images. Drafts without an image go to ``lost``."""
     pairs = {pair.pair_id: pair for pair in read_pairs(about.folder)}
     lines = {image_id: line for line, image_id in enumerate(about.images, 1)}
-    ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
 
     @functools.cache
     def stored(image_id: str) -> StoredImage | str:
@@ -286,23 +286,30 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             # The line instead of the id, which may tell who a patient is.
             return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
 
+    for draft in _in_order(about, pairs):
+        images_or_causes = list(map(stored, draft.images))
+        images = [image for image in images_or_causes if isinstance(image, StoredImage)]
+        if len(images) < len(draft.images):
+            cause = next(image for image in images_or_causes if isinstance(image, str))
+            lost.append(draft.item_id)
+            yield PublishedRow("", None, cause=cause)
+            continue
+        for position, image in enumerate(images):
+            facts = about.images[draft.images[position]]
+            content = document(about.study, draft, position, facts, pairs.get(draft.item_id))
+            yield PublishedRow(IMAGES, content, [image])
+
+
+def _in_order(about: Publication, pairs: Iterable[str]) -> list[Draft]:
+    """Sort drafts by their pair or image, and those of one image by the number in their ids."""
+    of_pairs = about.study.kind is StudyKind.PAIRS
+    ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
+
     def order(draft: Draft) -> tuple[int, int, str]:
         number = draft.item_id.rpartition("/")[2]
         return ranks[draft.item_id if of_pairs else draft.images[0]], len(number), number
 
-    for draft in sorted(about.published.values(), key=order):
-        results = [stored(image_id) for image_id in draft.images]
-        images = [result for result in results if isinstance(result, StoredImage)]
-        causes = [result for result in results if isinstance(result, str)]
-        if causes:
-            lost.append(draft.item_id)
-            yield PublishedRow("", None, cause=causes[0])
-            continue
-        pair = pairs.get(draft.item_id)
-        for position, image in enumerate(images):
-            study_image = about.images[draft.images[position]]
-            content = document(about.study, draft, position, study_image, pair)
-            yield PublishedRow(IMAGES, content, [image])
+    return sorted(about.published.values(), key=order)
 
 
 def document(
@@ -311,11 +318,11 @@ def document(
     """Return the columns of one question but for dataset and image file.
 
     Args:
-        study: The study.
-        draft: The question in its reviewed words.
-        position: Position of the image in the draft, from 0.
+        study: The study, by whose kind the columns are chosen.
+        draft: The reviewed draft.
+        position: Of the image in the draft, from 0.
         image: The image.
-        pair: Its pair; None unless the study is one of pairs.
+        pair: None unless the study is one of pairs.
     """
     if pair is not None:
         return new_document(
@@ -335,16 +342,20 @@ def document(
     (answer,) = draft.answers
     columns = FORMS[study.kind].columns
     if columns is CLOSED_QUESTION:
-        right = draft.options[option_index(answer)]
-        is_binary = is_yes_no(draft)
-        options = YES_NO if is_binary else draft.options
-        listed = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
+        kind = MULTI_CHOICE
+        options = draft.options
+        choices = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
+        if is_yes_no(draft):
+            kind = BINARY
+            options = YES_NO
+            choices = ""
+        gold = draft.options[option_index(answer)]
         content: dict[str, Any] = {
-            "kind": BINARY if is_binary else MULTI_CHOICE,
-            "choices": "" if is_binary else listed,
+            "kind": kind,
+            "choices": choices,
             "options": list(options),
-            "answer": letter(options.index(right)),
-            "gold": right,
+            "answer": letter(options.index(gold)),
+            "gold": gold,
             "flags": [],
             "hallucination": draft.hallucination,
             "source": study.name,
@@ -352,8 +363,9 @@ def document(
     elif columns is OPEN_QUESTION:
         content = {"answer": answer}
     else:
+        content = {"report": answer}
         components = draft.components or {}
-        content = {name: list(components.get(name, ())) for name in COMPONENTS}
-        content["report"] = answer
+        for name in COMPONENTS:
+            content[name] = list(components.get(name, ()))
     about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     return new_document(columns, draft.item_id, **about, **content)

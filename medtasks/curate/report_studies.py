@@ -22,8 +22,8 @@ from medtasks.curate.study import (
     StudyImage,
     StudyKind,
     checked_name,
+    existing_study,
     list_rows,
-    study_to_continue,
     write_lines,
     write_study,
 )
@@ -116,7 +116,7 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     Returns:
         The study. ``made_with["counts"]`` has the number of reports left out, by reason.
     """
-    existing = study_to_continue(folder, planned)
+    existing = existing_study(folder, planned)
     if existing is not None:
         return existing
     path = Path(planned.source)

@@ -36,8 +36,7 @@ IMAGES = "images.jsonl"
 PAIRS = "pairs.jsonl"
 DRAFTS = "drafts.jsonl"
 REVIEWS = "reviews"
-# Names of settings in messages by their keys in a study's record, if these differ.
-_OPTIONS = {
+_OPTIONS = {  # options by their keys in a study's record, if these differ
     "list": "list of images",
     "medical_encoder": "--encoder",
     "near_duplicates": "--keep-near-duplicates",
@@ -73,14 +72,14 @@ class StudyImage(StudyRecord):
     text: str  # caption or report
     group: str | None = None  # patient, study or article; two images of one group are never a pair
     licence: str | None = None
+    # further parts of a prompt: notes, metadata, bounding boxes, question pairs
     context: Mapping[str, Any] = {}
-    """Further parts of a prompt: notes, metadata, bounding boxes, question pairs."""
 
     def read(self) -> bytes:
         """Return the bytes of the file.
 
         Raises:
-            UnreadableImage: It is missing or has changed; the message does not name it.
+            UnreadableImage: It is missing or has changed. The error names no file.
         """
         try:
             data = read_file(Path(self.file))
@@ -110,25 +109,25 @@ class Study(StudyRecord):
     kind: StudyKind
     access: Access = Access.CREDENTIALED
     source: str  # file or folder its images were listed in
+    # thresholds, encoders and their digests, seed, counts left out
     made_with: Mapping[str, Any] = {}
-    """Thresholds, encoders and their digests, seed, counts left out."""
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with the settings of the study, recorded in its review files."""
+        """Sixteen hexadecimal digits that change with what made the study. Its review files carry them."""
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
 def read_study(folder: Path, *kinds: StudyKind) -> Study:
-    """Read the description of a study.
+    """Return the study in a folder.
 
     Args:
-        folder: The folder of the study.
-        kinds: Kinds of studies that are allowed; none allow all.
+        folder: The folder.
+        kinds: Kinds that the study may have, all by default.
 
     Raises:
         MedTasksError: There is no study, or one of another kind.
-        SourceError: The description is damaged.
+        SourceError: Its description is damaged.
     """
     path = folder / STUDY
     try:
@@ -150,21 +149,18 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
 
 
 def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImage]:
-    """Read the images of a study.
+    """Return the images of a study by id, in their order.
 
     Args:
-        folder: The folder of the study.
-        study: Its description; None reads it, too.
-
-    Returns:
-        Images by id, in their order.
+        folder: Of the study.
+        study: Its description, which is read from the folder by default.
 
     Raises:
-        MedTasksError: An image lies in a prepared dataset that fewer people may see than the study.
+        MedTasksError: Fewer people may see one of the images than the study.
     """
-    access = (study or read_study(folder)).access
     levels = list(Access)
-    images: dict[str, StudyImage] = {}
+    access = (study or read_study(folder)).access
+    images = {}
     for number, image in enumerate(read_lines(folder / IMAGES, StudyImage), 1):
         dataset = dataset_holding(Path(image.file))
         if dataset and levels.index(access_of(dataset)) > levels.index(access):
@@ -182,21 +178,20 @@ def read_pairs(folder: Path) -> list[ImagePair]:
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
-    """Read one record per line of a file.
+    """Return one record per line of a file.
 
     Args:
-        path: The file; a missing one holds no records. A last line without an end is ignored.
+        path: The file. One that does not exist has no records.
         kind: Class of the records.
 
     Raises:
-        SourceError: A line is damaged; the message gives its number.
+        SourceError: A line is damaged, whose number the error names.
     """
     if not path.is_file():
         return []
-    # A last line without an end was being written when the process was killed.
-    lines = path.read_bytes().split(b"\n")[:-1]
     records = []
-    for number, line in enumerate(lines, 1):
+    # A last line without an end was being written when the process was killed.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
             records.append(kind.model_validate_json(line))
         except ValidationError as error:
@@ -233,10 +228,14 @@ def checked_name(text: str, option: str = "--name") -> str:
 
     Args:
         text: The name.
-        option: Option that gives another name, for the message.
+        option: Option of the command that gives another name, for the error.
 
     Raises:
         MedTasksError: No task can have this name.
+
+    Example:
+        >>> checked_name("chest_pairs")
+        'chest_pairs'
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
         raise MedTasksError(
@@ -251,10 +250,10 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 
     Args:
         path: The file.
-        columns: Columns that it must have, with ``id`` among them.
+        columns: Columns that it must have, one of them ``id``.
 
     Raises:
-        SourceError: A column is missing, or an id is empty or not unique.
+        SourceError: A column is missing, or an id is empty or occurs twice.
     """
     places: dict[str, str] = {"": ""}
     for row in json_lines(SourceFile(path), columns).rows():
@@ -268,7 +267,7 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 
 
 def write_study(folder: Path, study: Study) -> None:
-    """Write the description of a study, as the last of its files: it marks the folder as complete.
+    """Write the description of a study, the last of its files because it marks the folder as complete.
 
     Errors are those of :func:`read_images`.
     """
@@ -276,15 +275,16 @@ def write_study(folder: Path, study: Study) -> None:
     write_private(folder / STUDY, study.model_dump_json(indent=2) + "\n")
 
 
-def study_to_continue(folder: Path, planned: Study) -> Study | None:
-    """Return the study in a folder, or None if a new one can be made there.
+def existing_study(folder: Path, planned: Study) -> Study | None:
+    """Return the study in a folder, None for a new one.
 
     Args:
-        folder: The folder of the study, whether or not it exists.
-        planned: Description by the settings of this call.
+        folder: The folder.
+        planned: The study that is to be made there.
 
     Raises:
-        MedTasksError: The existing study has other settings, or a new one could overwrite its source or other files.
+        MedTasksError: The settings of the study are not as planned, or a new one could overwrite its source or other
+            files.
     """
     if not (folder / STUDY).exists():
         _check_own_folder(folder, planned)
@@ -306,19 +306,20 @@ def study_to_continue(folder: Path, planned: Study) -> Study | None:
 
 
 def _check_own_folder(folder: Path, planned: Study) -> None:
-    other_files = []
-    for file in folder.iterdir() if folder.is_dir() else ():
-        of_killed_run = file.name in (IMAGES, PAIRS) or file.suffix == ".part"
-        if not of_killed_run and not file.name.startswith("."):
-            other_files.append(file)
-    if other_files or Path(planned.source).resolve().parent == folder.resolve():
+    others = []
+    if folder.is_dir():
+        for file in folder.iterdir():
+            is_of_killed_run = file.name in (IMAGES, PAIRS) or file.suffix == ".part"
+            if not is_of_killed_run and not file.name.startswith("."):
+                others.append(file)
+    if others or Path(planned.source).resolve().parent == folder.resolve():
         raise MedTasksError(
             f"{folder} holds other files, and a study needs a folder of its own; take another --out"
         )
 
 
 def _in_words(setting: object) -> str:
-    if isinstance(setting, Mapping):  # an encoder
+    if isinstance(setting, Mapping):
         return f"{setting['name']}, {setting['digest'][:8]}"
     return str(setting)
 
@@ -328,5 +329,4 @@ def problem_of(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return type(error).__name__
     problem = error.errors(include_input=False, include_url=False)[0]
-    field = ".".join(map(str, problem["loc"]))
-    return f"{field or 'no JSON'}: {problem['type']}"
+    return f"{'.'.join(map(str, problem['loc'])) or 'no JSON'}: {problem['type']}"

@@ -1,4 +1,4 @@
-"""Prepared datasets, published or a user's own: folder, provenance, command; and as task YAML names them.
+"""Prepared datasets, published or a user's own: folder, provenance, command, and as task YAML names them.
 
 ``path_of.<dataset>`` is for ``dataset_path: !function``, ``label_of.<task>`` for ``task_alias: !function``, and
 ``provenance_of.<dataset>`` for ``metadata: data: !function``. The harness resolves them when a task is selected, not
@@ -19,11 +19,13 @@ from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, datasets_folder, home, own_tasks_folder
 
-SAMPLE, INCOMPLETE, COUNT_UNKNOWN = "SAMPLE DATA", "INCOMPLETE DATA", "COUNT UNKNOWN"
+SAMPLE = "SAMPLE DATA"
+INCOMPLETE = "INCOMPLETE DATA"
+COUNT_UNKNOWN = "COUNT UNKNOWN"
 DATASHEET = "datasheet.json"
 """File in the folder of a dataset that was published from a study."""
 OPTIONS = "published_with"
-"""Its key for the options of the command."""
+"""Key of the datasheet for the command's options."""
 # Datasets by the beginning of names of tasks that do not begin with the name of their dataset.
 _DATASETS = {
     "medevalkit_vqa_rad": "multimedeval_vqa_rad",
@@ -38,22 +40,22 @@ def prepared_folder(name: str) -> Path:
 
     Raises:
         UnknownName: There is no such dataset.
-        DatasetNotPrepared: It was not prepared here.
+        DatasetNotPrepared: It is not prepared, or not there any more.
     """
     folder = dataset_folder(name)
-    if not (folder / FILE_NAME).is_file():
-        if own_task_file(name).is_file():
-            raise DatasetNotPrepared(
-                f"your own dataset '{name}' is not in {home()} any more; run 'medtasks data prepare --from-folder DIR "
-                f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}', for a study "
-                f"'medtasks curate publish STUDY --as {name}'), or delete its task {own_task_file(name)}"
-            )
-        info = dataset_info(name)
+    if (folder / FILE_NAME).is_file():
+        return folder
+    if own_task_file(name).is_file():
         raise DatasetNotPrepared(
-            f"dataset '{name}' ({info.benchmark}, {info.access}) is not prepared in {home()}; run "
-            f"'medtasks data prepare {name}', add '--source DIR' if you have a copy, or set {HOME_VARIABLE}"
+            f"your own dataset '{name}' is not in {home()} any more; run 'medtasks data prepare --from-folder DIR "
+            f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}', for a study "
+            f"'medtasks curate publish STUDY --as {name}'), or delete its task {own_task_file(name)}"
         )
-    return folder
+    info = dataset_info(name)
+    raise DatasetNotPrepared(
+        f"dataset '{name}' ({info.benchmark}, {info.access}) is not prepared in {home()}; run "
+        f"'medtasks data prepare {name}', add '--source DIR' if you have a copy, or set {HOME_VARIABLE}"
+    )
 
 
 def prepared_state(name: str) -> str:
@@ -71,7 +73,12 @@ def prepared_state(name: str) -> str:
 
 
 def known(name: str) -> bool:
-    """Return whether ``name`` is in the catalogue, or was prepared here from a user's own folder."""
+    """Return whether a dataset is in the catalogue, or was prepared here from a user's own folder.
+
+    Example:
+        >>> known("mediconfusion"), known("no dataset")
+        (True, False)
+    """
     files = (dataset_folder(name) / FILE_NAME, own_task_file(name))
     return name in CATALOGUE or (name.isidentifier() and any(file.is_file() for file in files))
 
@@ -87,8 +94,9 @@ def provenance(name: str) -> dict[str, Any]:
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
     if is_private(name):  # notes on rows left out name files, which may identify a patient
         facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
-        if manifest.left_out:
-            facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"]
+        facts["left_out"] = (
+            [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
+        )
         if manifest.draw is not None:  # names of strata are values of a column
             for number, stratum in enumerate(facts["draw"]["strata"], start=1):
                 stratum["name"] = f"stratum {number}"
@@ -129,18 +137,17 @@ def label_of(task: str) -> str:
     """Return the name of a task in the harness's table: its own, and :func:`data_warning`.
 
     Raises:
-        AttributeError: The task is on no dataset.
+        AttributeError: The name begins with that of no dataset.
     """
     datasets = {name: name for name in (*CATALOGUE, *own_datasets())} | _DATASETS
-    beginnings = [name for name in datasets if f"{task}_".startswith(f"{name}_")]
+    beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings:
         if known(task):  # a task of the user's own whose dataset is gone
             return task
         raise AttributeError(f"no dataset name is the beginning of task name {task!r}")
     with contextlib.suppress(MedTasksError):
         manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)]))
-        warning = data_warning(manifest.model_dump())
-        if warning:
+        if warning := data_warning(manifest.model_dump()):
             return f"{task} [{warning}]"
     return task
 
@@ -169,7 +176,16 @@ def own_dataset_info(
     rows: int | None = None,
     images: int | None = None,
 ) -> DatasetInfo:
-    """Describe a dataset that is made from a user's folder, not in the catalogue."""
+    """Describe a dataset that is made from a user's folder, not in the catalogue.
+
+    Args:
+        name: Of the dataset.
+        about: Its description, in a few words.
+        source: The folder.
+        access: Who may see it.
+        rows: Number of its questions, None if unknown.
+        images: Number of its distinct images, None if unknown.
+    """
     facts = (name, "own questions", about, source, "local", access, "of its owner")
     return DatasetInfo(*facts, rows=rows, images=images)
 
@@ -193,7 +209,7 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
 
 
 def part_of(name: str) -> str | None:
-    """Return the dataset of which a prepared one is a part, or None for a whole one or if unknown."""
+    """Return the dataset of which a prepared one is a part, None for a whole one, or if unknown."""
     try:
         return manifest_of(dataset_folder(name)).selected_from
     except (MedTasksError, OSError, ValueError):
@@ -201,7 +217,7 @@ def part_of(name: str) -> str | None:
 
 
 def study_of(name: str) -> str | None:
-    """Return the folder of the study that a dataset was published from, or None for any other dataset."""
+    """Return the folder of the study that a dataset was published from, None for any other dataset."""
     if name in CATALOGUE or not (dataset_folder(name) / DATASHEET).is_file():
         return None
     try:
@@ -211,14 +227,8 @@ def study_of(name: str) -> str | None:
 
 
 def preparing_again(name: str) -> str:
-    """Return the command that prepares a dataset again.
-
-    Example:
-        >>> preparing_again("mediconfusion")
-        'medtasks data prepare mediconfusion'
-    """
-    study = study_of(name)
-    if study is not None:
+    """Return the command that prepares a dataset again."""
+    if (study := study_of(name)) is not None:
         options = ["--as", name]
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))

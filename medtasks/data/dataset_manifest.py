@@ -1,7 +1,4 @@
-"""Manifest of a prepared dataset: its source, its size, and a fingerprint of its text and pixels.
-
-A published score names the fingerprint, so that equal data must have an equal one in every later version.
-"""
+"""Manifest of a prepared dataset: its source, its size, and a fingerprint of its text and pixels."""
 
 import functools
 import hashlib
@@ -72,12 +69,12 @@ class Manifest(BaseModel):
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
     draw: Draw | None = None  # design, if the part was drawn at random
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
+    # black and white, of images with more than 8 bits
     image_range: tuple[float, float] | None = None
-    """Values that are black and white in images with more than 8 bits."""
+    # how volumes are shown; empty: as a task's settings say
     volume_settings: Mapping[str, Any] = {}
-    """How volumes are shown; empty: as a task's settings say."""
+    # number of images by conversion; one image may have several
     image_conversions: Mapping[str, int] = {}
-    """Number of images by conversion. One image may have several."""
 
     @property
     def decoding(self) -> Decoding:
@@ -86,7 +83,7 @@ class Manifest(BaseModel):
 
     @property
     def volume_rule(self) -> VolumeRule | None:
-        """Rule by which its volumes are shown, or None if tasks decide."""
+        """Rule by which its volumes are shown, None if tasks decide."""
         return VolumeRule.of_settings(self.volume_settings)
 
     @property
@@ -104,8 +101,11 @@ class Manifest(BaseModel):
     def read(cls, folder: Path) -> "Manifest":
         """Read the manifest of a prepared dataset.
 
+        Args:
+            folder: Of the dataset.
+
         Raises:
-            FileNotFoundError: The folder holds none.
+            FileNotFoundError: There is no manifest.
             SourceError: It is damaged.
         """
         path = folder / FILE_NAME
@@ -120,11 +120,11 @@ class Manifest(BaseModel):
 def measure_documents(
     documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]
 ) -> dict[str, Any]:
-    """Return the facts of a manifest about documents and images.
+    """Return the facts of a manifest about documents and their images.
 
     Args:
-        documents: All columns of each document.
-        images: Facts of the images, by image id.
+        documents: All documents of the dataset.
+        images: Facts about each distinct image, by image id.
     """
     return {
         "rows": len(documents),
@@ -136,7 +136,13 @@ def measure_documents(
 
 
 def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the SHA-256 of the documents' columns, whatever their order."""
+    """Return the SHA-256 of the documents' columns, whatever their order.
+
+    Example:
+        >>> documents = [{"doc_id": "1", "answer": "A"}, {"doc_id": "2", "answer": "B"}]
+        >>> text_fingerprint(documents) == text_fingerprint(reversed(documents))
+        True
+    """
     digests = []
     for document in documents:
         # Where a document lists several image files, some are written here, and another build of the compression
@@ -155,7 +161,7 @@ def file_sha256(path: Path) -> str:
 
 
 def git_blob(path: Path) -> str:
-    """Return the SHA-1 of a file as git and the Hub compute it, over a header and its bytes."""
+    """Return the SHA-1 by which git names a file with these bytes."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: digest).hexdigest()
@@ -171,11 +177,7 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
     """Return the number of images by conversion, the most frequent first.
 
     Args:
-        images: Conversions of each image; one without any counts as ``AS_STORED``.
-
-    Example:
-        >>> counted_conversions([("palette to its colours",), (), ()])
-        {'8 bits as stored': 2, 'palette to its colours': 1}
+        images: Conversions of each image. One with none but the note on nearly flat pixels counts as stored.
     """
     counts: Counter[str] = Counter()
     for conversions in images:
@@ -185,29 +187,25 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 
 def described_images(data: Mapping[str, Any]) -> str:
-    """Describe the conversions of images in one line.
-
-    Args:
-        data: A manifest, or its copy in a result.
-
-    Returns:
-        The line, or an empty text if the conversions are unknown.
+    """Describe the images by a manifest, or its copy in a result. Empty if their conversions are unknown.
 
     Example:
-        >>> described_images({"image_rule": "linear", "image_conversions": {"8 bits as stored": 2}})
-        'linear: 8 bits as stored (2)'
+        >>> described_images({"image_rule": "linear", "image_conversions": {"as stored": 3}})
+        'linear: as stored (3)'
     """
     counts = data.get("image_conversions")
-    if not isinstance(counts, Mapping) or not counts:
+    if not isinstance(counts, Mapping):
+        return ""
+    volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
+    if not counts:
         return ""
     conversions = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    line = f"{data.get('image_rule', ImageRule.REFERENCE)}: {conversions}"
-    volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
-    return f"{line}; volumes: {volumes}" if volumes else line
+    text = f"{data.get('image_rule', ImageRule.REFERENCE)}: {conversions}"
+    return f"{text}; volumes: {volumes}" if volumes else text
 
 
 @functools.lru_cache(maxsize=64)
-def _read(folder: Path, _modified: int) -> Manifest:
+def _manifest_at(folder: Path, _modified: int) -> Manifest:
     return Manifest.read(folder)
 
 
@@ -216,7 +214,7 @@ def manifest_of(folder: Path) -> Manifest:
 
     Errors are those of :meth:`Manifest.read`.
     """
-    return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
+    return _manifest_at(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 
 def decoding_of_file(file: Path) -> Decoding:

@@ -34,7 +34,16 @@ class DrawRequest(NamedTuple):
 def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dict[str, Any]], Draw]:
     """Return about as many documents as requested, in random order of their clusters, and the design of the draw.
 
-    UnknownName: there is no such column. MedTasksError: it has too many values.
+    Args:
+        documents: Of a prepared dataset.
+        request: Number of documents, column of the strata, and seed.
+
+    Returns:
+        The documents, each with its cluster and stratum in the column ``DRAWN``, and the design.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: It has too many values.
     """
     strata = _strata(documents, request)
     least = sum(min(_LEAST, len(of_stratum)) for of_stratum in strata.values())
@@ -48,15 +57,14 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
     described = []
     for stratum, name in enumerate(sorted(strata)):
         ordered = sorted(strata[name], key=itemgetter(0))
-        number = min(len(ordered), max(_LEAST, round(share * len(ordered))))
-        rows = [len(members) for _, members in ordered]
+        existing = len(ordered)
+        number = min(existing, max(_LEAST, round(share * existing)))
+        sizes = [len(members) for _, members in ordered]
+        existing_rows = sum(sizes)
+        rows = sum(sizes[:number])
         described.append(
             DrawnStratum(
-                name=name,
-                existing=len(ordered),
-                drawn=number,
-                existing_rows=sum(rows),
-                rows=sum(rows[:number]),
+                name=name, existing=existing, drawn=number, existing_rows=existing_rows, rows=rows
             )
         )
         for rank, (digest, members) in enumerate(ordered[:number]):
@@ -65,11 +73,8 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
     placed.sort(key=itemgetter(0, 1))
     drawn = []
     for number, (_, _, stratum, chosen) in enumerate(placed):
-        facts = {
-            "cluster": number,
-            "stratum": stratum,
-            "existing": described[stratum].existing,
-        }
+        existing = described[stratum].existing
+        facts = {"cluster": number, "stratum": stratum, "existing": existing}
         drawn += [{**document, DRAWN: facts} for document in chosen]
     return drawn, Draw(seed=request.seed, by=request.by, strata=tuple(described))
 

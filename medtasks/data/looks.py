@@ -16,25 +16,34 @@ LOOK_VARIABLE = "MEDTASKS_LOOK"
 
 @dataclass(frozen=True)
 class Look:
-    """The first rows in the order of a seed; the first of ``count`` looks has the ``index`` 1."""
+    """The first rows in the order of a seed, one of ``count`` looks."""
 
-    index: int
+    index: int  # from 1
     count: int
     seed: int
     size: int  # number of rows, those of earlier looks included
 
     @classmethod
     def parse(cls, text: str) -> "Look":
-        """Read a text that ``str`` wrote."""
+        """Read a text that ``str`` wrote.
+
+        Example:
+            >>> Look.parse("2 4 7 300")
+            Look(index=2, count=4, seed=7, size=300)
+        """
         return cls(*map(int, text.split()))
 
     def __str__(self) -> str:
         return " ".join(map(str, astuple(self)))
 
     def rows(self, clusters: Sequence[Hashable]) -> list[int]:
-        """Return the rows of this look, sorted; ``clusters`` has shape (rows,).
+        """Return the rows of this look, sorted.
 
-        MedTasksError: no whole clusters have as many rows, since the data are not those of the plan.
+        Args:
+            clusters: Of all rows, shape (rows,).
+
+        Raises:
+            MedTasksError: No whole clusters have as many rows, since the data are not those of the plan.
         """
         ends = cluster_ends(clusters, self.seed)
         if self.size not in ends.values():
@@ -46,7 +55,11 @@ class Look:
 
 
 def cluster_ends(clusters: Sequence[Hashable], seed: int) -> dict[Hashable, int]:
-    """Put clusters, shape (rows,), into a random order that depends on no library's generator.
+    """Put clusters into a random order that depends on no library's generator.
+
+    Args:
+        clusters: Of all rows, shape (rows,).
+        seed: Of the order.
 
     Returns:
         The number of rows of each cluster and of those before it, by cluster, in this order.
@@ -57,9 +70,13 @@ def cluster_ends(clusters: Sequence[Hashable], seed: int) -> dict[Hashable, int]
 
 
 def look_sizes(clusters: Sequence[Hashable], seed: int, count: int, rows: int) -> list[int]:
-    """Return the numbers of rows of the looks, which have equal parts of ``rows`` to within half a cluster.
+    """Return the numbers of rows of the looks, which have equal parts to within half a cluster.
 
-    Looks that a large cluster makes the same are one, so that there may be fewer than ``count``.
+    Args:
+        clusters: Of all rows, shape (rows,).
+        seed: Of the order of clusters.
+        count: Number of looks. There may be fewer, because looks that a large cluster makes the same are one.
+        rows: Number of rows of the last look.
     """
     ends = np.array(list(cluster_ends(clusters, seed).values()))
     targets = [rows * look / count for look in range(1, count + 1)]

@@ -137,7 +137,7 @@ class Sample:
 
     @property
     def drawn(self) -> Mapping[str, int] | None:
-        """Cluster and stratum in a draw from a whole dataset (:mod:`medtasks.data.drawing`); None of other samples."""
+        """Cluster and stratum in a draw from a whole dataset (:mod:`medtasks.data.drawing`), None of other samples."""
         return self.document.get(DRAWN)
 
     def _hashed_id(self, kind: str) -> str | None:

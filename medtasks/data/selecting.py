@@ -8,6 +8,7 @@ import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, near_match, unknown_name
@@ -39,12 +40,15 @@ Criteria = Mapping[str, Sequence[str]]
 
 
 def selectable(documents: Documents) -> dict[str, Counter[str]]:
-    """Return the columns to choose by, each with the number of documents by value."""
+    """Return the columns to choose by, each with the number of documents by value.
+
+    Example:
+        >>> selectable([{"modality": "CT", "question": "?"}, {"modality": "MR", "question": "?"}])
+        {'modality': Counter({'CT': 1, 'MR': 1})}
+    """
     columns = {}
     for name in SELECTABLE:
-        counts: Counter[str] = Counter()
-        for document in documents:
-            counts.update(values(document, name))
+        counts = Counter(chain.from_iterable(values(row, name) for row in documents))
         if counts:
             columns[name] = counts
     return columns
@@ -54,9 +58,9 @@ def values_together(documents: Iterable[Document], column: str, other: str) -> d
     """Return the values of another column that occur with each value of a column.
 
     Example:
-        >>> documents = [{"modality": "CT", "keyword": "cyst"}, {"modality": "CT", "keyword": "mass"}]
-        >>> sorted(values_together(documents, "modality", "keyword")["CT"])
-        ['cyst', 'mass']
+        >>> documents = [{"modality": "CT", "subject": "Chest"}, {"modality": "MR", "subject": "Brain"}]
+        >>> values_together(documents, "modality", "subject")
+        {'CT': {'Chest'}, 'MR': {'Brain'}}
     """
     together: dict[str, set[str]] = {}
     for document in documents:
@@ -69,8 +73,8 @@ def values(document: Document, column: str) -> list[str]:
     """Return the values a document has in a column: none, one, or those of a list.
 
     Example:
-        >>> values({"categories": ["chest", "bone"], "part": 2}, "part")
-        ['2']
+        >>> values({"categories": ["Lung", "Heart"]}, "categories"), values({}, "categories")
+        (['Lung', 'Heart'], [])
     """
     value = document.get(column)
     if value is None:
@@ -79,11 +83,11 @@ def values(document: Document, column: str) -> list[str]:
 
 
 def choose(documents: Documents, criteria: Criteria) -> list[Document]:
-    """Return the documents that fit all criteria, in order, and both images of a pair when one of them fits.
+    """Return the documents that fit all criteria, in order. Of a pair both images are chosen when one of them fits.
 
     Args:
-        documents: Documents of a prepared dataset.
-        criteria: Words of the user by column.
+        documents: Of a prepared dataset.
+        criteria: The user's words by column. A column without any is no criterion.
 
     Raises:
         UnknownName: There is no such column.
@@ -103,24 +107,22 @@ def choose(documents: Documents, criteria: Criteria) -> list[Document]:
             f"no question has {criteria_line(criteria)}; leave out one of these, or see what there is with --list"
         )
     pairs = {row["pair_id"] for row in fitting if "pair_id" in row}
-    if not pairs:
-        return fitting
-    return [row for row in documents if row["pair_id"] in pairs]
+    return [row for row in documents if row["pair_id"] in pairs] if pairs else fitting
 
 
 def matching_values(
-    column: str, words: Iterable[str], columns: Mapping[str, Mapping[str, int]]
+    column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]
 ) -> set[str]:
-    """Return the values of a column that a user selects.
+    """Return the values of a column that the user's words select.
 
     Args:
         column: The column.
-        words: Full values, abbreviations or patterns.
-        columns: Result of :func:`selectable`.
+        chosen: The words: full values, abbreviations or patterns.
+        columns: From :func:`selectable`.
 
     Raises:
         UnknownName: There is no such column.
-        MedTasksError: A word fits no value; the message suggests the nearest.
+        MedTasksError: A value occurs nowhere. The message suggests the nearest.
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
@@ -128,7 +130,7 @@ def matching_values(
     selected = set[str]()
     abbreviations = packaged_facts(__package__, "abbreviations").get(column, {})
     full_names = {short.casefold(): name for short, name in abbreviations.items()}
-    for word in words:
+    for word in chosen:
         matches = _values_like(word.strip().casefold(), published, full_names)
         if not matches:
             hint = near_match(word.casefold(), [value.casefold() for value in published])
@@ -153,14 +155,12 @@ def criteria_line(criteria: Criteria) -> str:
     """Return criteria as one line, the same for the same criteria.
 
     Example:
-        >>> criteria_line({"modality": ["CT"], "department": ["Urology", "Oncology"]})
+        >>> criteria_line({"modality": ["CT"], "department": ["Urology", "Oncology"], "subject": []})
         'department=Oncology|Urology, modality=CT'
     """
-    parts = []
-    for column, words in sorted(criteria.items()):
-        if words:
-            parts.append(f"{column}={'|'.join(sorted(words))}")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words
+    )
 
 
 def _plain(text: str) -> str:

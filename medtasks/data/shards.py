@@ -25,14 +25,9 @@ _FORM = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of the rows.
+    """One of ``count`` parts of the rows."""
 
-    Args:
-        index: Number of the part, from 1.
-        count: Number of parts.
-    """
-
-    index: int
+    index: int  # from 1
     count: int
 
     @classmethod
@@ -41,6 +36,10 @@ class Shard:
 
         Raises:
             MedTasksError: It names no shard.
+
+        Example:
+            >>> Shard.parse("3/16")
+            Shard(index=3, count=16)
         """
         match = _FORM.fullmatch(text.strip())
         index, count = map(int, match.groups()) if match else (0, 0)
@@ -53,7 +52,7 @@ class Shard:
 
     @classmethod
     def from_environment(cls) -> "Shard | None":
-        """Return the shard that :data:`SHARD_VARIABLE` names, or None if it is not set.
+        """Return the shard that :data:`SHARD_VARIABLE` names, None if it is not set.
 
         Errors are those of :meth:`parse`.
         """
@@ -64,14 +63,14 @@ class Shard:
         return f"{self.index}/{self.count}"
 
     def rows(self, clusters: Sequence[Hashable]) -> list[int]:
-        """Return the rows of this shard, sorted, so that no cluster is in two shards and every row is in one.
+        """Return the rows of this shard, sorted. No cluster is in two shards, and every row is in one.
 
         A shard is a range of rows, from the place nearest to its share that cuts no cluster to the next one's, as long
-        as all shards get their share to within the largest cluster. Where clusters lie scattered they do not. Then
-        each cluster, the largest first and of equal ones the first, goes to the shard that has the fewest rows.
+        as all shards get their share to within the largest cluster. Where clusters lie scattered they do not. Then each
+        cluster, the largest first and of equal ones the first, goes to the shard that has the fewest rows.
 
         Args:
-            clusters: Cluster of each row, shape (rows,).
+            clusters: Of all rows, shape (rows,).
 
         Example:
             >>> Shard(1, 2).rows(["a", "a", "a", "b", "b", "c"]), Shard(1, 2).rows(["a", "b", "c", "a", "b", "c"])
@@ -79,8 +78,8 @@ class Shard:
         """
         total = len(clusters)
         places = cut_places(clusters)
-        cuts = []
         # The nearest place to each share, and of two that are equally near the first.
+        cuts = []
         for part in range(self.count + 1):
             after = bisect_left(places, total * part, key=lambda place: place * self.count)
             around = places[max(after - 1, 0) : after + 1]
@@ -103,15 +102,15 @@ def cut_places(clusters: Sequence[Hashable]) -> list[int]:
     """Return the places between rows, from 0, where no cluster has rows on both sides.
 
     Args:
-        clusters: Cluster of each row, shape (rows,).
+        clusters: Of all rows, shape (rows,).
 
     Example:
-        >>> cut_places(["a", "a", "b"])
-        [0, 2, 3]
+        >>> cut_places(["a", "b", "a", "c"])
+        [0, 3, 4]
     """
     last = {cluster: row for row, cluster in enumerate(clusters)}
     places = [0]
-    reach = 0
+    reach = 0  # end of the clusters so far
     for row, cluster in enumerate(clusters, start=1):
         reach = max(reach, last[cluster] + 1)
         if reach == row:
@@ -123,18 +122,16 @@ def clusters_of(documents: Any) -> list[int]:
     """Return the cluster of each document, shape (documents,): connected by pair, rotation, patient or image.
 
     Args:
-        documents: A table of the ``datasets`` library, of which no other column is read, or a list of mappings.
-
-    Example:
-        >>> clusters = clusters_of([{"patient_id": 1}, {"patient_id": 2}, {"patient_id": 1}])
-        >>> clusters[0] == clusters[2], clusters[0] == clusters[1]
-        (True, False)
+        documents: A table of the ``datasets`` library, of which no other column is read, or a list. Of a list, what is
+            no mapping has no keys and is a cluster of its own.
     """
     keys: list[list[Hashable]] = [[] for _ in range(len(documents))]
+    is_table = hasattr(documents, "column_names")
+    if not is_table:
+        documents = [document if isinstance(document, Mapping) else {} for document in documents]
     for name in _TOGETHER:
-        if not hasattr(documents, "column_names"):
-            mappings = [document if isinstance(document, Mapping) else {} for document in documents]
-            column = [document.get(name) for document in mappings]
+        if not is_table:
+            column = [document.get(name) for document in documents]
         elif name in documents.column_names:
             column = documents[name]
         else:

@@ -108,7 +108,7 @@ def blind(documents: Documents) -> Changed:
     none: dict[str, Any] = {"image_files": []}
     if "image_sha256" in documents[0]:
         none["image_sha256"] = []
-    changed: Changed = []
+    changed = []
     for document in documents:
         texts = {name: value for name, value in document.items() if name != "image_file"}
         changed.append({**texts, **none, COLUMN: BLIND})
@@ -272,7 +272,7 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
         >>> nota([{"doc_id": "1", "options": ["CT", "MRI"], "answer": "B"}])[0]["options"]
         ['CT', 'None of the other options']
     """
-    changed: Changed = []
+    changed = []
     for document in _with_room_for(NONE_OF_THEM, documents):
         options = document["options"]
         right = Sample(document).target
@@ -296,7 +296,7 @@ def abstain(documents: Documents) -> Changed:
         >>> abstain([{"doc_id": "1", "options": ["CT", "MRI"], "answer": "B"}])[0]["options"]
         ['CT', 'MRI', 'I cannot tell from this image']
     """
-    changed: Changed = []
+    changed = []
     for document in _with_room_for(CANNOT_TELL, documents):
         new = _with_option(document, len(document["options"]), CANNOT_TELL)
         changed.append({**new, COLUMN: ABSTAIN})
@@ -375,7 +375,7 @@ def degraded(documents: Documents) -> Changed:
             name = str(document["doc_id"])
             names[cluster] = min(name, names.get(cluster, name))
     drawn = _draw_degradations(names)
-    changed: Changed = []
+    changed = []
     for document, cluster in zip(documents, clusters, strict=True):
         kind, severity = drawn.get(cluster, (None, None))
         changed.append({**document, DEGRADATION: kind, SEVERITY: severity, COLUMN: DEGRADED})

@@ -175,10 +175,9 @@ def _panel_metrics(
     panel: Panel[Any],
     selection: ScoreFilter,
 ) -> tuple[CorpusMetric, ...]:
-    metrics = [
-        CorpusMetric(name, selection=selection, panel=panel, description=description)
-        for name, description in zip(names, descriptions, strict=True)
-    ]
+    metrics = []
+    for name, text in zip(names, descriptions, strict=True):
+        metrics.append(CorpusMetric(name, selection=selection, panel=panel, description=text))
     # Macro F1 carries the remarks for all of them.
     warning = partial(_class_remark, warns=True)
     remark = partial(_class_remark, warns=False)

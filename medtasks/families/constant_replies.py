@@ -131,10 +131,10 @@ def answer_strategies(
         clean: Function from a target to the text that is compared.
         kind_of: Function from a sample to the kind of its question, by default whether its target is yes or no.
     """
-    documents = [sample.document for sample in samples]
-    if any(document.get("answer") is None for document in documents):
+    targets_as_written = [sample.document.get("answer") for sample in samples]
+    if None in targets_as_written:
         return []
-    spellings = [str(document["answer"]) for document in documents]
+    spellings = list(map(str, targets_as_written))
     targets = list(map(clean, spellings))
     closed = [target in CLOSED for target in targets]
     kinds = closed if kind_of is None else list(map(kind_of, samples))
@@ -160,11 +160,10 @@ def answer_strategies(
     most = []
     for number, kind in enumerate(kinds):
         most.append(answer(spelling_of[frequent[kind]], frequent[kind], number))
-    describes = "Answers what is most often right, to yes/no questions and to others."
+    groups = "yes/no questions and to others"
     if kind_of is not None:
-        describes = (
-            "Answers what is most often right, to closed and to open questions of each language."
-        )
+        groups = "closed and to open questions of each language"
+    describes = f"Answers what is most often right, to {groups}."
     return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 
 

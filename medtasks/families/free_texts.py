@@ -404,7 +404,7 @@ def _read_labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     """Return the labels of texts, and why the labeler read not all of them."""
     with_words = sorted(text for text in texts if text.strip())
     labels = dict.fromkeys(texts - set(with_words), _NO_FINDINGS)
-    failures: list[Exception] = []
+    failures = []
     results: Sequence[Labels | LabelerError] = []
     try:
         results = label_texts(with_words)

@@ -122,8 +122,8 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
         Estimates by key, NaN for a metric that fails, and why it failed.
     """
     estimates: dict[str, Estimate] = {}
-    failures: dict[str, str] = {}
-    settings: dict[str, Mapping[str, str]] = {}
+    failures = {}
+    settings = {}
     for name in names if rows else ():
         keys = (*metric_info(name).keys, *metric_info(name).further)
         by_key = dict.fromkeys(keys, Estimate(math.nan))

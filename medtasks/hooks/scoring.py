@@ -44,7 +44,7 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
         must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
         saved = save_reply(doc, results[0]) if must_save else None
         score = family.score(Sample(doc), reply, row)
-        if family.saves_replies:
+        if must_save:
             score = {**score, "saved": saved}
         return logged(doc, results, names, score)
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,8 +53,7 @@ def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptRep
         for row, replies, line in _rows(manifest, name, record, tasks[name]):
             origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
             for number, reply in enumerate(replies):
-                is_failed = _is_failed(reply)
-                if not is_failed:
+                if not _is_failed(reply):
                     replies_by_request[name, row, number] = KeptReply(reply, origin, line.prompt)
     return replies_by_request
 
@@ -125,7 +124,7 @@ def _unchanged_row(
 def _single_replies(line: SampleLine) -> list[Any]:
     """Return the replies of a line, each without the list around it."""
     replies = []
-    for reply in _recorded_replies(line):
+    for reply in line.record.get("resps") or ():
         is_wrapped = isinstance(reply, list) and len(reply) == 1
         replies.append(reply[0] if is_wrapped else reply)
     return replies
@@ -145,16 +144,12 @@ def _saved_replies(
             yield row, line, saved_line
 
 
-def _recorded_replies(line: SampleLine) -> Sequence[Any]:
-    return line.record.get("resps") or ()
-
-
 def _lines_of_one_run(samples: Path) -> Iterator[SampleLine]:
     """Yield the lines that do not contradict an earlier one of their row, and warn of the others."""
     contradicting = 0
     first: dict[int, Any] = {}
     for line in read_lines(samples):
-        replies = _recorded_replies(line)
+        replies = line.record.get("resps") or ()
         if first.setdefault(line.row, replies) == replies:
             yield line
         else:
@@ -175,7 +170,11 @@ def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
-    """Return the newest of :func:`earlier_runs`. Raises MedTasksError if there is none."""
+    """Return the newest of :func:`earlier_runs`.
+
+    Raises:
+        MedTasksError: There is none.
+    """
     for earlier in earlier_runs(output, current, arguments):
         return earlier
     raise MedTasksError(
@@ -189,25 +188,27 @@ def earlier_runs(
 ) -> Iterator[RunManifest]:
     """Yield the runs in a folder for results whose replies a new run may keep, newest first.
 
-    They asked the same model the same, with the same versions and data; only the way of sending requests may differ.
+    They asked the same model the same, with the same versions and data. Only the way of sending requests may differ.
+
+    Args:
+        output: The folder.
+        current: The manifest of the new run.
+        arguments: Of the harness in the new run.
     """
-    question = what_is_asked(read_options(redacted_arguments(arguments)))
+    options = what_is_asked(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):
         shared = earlier.tasks.keys() & current.tasks.keys()
-        if (
-            shared
-            and any(record.samples for record in earlier.tasks.values())
-            and earlier.path != current.path
-            and what_is_asked(read_options(earlier.arguments)) == question
-            and earlier.part == current.part
-            and all(
-                earlier.versions.get(name) == current.versions.get(name)
-                for name in ("lmms_eval", "medtasks")
-            )
-            and earlier.commit == current.commit
-            and all(
-                earlier.tasks[name].fingerprint == current.tasks[name].fingerprint
-                for name in shared
-            )
-        ):
+        has_samples = any(record.samples for record in earlier.tasks.values())
+        if not shared or not has_samples or earlier.path == current.path:
+            continue
+        if what_is_asked(read_options(earlier.arguments)) != options:
+            continue
+        if _conditions(earlier, shared) == _conditions(current, shared):
             yield earlier
+
+
+def _conditions(run: RunManifest, tasks: Set[str]) -> list[str | None]:
+    """Return what has to be the same in two runs of the same tasks."""
+    versions = run.versions
+    conditions = [run.part, run.commit, versions.get("lmms_eval"), versions.get("medtasks")]
+    return conditions + [run.tasks[name].fingerprint for name in tasks]

@@ -7,7 +7,7 @@ a shard, and tasks of likelihoods, which the harness cannot score itself.
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from itertools import chain
 from types import ModuleType
@@ -68,10 +68,7 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     ours = {name: task for name, task in tasks.items() if _is_ours(task)}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
-    look = os.environ.get(LOOK_VARIABLE)
-    shard = Look.parse(look) if look else Shard.from_environment()
-    if isinstance(shard, Shard):
-        _check_shard(shard, call.arguments, is_lmms=is_lmms)
+    shard = _part_from_environment(call.arguments, is_lmms=is_lmms)
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
@@ -153,8 +150,18 @@ def _refuse_examples(
         raise MedTasksError(problem)
 
 
-def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> None:
-    """Raise MedTasksError for options that also choose rows, which 'medtasks run' refuses earlier."""
+def _part_from_environment(options: Mapping[str, Any], *, is_lmms: bool) -> Shard | Look | None:
+    """Return the part of the rows to ask, None for all.
+
+    Raises:
+        MedTasksError: Options also choose rows of a shard, which 'medtasks run' refuses earlier.
+    """
+    look = os.environ.get(LOOK_VARIABLE)
+    if look:
+        return Look.parse(look)
+    shard = Shard.from_environment()
+    if shard is None:
+        return None
     if not is_lmms:
         raise MedTasksError(
             f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval"
@@ -167,6 +174,7 @@ def _check_shard(shard: Shard, options: Mapping[str, Any], *, is_lmms: bool) -> 
         raise MedTasksError(
             f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
         )
+    return shard
 
 
 def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
@@ -285,7 +293,7 @@ def _watch(
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record how images and volumes were shown in the results of each task; warn of nearly flat ones."""
+    """Record how images and volumes were shown in the results of each task, and warn of nearly flat ones."""
     from medtasks.data.dataset_manifest import SHOWN_VOLUMES
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
@@ -302,16 +310,18 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
         all_keys = image_keys(task)
-        if not (keys := all_keys & opened.keys()):
+        keys = all_keys & opened.keys()
+        if not keys:
             continue
-        shown = _images_as_shown({key: opened[key] for key in keys}, len(all_keys - keys))
+        facts = _facts_of_images({key: opened[key] for key in keys}, len(all_keys - keys))
         # Of a prepared dataset the manifest says all but how volumes are shown.
-        data = metadata.get("data", shown)
-        volumes = {SHOWN_VOLUMES: shown[SHOWN_VOLUMES]} if SHOWN_VOLUMES in shown else {}
-        config["metadata"] = {**metadata, "data": {**data, **volumes}}
+        data = dict(metadata.get("data", facts))
+        if SHOWN_VOLUMES in facts:
+            data[SHOWN_VOLUMES] = facts[SHOWN_VOLUMES]
+        config["metadata"] = {**metadata, "data": data}
 
 
-def _images_as_shown(opened: Mapping[Any, Any], unopened: int) -> dict[str, Any]:
+def _facts_of_images(opened: Mapping[Any, Any], unopened: int) -> dict[str, Any]:
     """Return the rules by which images and volumes of a task were shown, and how many of them how.
 
     ``unopened`` is the number of its other images, such as those of replies from an earlier run.
@@ -325,8 +335,10 @@ def _images_as_shown(opened: Mapping[Any, Any], unopened: int) -> dict[str, Any]
     counts = counted_conversions(image.conversions for image in opened.values())
     if unopened:
         counts["not opened in this run"] = unopened
-    shown = {"image_rule": " and ".join(decodings) or "volumes", "image_conversions": counts}
-    return shown | ({SHOWN_VOLUMES: " and ".join(volumes)} if volumes else {})
+    facts = {"image_rule": " and ".join(decodings) or "volumes", "image_conversions": counts}
+    if volumes:
+        facts[SHOWN_VOLUMES] = " and ".join(volumes)
+    return facts
 
 
 def _annotate(
@@ -353,7 +365,7 @@ def _annotate(
             row["alias"] = " ".join([row["alias"], *remarks])
     lost = []
     for name in ours:
-        counts = counts_of(scores[name]) if name in scores else None
+        counts = counts_of(scores.get(name, {}))
         if counts and counts.lost:
             lost.append(f"{name}: {counts}")
     if lost:
@@ -382,25 +394,23 @@ def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping
 
 @contextlib.contextmanager
 def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a part within the block; yield the number of rows by task."""
-    chosen: dict[str, frozenset[int]] = {}
+    """Let the harness's tasks ask only the rows of a part within the block, and yield their number by task."""
+    if shard is None:
+        yield {}
+        return
+    counts = {}
     for name, task in tasks.items():
-        if shard is None:
-            break
         documents = task.eval_docs_no_media
-        has_clusters = _is_ours(task) or bool(
-            datasets_of_files(vars(task.config))
-        )  # those of others are unknown
-        chosen[name] = frozenset(
-            shard.rows(clusters_of(documents) if has_clusters else range(len(documents)))
-        )
-        task.build_all_requests = partial(
-            _build_requests, task, task.build_all_requests, chosen[name]
-        )
+        clusters: Sequence[int] = range(len(documents))  # those of others are unknown
+        if _is_ours(task) or datasets_of_files(vars(task.config)):
+            clusters = clusters_of(documents)
+        rows = frozenset(shard.rows(clusters))
+        task.build_all_requests = partial(_build_requests, task, task.build_all_requests, rows)
+        counts[name] = len(rows)
     try:
-        yield {name: len(rows) for name, rows in chosen.items()}
+        yield counts
     finally:
-        for name in chosen:
+        for name in counts:
             del tasks[name].build_all_requests
 
 
@@ -419,12 +429,12 @@ def _build_requests(
         return
     build_all(**options)
     requests = []
-    for each in task._instances:
-        if each.doc_id in rows and not (each.metadata or {}).get(_PADDING):
-            requests.append(each)
+    for request in task._instances:
+        if request.doc_id in rows and not (request.metadata or {}).get(_PADDING):
+            requests.append(request)
     if not requests:
         first = task._instances[0].doc_id
-        requests = [each for each in task._instances if each.doc_id == first]
+        requests = [request for request in task._instances if request.doc_id == first]
         for request in requests:
             request.metadata = {**(request.metadata or {}), _PADDING: True}
             request.doc_id = _NO_ROW

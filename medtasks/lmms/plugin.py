@@ -23,10 +23,8 @@ from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, replace_attri
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _DEFAULT_MODEL = "hf"  # of the harness's command line, which has no model of this name
-# parts of a task's configuration
+# Parts of a task's configuration.
 _WITH_SECRETS = {"dataset_kwargs", "generation_kwargs", "lmms_eval_specific_kwargs"}
-
-
 # Parts of it that may be hooks of ours.
 _HOOKS = ("process_results", "doc_to_text", "doc_to_visual")
 # Group of other packages' entry points: name for --model, and path of a class or function.
@@ -160,25 +158,21 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     redact_log()
     call = inspect.signature(build).bind(*args, **kwargs)
     call.apply_defaults()
-    with_defaults, chosen = call.arguments["include_defaults"], call.arguments["include_path"]
+    with_defaults = call.arguments["include_defaults"]
+    chosen = call.arguments["include_path"]
     folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
     failure: Exception | None = None
     if with_defaults:
         try:
-            call.arguments["include_path"] = [
-                *folders,
-                str(tasks_folder()),
-                *map(str, own_tasks_folders()),
-                *map(str, installed_tasks()),
-            ]
+            ours = [tasks_folder(), *own_tasks_folders(), *installed_tasks()]
+            call.arguments["include_path"] = [*folders, *map(str, ours)]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
-            failure, index = (
-                error,
-                build(*args, **kwargs),
-            )  # the user's own error is raised here, as without us
+            failure = error
+            index = build(*args, **kwargs)  # the user's own error is raised here, as without us
     else:  # the files alone count, twins included
-        index, folders = build(*args, **kwargs), []
+        index = build(*args, **kwargs)
+        folders = []
     if failure is not None:
         with or_warn():
             raise failure
@@ -205,16 +199,15 @@ def _match_without_variants(
     with contextlib.suppress(Exception):  # a pattern is not worth a failed run
         from medtasks.tasks.task_files import VARIANT_OF
 
-        names_kept = []
+        chosen = []
         for name in names:
             base = manager.task_index[name].get(VARIANT_OF)
             any_variant = f"{base}_\0"
             matching = [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)]
-            if base is None or not all(
-                fnmatch.fnmatch(any_variant, pattern) for pattern in matching
-            ):
-                names_kept.append(name)
-        return names_kept
+            is_vague = all(fnmatch.fnmatch(any_variant, pattern) for pattern in matching)
+            if base is None or not is_vague:
+                chosen.append(name)
+        return chosen
     return names
 
 

@@ -63,7 +63,7 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
     """
     settings = lmms_eval_specific_kwargs or {}
     examples = demonstrations(doc["dataset"])
-    turns: list[Message] = []
+    turns = []
     for example, opened in zip(examples, _images_of(doc["dataset"]), strict=True):
         answer = zero_shot.example_answer(example, settings)
         turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), opened))

@@ -69,7 +69,7 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     """
     settings = lmms_eval_specific_kwargs or {}
     files = Sample(doc).images
-    opened: list[Any] = []
+    opened = []
     for shot in settings.get("demonstrations") or ():
         path = prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot
         opened.append(_open_image(path, doc, settings))
@@ -95,7 +95,7 @@ def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
 
 
 def _slices_of(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
-    """Return the images of a volume; none if the model reads the volume itself."""
+    """Return the images of a volume, none if the model reads the volume itself."""
     from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
 
     rule = volume_rule(doc, settings)
@@ -118,8 +118,8 @@ def _volume_itself(path: Path, doc: Document) -> Any:
         return grey_volume(path) if doc.get(COLUMN) == BLANK else volume_for_model(path)
 
 
-def _name_of(doc: Document, *, private: bool) -> str:
-    number = hidden_id("doc", doc.get("doc_id")) if private else doc.get("doc_id", "?")
+def _name_of(doc: Document) -> str:
+    number = hidden_id("doc", doc.get("doc_id")) if _is_private(doc) else doc.get("doc_id", "?")
     return f"sample {number}"
 
 
@@ -136,7 +136,7 @@ def _name_source_in_errors(path: Path, doc: Document) -> Iterator[None]:
         fix = ""
         if known(str(doc.get("dataset"))):
             fix = f"; run 'medtasks data prepare {doc['dataset']}' again"
-        sample = _name_of(doc, private=_is_private(doc))
+        sample = _name_of(doc)
         if _is_private(doc):  # without the cause, which names the file: the caller may log both
             raise SourceError(f"an image of {sample} cannot be read{fix}") from None
         source = path.resolve() if path.is_symlink() else path
@@ -153,9 +153,8 @@ def _record(
     """Record how an image was converted, and log conversions that are new."""
     if (path, rule) in OPENED:
         return
-    private = _is_private(doc)
-    sample = _name_of(doc, private=private)
-    name = sample if private else f"{path} of {sample}"
+    sample = _name_of(doc)
+    name = sample if _is_private(doc) else f"{path} of {sample}"
     OPENED[path, rule] = OpenedImage(name, conversions)
     for done in conversions:
         if done not in _LOGGED:
@@ -196,9 +195,14 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
 
 
 def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
-    """Return the rule by which a document's volumes are shown; errors are those of :func:`image_decoding`.
+    """Return the rule by which a document's volumes are shown.
 
-    A model that reads volumes itself may do so whatever the rule of the dataset.
+    A model that reads volumes itself may do so whatever the rule of the dataset. Errors are those of
+    :func:`image_decoding`.
+
+    Args:
+        doc: A document, which may name a prepared dataset.
+        settings: Those of :mod:`medtasks.data.images.volume_rule`, for documents of no prepared dataset.
     """
     from_settings = VolumeRule.of_settings(settings)
     manifest = _manifest_of(doc)
@@ -300,7 +304,7 @@ def image_keys(task: Any) -> set[Key]:
     Args:
         task: One of the harness's tasks.
     """
-    keys: set[Key] = set()
+    keys = set()
     # Of any task, because results must not be lost over it.
     settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}
     for doc in task.eval_docs_no_media:

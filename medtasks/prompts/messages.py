@@ -76,7 +76,7 @@ def chat_messages(
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Is it normal?'}]}]
     """
     remaining = iter(images)
-    content: list[dict[str, Any]] = []
+    content = []
     for part in parts:
         if part is None:
             content.append(dict(next(remaining)))
@@ -115,13 +115,13 @@ def split_images(
     Raises:
         MedTasksError: A part is neither a text nor an image of PIL.
     """
-    images: list[Image.Image] = []
-    turns: list[dict[str, Any]] = []
+    images = []
+    turns = []
     for message in messages:
         parts = message["content"]
         if isinstance(parts, str):
             parts = [{"type": "text", "text": parts}]
-        content: list[dict[str, Any]] = []
+        content = []
         for part in parts:
             if part["type"] == "text":
                 content.append(dict(part))

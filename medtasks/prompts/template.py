@@ -107,7 +107,7 @@ def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
         [{'type': 'image', 'url': 'left'}, {'type': 'text', 'text': ' with '}, {'type': 'image', 'url': 'right'}]
     """
     before = [""] * (len(opened) + 1 - len(parts))
-    content: list[dict[str, Any]] = []
+    content = []
     for position, part in enumerate([*before, *parts]):
         if position:
             content.append({"type": "image", "url": opened[position - 1]})

@@ -130,9 +130,10 @@ def without_scoring(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
     """
     if is_private_document(doc):
         has_words = may_hold_words(results)
-        if has_words:
-            save_reply(doc, results[0])
         record = _redacted_keys(doc, has_words=has_words)
+        if has_words:
+            saved = save_reply(doc, results[0])
+            record[SCORE] = {"schema_version": SCHEMA_VERSION, "saved": saved}
         return LoggedSample(["bypass"], 0, {"bypass": 0, **record})
     if doc.get("doc_id") is None:  # not ours
         return {"bypass": 0}
@@ -171,6 +172,16 @@ def _redacted_keys(doc: Document, *, has_words: bool) -> dict[str, Any]:
 def replies_folder(task: str) -> Path:
     """Return the folder of a task's saved replies, whether or not it exists."""
     return home() / FOLDER_NAME / re.sub(r"[^\w-]", "_", task)
+
+
+def saved_file(name: str) -> Path:
+    """Return the path of a file of saved replies, whether or not it exists.
+
+    Args:
+        name: Result of :func:`save_reply`, as a samples file has it.
+    """
+    task, _, file = name.partition("/")
+    return replies_folder(task) / Path(file).name
 
 
 @dataclass

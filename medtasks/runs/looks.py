@@ -21,7 +21,10 @@ class _Record(BaseModel):
 
 
 class LooksPlan(_Record):
-    """A plan; the seed and the data, which the fingerprint names, give the order of the clusters."""
+    """Plan of a comparison.
+
+    The seed and the data, which the fingerprint names, give the order of the clusters.
+    """
 
     schema_version: Literal[1] = 1
     medtasks: str  # version
@@ -34,9 +37,8 @@ class LooksPlan(_Record):
     seed: int
     questions: int  # of the task, of which the last look may ask a part
     looks: tuple[int, ...]  # questions asked by each look
-    levels: tuple[
-        float, ...
-    ]  # two-sided, of the p-value at each look; only for readers, as they follow from the looks
+    # two-sided, of the p-value at each look; only for readers, as they follow from the looks
+    levels: tuple[float, ...]
     power: float  # for the difference
     expected_share: Mapping[str, float]  # of the last look's questions, by true difference
 

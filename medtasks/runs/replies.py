@@ -20,7 +20,13 @@ from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.net.journal import digest_of
 from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
-from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_private_document, is_withheld
+from medtasks.runs.logged_samples import (
+    FOLDER_NAME,
+    SCORE,
+    is_private_document,
+    is_withheld,
+    saved_file,
+)
 from medtasks.runs.question_manifest import reply_files
 from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
@@ -51,7 +57,8 @@ def read_replies(
     Raises:
         RepliesError: A line of another file is malformed, any line names an unknown document or contradicts an
             earlier file, or all samples have changed.
-        WithheldReply: The file holds no replies, because its dataset is credentialed.
+        WithheldReply: The file holds no replies, because its dataset is credentialed, and those that the run saved are
+            not on this machine.
     """
     paths = [paths] if isinstance(paths, Path) else paths
     files = []
@@ -64,10 +71,7 @@ def read_replies(
         is_strict = not task_of(file)
         samples = read_samples(file, documents, strict=is_strict, settings=settings, index=index)
         if samples.withheld:
-            raise WithheldReply(
-                f"{samples.withheld} holds no reply, because its dataset is credentialed; name the files of the run in "
-                f"{home() / FOLDER_NAME} instead"
-            )
+            _add_saved_replies(samples, documents, settings)
         for doc_id, reply in samples.replies.items():
             if replies.setdefault(doc_id, reply) != reply:
                 raise _two_replies(samples.answered[doc_id], doc_id)
@@ -79,6 +83,29 @@ def read_replies(
     for sentence in changes:
         warn_once(sentence)
     return of_one_run(replies)
+
+
+def _add_saved_replies(
+    samples: "Samples",
+    documents: Documents,
+    settings: Mapping[str, Any] | None,
+) -> None:
+    """Add the replies that a samples file withholds, from the files to which the run saved them."""
+    for path in map(saved_file, sorted(samples.saved)):
+        if path.is_file():
+            index = question_index([path], documents)
+            saved = read_samples(path, documents, strict=True, settings=settings, index=index)
+            samples.replies = saved.replies | samples.replies
+            samples.changed |= saved.changed
+    for doc_id in samples.changed:
+        samples.answered.pop(doc_id, None)
+    if samples.answered.keys() - samples.replies.keys():
+        raise WithheldReply(
+            f"{samples.withheld} holds no reply, because its dataset is credentialed, and {home() / FOLDER_NAME} does "
+            f"not hold those of the whole run; copy the folder '{FOLDER_NAME}' of the run's MEDTASKS_HOME there, or "
+            f"name the files of the run in it instead"
+        )
+    samples.replies = {doc_id: samples.replies[doc_id] for doc_id in samples.answered}
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -308,6 +335,7 @@ class Samples:
     tokens: dict[str, int] = field(default_factory=dict)
     answered: dict[str, str] = field(default_factory=dict)  # location of the first line
     withheld: str = ""  # location of the first line without its reply; or empty
+    saved: set[str] = field(default_factory=set)  # names of the files with the withheld replies
     damaged: int = 0  # number of unreadable lines
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)
@@ -338,6 +366,8 @@ class Samples:
         self.answered.setdefault(doc_id, line.place)
         if reply is None:
             self.withheld = self.withheld or line.place
+            if line.score and line.score.get("saved"):
+                self.saved.add(str(line.score["saved"]))
             return False
         return self.replies.setdefault(doc_id, reply) != reply
 

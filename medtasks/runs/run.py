@@ -154,10 +154,9 @@ class RecordedRun:
         """Time of the newest results, ISO 8601 or as recorded, empty if not recorded."""
         if self.results:
             newest = self.results[-1]
-            made = newest.made
-            return (
-                made.astimezone(UTC).isoformat() if made else str(newest.content.get("date") or "")
-            )
+            if newest.made:
+                return newest.made.astimezone(UTC).isoformat()
+            return str(newest.content.get("date") or "")
         return self.manifests[-1].started if self.manifests else ""
 
 

@@ -27,7 +27,7 @@ ENDING = "_run.json"
 
 
 class RunState(StrEnum):
-    """State that the run recorded last; for the current state see :attr:`RunManifest.standing`."""
+    """State that the run recorded last. The current one is :attr:`RunManifest.standing`."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -49,15 +49,16 @@ class _Record(BaseModel):
 
 
 class RunProcess(_Record):
-    """A process, told apart from later ones with the same number; the other fields are None outside Linux."""
+    """A process, told apart from later ones with the same number.
+
+    The other fields are None outside Linux.
+    """
 
     pid: int
-    began: (
-        int | None
-    )  # in clock ticks since the machine started, independent of the clock's setting
-    place: (
-        str | None
-    )  # digest of the machine's start and the process namespace, within which numbers are comparable
+    # in clock ticks since the machine started, independent of the clock's setting
+    began: int | None
+    # digest of the machine's start and the process namespace, within which numbers are comparable
+    place: str | None
 
 
 def process_of(pid: int) -> RunProcess:
@@ -66,7 +67,7 @@ def process_of(pid: int) -> RunProcess:
 
 
 def is_running(process: RunProcess) -> bool | None:
-    """Return whether a process is still running; None if that cannot be seen from here."""
+    """Return whether a process is still running, or None if that cannot be seen from here."""
     if process.place is None or process.began is None or process.place != _namespace():
         return None
     began = _began(process.pid)
@@ -81,14 +82,19 @@ def is_running(process: RunProcess) -> bool | None:
 
 
 def send(process: RunProcess, number: int) -> None:
-    """Send a signal to a process if it is still running and may be signalled."""
+    """Send a signal to a process if it is still running and may be signalled.
+
+    Args:
+        process: From a manifest. Nothing is sent to a later process with its number.
+        number: Of the signal, see :mod:`signal`.
+    """
     if is_running(process):
         with contextlib.suppress(OSError):
             os.kill(process.pid, number)
 
 
 def _began(pid: int) -> int | None:
-    """Return the start of a process; None for a zombie or no process."""
+    """Return the start of a process, or None for a zombie or no process."""
     try:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
@@ -100,16 +106,15 @@ def _began(pid: int) -> int | None:
 
 def _namespace() -> str | None:
     try:
-        parts = Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink(
-            "/proc/self/ns/pid"
-        )
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        parts = boot + os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
 class TaskRecord(_Record):
-    """One task of a run; None for a fact that does not exist or is unknown."""
+    """One task of a run. A fact that does not exist or is unknown is None."""
 
     outcome: TaskOutcome
     reason: str = ""  # why results or samples are missing; empty if none are
@@ -137,14 +142,13 @@ class HarnessProcess(_Record):
 
     tasks: tuple[str, ...]  # names it was given
     started: str  # ISO 8601, UTC
-    seconds: float | None = (
-        None  # None while it runs or if its end was not seen, like the exit code
-    )
+    # None while it runs or if its end was not seen, like the exit code
+    seconds: float | None = None
     exit_code: int | None = None  # negative for a signal; may be 0 after an error
 
 
 class Seeds(_Record):
-    """Seeds that the harness sets; None where it sets none."""
+    """Seeds that the harness sets, None where it sets none."""
 
     python: int | None
     numpy: int | None
@@ -157,9 +161,8 @@ class ModelFacts(_Record):
 
     name: str  # ``--model``
     arguments: str  # ``--model_args``, secrets replaced by ``***``
-    weights: str = (
-        ""  # name on the Hub, or the last part of a local path; empty if the arguments name none
-    )
+    # name on the Hub, or the last part of a local path; empty if the arguments name none
+    weights: str = ""
     # ``sha256:<digest>`` of local files or ``commit:<hash>`` of the Hub's snapshot, by argument for several weights;
     # None if unknown. It does not cover weights that a checkpoint refers to.
     fingerprint: str | None = None
@@ -172,47 +175,44 @@ class RecipeFacts(_Record):
     name: str
     backend: str  # hf or server
     digest: str  # of the recipe's whole content
-    given: Mapping[
-        str, str
-    ] = {}  # the user's arguments, which override the recipe's; secrets as ``***``
-    published_as: Mapping[
-        str, str
-    ] = {}  # the model's name in tables of published results; none for other weights
+    # the user's arguments, which override the recipe's; secrets as ``***``
+    given: Mapping[str, str] = {}
+    # the model's name in tables of published results; none for other weights
+    published_as: Mapping[str, str] = {}
 
 
 class PrimaryOutcome(_Record):
-    """The outcome that a run is about, stated before it; all others are exploratory."""
+    """Outcome that a run is about, stated before it. All others are exploratory."""
 
     task: str
     metric: str
     margin: float | None = None  # of non-inferiority
-    planned: Mapping[
-        str, float
-    ] = {}  # answers of ``medtasks plan``, such as the number of samples needed
+    # answers of ``medtasks plan``, such as the number of samples needed
+    planned: Mapping[str, float] = {}
 
     def lead(self, task: str, metric: str) -> str:
-        """Return the words before a result that say whether it is primary or exploratory."""
-        return (
-            "Primary outcome: "
-            if (task, metric) == (self.task, self.metric)
-            else "Exploratory outcome: "
-        )
+        """Return the words before a result that say whether it is primary or exploratory.
+
+        Example:
+            >>> PrimaryOutcome(task="vqa_rad", metric="accuracy").lead("vqa_rad", "recall")
+            'Exploratory outcome: '
+        """
+        is_primary = (task, metric) == (self.task, self.metric)
+        return "Primary outcome: " if is_primary else "Exploratory outcome: "
 
     def __str__(self) -> str:
-        facts = {"margin": self.margin, **self.planned}
-        texts = [
-            f"{name.replace('_', ' ')} {value:.10g}"
-            for name, value in facts.items()
-            if value is not None
-        ]
-        return ", ".join([f"{self.metric} of {self.task}", *texts])
+        texts = [f"{self.metric} of {self.task}"]
+        for name, value in {"margin": self.margin, **self.planned}.items():
+            if value is not None:
+                texts.append(f"{name.replace('_', ' ')} {value:.10g}")
+        return ", ".join(texts)
 
 
 class Gpu(_Record):
-    """One GPU as in ``nvidia-smi``; memory in MiB, None if unknown."""
+    """One GPU as in ``nvidia-smi``."""
 
     name: str
-    memory: int | None
+    memory: int | None  # in MiB; None if unknown
     driver: str
 
 
@@ -224,9 +224,8 @@ class Hardware(_Record):
     cores: int  # logical cores that this process may use
     memory: int | None  # in bytes; None if unknown
     gpus: tuple[Gpu, ...] = ()
-    visible_gpus: str | None = (
-        None  # ``CUDA_VISIBLE_DEVICES``; None if it is not set, so that all could be used
-    )
+    # ``CUDA_VISIBLE_DEVICES``; None if it is not set, so that all could be used
+    visible_gpus: str | None = None
 
 
 class Severity(StrEnum):
@@ -254,7 +253,10 @@ def warn(sentence: str) -> Notice:
 
 
 class RunManifest(_Record):
-    """Facts about one call of ``medtasks run``; in what the user gave, secrets are replaced by ``***``."""
+    """Facts about one call of ``medtasks run``.
+
+    In what the user gave, secrets are replaced by ``***``.
+    """
 
     schema_version: Literal[1] = 1
     run: str = ""  # id that the run shares with the attempts that it continues
@@ -266,44 +268,39 @@ class RunManifest(_Record):
     process: RunProcess  # that of ``medtasks run``
     command: tuple[str, ...]
     arguments: tuple[str, ...]  # what is passed on to the harness
-    options: Mapping[
-        str, str
-    ] = {}  # harness options in force, by name, from command line and ``--config`` file
+    # harness options in force, by name, from command line and ``--config`` file
+    options: Mapping[str, str] = {}
     asked: tuple[str, ...]  # names given to ``--tasks``
     tasks: Mapping[str, TaskRecord]  # by name, in the order asked
     processes: tuple[HarnessProcess, ...] = ()
     notices: tuple[Notice, ...] = ()  # warnings given before the run
     seeds: Seeds
     versions: Mapping[str, str | None]  # by distribution, and ``python``; None if not installed
-    commit: str | None = (
-        None  # of an editable medtasks, with ``-dirty`` where files differ; None if unknown
-    )
+    # of an editable medtasks, with ``-dirty`` where files differ; None if unknown
+    commit: str | None = None
     model: ModelFacts
     recipe: RecipeFacts | None = None  # None for a model that was given by name
     primary: PrimaryOutcome | None = None
     hardware: Hardware
-    settings: Mapping[
-        str, str
-    ] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
-    shard: Shard | None = (
-        None  # part of the rows that was asked; None for all, and for merged shards
-    )
+    # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
+    settings: Mapping[str, str] = {}
+    # part of the rows that was asked; None for all, and for merged shards
+    shard: Shard | None = None
     look: LookRecord | None = None  # of a comparison that may stop early
-    merged: tuple[
-        str, ...
-    ] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
+    # the shards that ``medtasks merge`` joined, each with the start of its run
+    merged: tuple[str, ...] = ()
 
     _path: Path | None = PrivateAttr(default=None)
 
     @property
     def stated_primary(self) -> PrimaryOutcome | None:
-        """The primary outcome; none if replies are copies of an earlier run, whose scores may have been seen."""
+        """The primary outcome, None if replies are copies of an earlier run, whose scores may have been seen."""
         copied = any(record.copied_samples for record in self.tasks.values())
         return None if copied else self.primary
 
     @property
     def part(self) -> str:
-        """The part of the rows that its calls ask together: a shard or a plan of looks; empty for all rows."""
+        """The part of the rows that its calls ask together: a shard, a plan of looks, or empty for all rows."""
         if self.look is not None:
             return f"{self.look.plan} {self.look.against_digest}"
         return "" if self.shard is None else str(self.shard)
@@ -334,14 +331,18 @@ class RunManifest(_Record):
         return all(record.outcome is not TaskOutcome.DONE for record in self.tasks.values())
 
     def write(self, path: Path) -> None:
-        """Write the manifest; no reader sees half a file."""
+        """Write the manifest. No reader sees half a file."""
         with written_whole(path) as partial:
             partial.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         self._path = path
 
     @classmethod
     def read(cls, path: Path) -> "RunManifest":
-        """Read a manifest. Raises MedTasksError if it is damaged or cannot be read."""
+        """Read a manifest.
+
+        Raises:
+            MedTasksError: It is damaged or cannot be read.
+        """
         try:
             manifest = cls.model_validate_json(read_named(path, most=MOST_TEXT).decode())
         except (OSError, ValueError) as error:  # pydantic's ValidationError is a ValueError
@@ -354,19 +355,30 @@ class RunManifest(_Record):
 
 
 def continued_run(output: Path, current: RunManifest) -> str:
-    """Return the id of the model's last run in the folder, if a new call continues it; else an empty text."""
+    """Return the id of the earlier run that a new call continues.
+
+    Args:
+        output: The folder of results of both. Its damaged manifests are skipped.
+        current: The manifest of the new call.
+
+    Returns:
+        The id of the newest run of the same model and part of the rows, if it can go on, else an empty text.
+    """
+    model = current.model
     for earlier in reversed(read_manifests(output, lambda _: None)):
-        is_same_model = (earlier.model.name, earlier.model.weights) == (
-            current.model.name,
-            current.model.weights,
-        )
+        is_same_model = (earlier.model.name, earlier.model.weights) == (model.name, model.weights)
         if is_same_model and earlier.part == current.part:
             return earlier.run if earlier.can_go_on else ""
     return ""
 
 
 def manifest_path(output: Path, started: datetime) -> Path:
-    """Return the path of the manifest of a run by the time of its start."""
+    """Return the path of the manifest of a run by the time of its start.
+
+    Example:
+        >>> manifest_path(Path("results"), datetime(2026, 1, 31, 12, tzinfo=UTC)).name
+        '20260131_120000_000000Z_run.json'
+    """
     return output / f"{started.astimezone(UTC):%Y%m%d_%H%M%S_%fZ}{ENDING}"
 
 
@@ -378,7 +390,12 @@ def manifest_files(folder: Path) -> list[Path]:
 def read_manifests(folder: Path, note: Callable[[str], None] | None = None) -> list[RunManifest]:
     """Read the manifests of all runs with this ``--output_path``, oldest first.
 
-    A damaged one is skipped with a ``note``; without ``note`` it raises MedTasksError.
+    Args:
+        folder: The output path.
+        note: Function that takes one sentence on each damaged manifest, which is skipped.
+
+    Raises:
+        MedTasksError: A manifest is damaged, and there is no ``note``.
     """
     manifests = []
     for path in manifest_files(folder):
@@ -392,7 +409,15 @@ def read_manifests(folder: Path, note: Callable[[str], None] | None = None) -> l
 
 
 def check_primary(output: Path, current: RunManifest) -> None:
-    """Raise MedTasksError if an earlier run in a folder did not state the same primary outcome."""
+    """Check that all runs in a folder state the same primary outcome.
+
+    Args:
+        output: The folder of results.
+        current: The manifest of a run that is about to begin there.
+
+    Raises:
+        MedTasksError: An earlier run stated another one, or none.
+    """
     for earlier in read_manifests(output, lambda _: None):
         if earlier.primary != current.primary:
             raise MedTasksError(

@@ -1,6 +1,7 @@
 """Recorded facts of a run, its tasks without results, and its damaged or superseded files, in words."""
 
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,22 +34,26 @@ _CONFIG = {
 
 
 def moment(recorded: str) -> str:
-    """Return a recorded time to the second in UTC; a time without a zone stays as it is."""
+    """Return a recorded time to the second in UTC. A time without a zone stays as it is.
+
+    Example:
+        >>> moment("2026-01-31T12:00:00.25+01:00")
+        '2026-01-31 11:00:00 UTC'
+    """
     try:
-        read = datetime.fromisoformat(recorded)
+        time = datetime.fromisoformat(recorded)
     except ValueError:
         return recorded
-    return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read.tzinfo else recorded
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if time.tzinfo else recorded
 
 
 def missing_tasks(run: RecordedRun) -> dict[str, str]:
     """Return why tasks of the call have no results, and how to get them, by name."""
-    last = {
-        name: (manifest, record)
-        for manifest in run.manifests
-        for name, record in manifest.tasks.items()
-    }
-    return {name: _why(name, *newest) for name, newest in last.items() if name not in run.tasks}
+    newest = {}
+    for manifest in run.manifests:
+        for name, record in manifest.tasks.items():
+            newest[name] = (manifest, record)
+    return {name: _why(name, *last) for name, last in newest.items() if name not in run.tasks}
 
 
 def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
@@ -56,31 +61,22 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
     begun = datetime.fromisoformat(manifest.started).timestamp()
-    saved = [
-        file
-        for file in sorted(replies_folder(name).glob("*.jsonl"))
-        if file.stat().st_mtime >= begun
-    ]
-    ours = (
-        manifest.model.name.startswith(_OURS)
-        and "journal=false" not in manifest.model.arguments.lower()
-    )
+    files = sorted(replies_folder(name).glob("*.jsonl"))
+    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
     if saved:
-        files = f"{shlex.join(map(str, saved))}{included_option(name)}"
-        command = f"replies are kept, score them with: medtasks score {name} {files}"
+        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
+        command = f"replies are kept, score them with: medtasks score {arguments}"
     else:
         command = f"go on with: {shlex.join(manifest.command)}"
-        if ours:
+        model = manifest.model
+        if model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
             command += " (answers in the model's journal are not computed again)"
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {command}."
     cause = record.reason.strip().rstrip(".")
     if not cause:
-        cause = (
-            f"the run is {manifest.standing}"
-            if manifest.standing not in _ENDED
-            else "it left no results"
-        )
+        standing = manifest.standing
+        cause = "it left no results" if standing in _ENDED else f"the run is {standing}"
     return f"{record.outcome.capitalize()}: {cause}; {command}."
 
 
@@ -96,15 +92,13 @@ def run_notes(run: RecordedRun) -> tuple[str, ...]:
 
 
 def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
-    """List warnings before the newest call, how it ended, and its tasks without results."""
+    """List warnings before the newest call, how it ended, and the tasks that it left without results."""
     notes = []
-    if last.primary:
-        stated = (
-            f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
-        )
-        notes.append(
-            stated if run.primary else "There is no primary outcome: replies are older copies."
-        )
+    if last.primary and run.primary:
+        primary = f"Primary outcome, stated before the run: {last.primary}"
+        notes.append(f"{primary}. All others are exploratory.")
+    elif last.primary:
+        notes.append("There is no primary outcome: replies are older copies.")
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.look is not None:
         notes.append(str(last.look))
@@ -118,6 +112,12 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
         notes.append(
             f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}."
         )
+    return notes + _notes_on_tasks(run, last)
+
+
+def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
+    """List the tasks of the run that the newest call left without results. Of some the run has older ones."""
+    notes = []
     stale = []
     for name, record in last.tasks.items():
         if record.outcome is TaskOutcome.DONE or name not in run.tasks:
@@ -142,35 +142,37 @@ def facts(run: RecordedRun) -> dict[str, str]:
     if config.get("model_args"):
         recorded["model arguments"] = config["model_args"]
     if served := mapping_in(results, SERVED_MODEL):
-        recorded["served model"] = ", ".join(
-            f"{name} {value}" for name, value in served.items() if value is not None
-        )
         build = f" (build {served['build']})" if served.get("build") else ""
+        known = {name: value for name, value in served.items() if value is not None}
+        recorded["served model"] = _in_words(known)
         recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
     installed = harness_folder()
-    if (
-        installed and (installed.parents[1] / ".git").exists()
-    ):  # else it records the clone around its environment
-        recorded |= {
-            "harness": results.get("lmms_eval_version"),
-            "harness commit": results.get("git_hash"),
-        }
+    # Elsewhere the harness records the clone around its environment.
+    if installed and (installed.parents[1] / ".git").exists():
+        recorded["harness"] = results.get("lmms_eval_version")
+        recorded["harness commit"] = results.get("git_hash")
     recorded["wall time of the harness, s"] = results.get("total_evaluation_time_seconds")
     recorded["system instruction"] = results.get("system_instruction")
     recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
-    texts = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
-    return {
-        name: without_home(redacted(text.replace("[REDACTED]", HIDDEN)))
-        for name, text in texts.items()
-    }
+    texts = {}
+    for name, value in recorded.items():
+        if value not in _NOTHING:
+            texts[name] = without_home(redacted(str(value).replace("[REDACTED]", HIDDEN)))
+    return texts
+
+
+def _in_words(values: Mapping[str, Any], between: str = " ") -> str:
+    return ", ".join(f"{name}{between}{value}" for name, value in values.items())
 
 
 def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
-    """Return the facts in a manifest, by name; None and empty texts are unknown."""
+    """Return the facts in a manifest, by name. Unknown ones are None or an empty text."""
     machine = manifest.hardware
-    fingerprints = {
-        record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset
-    }
+    fingerprints = {}
+    for record in manifest.tasks.values():
+        if record.dataset:
+            fingerprints[record.dataset] = record.fingerprint or "not known"
+    versions = {name: version for name, version in manifest.versions.items() if version}
     gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
     facts = {
         "command": shlex.join(manifest.command),
@@ -181,20 +183,16 @@ def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
         "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-        "fingerprints of the data": ", ".join(
-            f"{name} {value or 'not known'}" for name, value in fingerprints.items()
-        ),
-        "versions": ", ".join(
-            f"{name} {version}" for name, version in manifest.versions.items() if version
-        ),
+        "fingerprints of the data": _in_words(fingerprints),
+        "versions": _in_words(versions),
         "commit of medtasks": manifest.commit,
         "primary outcome": manifest.stated_primary,
-        "seeds": ", ".join(f"{name} {seed}" for name, seed in manifest.seeds.model_dump().items()),
+        "seeds": _in_words(manifest.seeds.model_dump()),
         "system": machine.system,
         "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
         "memory, GB": machine.memory,
         "graphics processors": "; ".join(gpus),
-        "settings": ", ".join(f"{name}={value}" for name, value in manifest.settings.items()),
+        "settings": _in_words(manifest.settings, "="),
     }
     if manifest.recipe is not None:
         recipe = manifest.recipe

@@ -25,6 +25,7 @@ _ACCESS = re.compile(  # settings of where something is and how it is reached
     rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
     r"|MEDTASKS_JUDGE_(?:BASE_URL|ALLOW_REMOTE|TIMEOUT|CONCURRENCY|ATTEMPTS)"
 )
+_LOCATIONS = ("include_path", "config", "output_path")  # options that name files, not questions
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _IMAGE_ROOT = re.compile(r'"image_root": "(?:[^"\\]|\\.)*"')
 
@@ -39,22 +40,17 @@ class TaskPart:
     filters: Sequence[str]  # names, in order
     total: int  # number of rows of its data
     asked: int  # number of rows that the run asked
-    lines: Mapping[
-        int, Sequence[SampleLine]
-    ]  # of its samples file by row of the data, one for each filter
+    # of its samples file by row of the data, one for each filter
+    lines: Mapping[int, Sequence[SampleLine]]
 
     def facts(self, name: str) -> dict[str, Any]:
         """Return the version, data and settings of the task, without locations on one machine or in its memory."""
-        config = self.results.config(name)
-        metadata = {
-            key: value for key, value in mapping_in(config, "metadata").items() if key != "data"
-        }
-        portable = {
-            key: value
-            for key, value in config.items()
-            if key not in ("dataset_path", "dataset_kwargs")
-        }
-        settings = json.dumps({**portable, "metadata": metadata}, sort_keys=True)
+        config = dict(self.results.config(name))
+        config["metadata"] = dict(mapping_in(config, "metadata"))
+        config["metadata"].pop("data", None)
+        config.pop("dataset_path", None)
+        config.pop("dataset_kwargs", None)
+        settings = json.dumps(config, sort_keys=True)
         facts = {f"version of {name}": self.results.of_task("versions", name)}
         served = mapping_in(self.results.content, SERVED_MODEL)
         facts |= {f"served model's {key}": value for key, value in served.items()}
@@ -85,22 +81,15 @@ class ShardRun:
             "--tasks": ",".join(manifest.asked),
             "--primary": manifest.primary or "",
         }
-        locations = (
-            "include_path",
-            "config",
-            "output_path",
-        )  # options that name files, not what is asked
-        facts |= {f"--{name}": value for name, value in options.items() if name not in locations}
-        facts |= {
-            "name of the weights": model.weights,
-            "fingerprint of the model": model.fingerprint or model.unknown,
-        }
+        facts |= {f"--{name}": value for name, value in options.items() if name not in _LOCATIONS}
+        facts["name of the weights"] = model.weights
+        facts["fingerprint of the model"] = model.fingerprint or model.unknown
         facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
         facts |= {f"version of {name}": version for name, version in manifest.versions.items()}
-        facts |= {"commit of medtasks": manifest.commit}
-        facts |= {
-            name: value for name, value in manifest.settings.items() if not _ACCESS.fullmatch(name)
-        }
+        facts["commit of medtasks"] = manifest.commit
+        for name, value in manifest.settings.items():
+            if not _ACCESS.fullmatch(name):
+                facts[name] = value
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
             facts |= part.facts(name)
@@ -112,10 +101,14 @@ class _Unfinished(Exception):
 
 
 def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
-    """Return the newest complete run of every shard, by index; each folder is the ``--output_path`` of some of them.
+    """Return the newest complete run of every shard, by index.
 
-    Raises MedTasksError if a folder holds none, shards are missing or differ in settings or model, two runs of one
-    shard gave different replies, or rows are in no shard or in two.
+    Args:
+        folders: Each is the ``--output_path`` of some of the runs.
+
+    Raises:
+        MedTasksError: A folder holds none, shards are missing or differ in settings or model, two runs of one shard
+            gave different replies, or rows are in no shard or in two.
     """
     runs: list[ShardRun] = []
     unfinished: dict[Shard, str] = {}
@@ -129,18 +122,18 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
         raise MedTasksError(
             f"{names} are shards of different numbers of parts; give the folders of one number"
         )
-    chosen: dict[int, ShardRun] = {}
+    by_index: dict[int, ShardRun] = {}
     for run in runs:
         _check_same_settings(runs[0], run)
-        _check_same_replies(chosen.setdefault(run.shard.index, run), run)
+        _check_same_replies(by_index.setdefault(run.shard.index, run), run)
     count = next(iter(by_count), 0)
-    if missing := [Shard(index, count) for index in range(1, count + 1) if index not in chosen]:
+    if missing := [Shard(index, count) for index in range(1, count + 1) if index not in by_index]:
         causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
         raise MedTasksError(
             f"of {count} shards these are missing: {listed(list(map(str, missing)))}{''.join(causes)}; run each with "
             f"'medtasks run --shard', and name the folders of all"
         )
-    ordered = [chosen[index] for index in sorted(chosen)]
+    ordered = [by_index[index] for index in sorted(by_index)]
     _check_rows(ordered)
     return ordered
 
@@ -210,11 +203,9 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
         raise MedTasksError(
             f"{folder} holds no run of a shard; give folders that 'medtasks run --shard' wrote"
         )
-    for shard, manifests in sorted(
-        by_shard.items(), key=lambda item: (item[0].index, item[0].count)
-    ):
+    for shard in sorted(by_shard, key=lambda shard: (shard.index, shard.count)):
         causes = []
-        for manifest in manifests:  # the newest first
+        for manifest in by_shard[shard]:  # the newest first
             try:
                 runs.append(ShardRun(folder, manifest, shard, _parts(folder, manifest)))
                 break
@@ -232,7 +223,7 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         raise _Unfinished(
             f"the newest is {manifest.standing} and has no results of {listed(undone)}"
         )
-    parts: dict[str, TaskPart] = {}
+    parts = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
         if not (folder / recorded).is_file():
             raise _Unfinished(NO_RESULTS.rstrip("."))
@@ -255,22 +246,13 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
     counts = results.content["n-samples"][name]
     samples = results.samples(name)
     effective = int(counts["effective"])
-    filters = [
-        str(pipeline["name"]) for pipeline in mappings_in(results.config(name), "filter_list")
-    ]
-    filters = filters or ["none"]  # the harness's name without a filter
-    lines: dict[int, list[SampleLine]] = {}
-    if samples_in_place(samples, damage.append):
-        for line in read_lines(samples, note=damage.append):
-            lines.setdefault(line.row, []).append(line)
-    elif effective:
+    pipelines = mappings_in(results.config(name), "filter_list")
+    # The harness's name without a filter is "none".
+    filters = [str(pipeline["name"]) for pipeline in pipelines] or ["none"]
+    is_there = samples_in_place(samples, damage.append)
+    if effective and not is_there:
         raise _Unfinished(NO_SAMPLES.rstrip("."))
-    contradicting = 0
-    for by_filter in lines.values():
-        replies = [line.record.get("resps") for line in by_filter]
-        contradicting += sum(reply != replies[0] for reply in replies)
-    if contradicting:
-        damage.append(WRITTEN_TWICE.format(contradicting, samples))
+    lines = _lines_by_row(samples, damage) if is_there else {}
     if damage:
         raise _Unfinished(" ".join(damage).rstrip("."))
     whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
@@ -280,3 +262,17 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
         )
     row = mapping_in(mapping_in(results.content, "results"), name)
     return TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)
+
+
+def _lines_by_row(samples: Path, damage: list[str]) -> dict[int, list[SampleLine]]:
+    """Return the lines of a samples file, and add its faults to ``damage``."""
+    lines: dict[int, list[SampleLine]] = {}
+    for line in read_lines(samples, note=damage.append):
+        lines.setdefault(line.row, []).append(line)
+    contradicting = 0
+    for by_filter in lines.values():
+        replies = [line.record.get("resps") for line in by_filter]
+        contradicting += sum(reply != replies[0] for reply in replies)
+    if contradicting:
+        damage.append(WRITTEN_TWICE.format(contradicting, samples))
+    return lines

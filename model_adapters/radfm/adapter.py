@@ -140,6 +140,11 @@ class _Sizes:
         axis: int = 0,
         axes: int = 2,
     ) -> int:
+        """Return the size of a stored tensor along an axis.
+
+        Raises:
+            CheckpointError: The tensor is missing or has another number of axes.
+        """
         if key not in self.shapes:
             raise CheckpointError(
                 f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?"
@@ -151,6 +156,7 @@ class _Sizes:
         return self.shapes[key][axis]
 
     def count(self, prefix: str) -> int:
+        """Return the number of layers, whose numbers follow a prefix in the keys of tensors."""
         numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in self.shapes]
         return max((int(match[1]) for match in numbers if match), default=-1) + 1
 

@@ -1,4 +1,4 @@
-"""RadFM's network, and images and volumes as its input; an image becomes a volume one slice deep.
+"""RadFM's network, and images and volumes as its input. An image becomes a volume one slice deep.
 
 A 3D vision transformer, resampler, projection, and a Llama that reads their output in image slots. Written from Wu et
 al. 2023 (RadFM) and the tensors of the published checkpoint, whose names its parameters have. Its text encoder and its
@@ -34,7 +34,14 @@ Volume = str | Path | NDArray[Any] | Sequence[Image.Image]
 
 
 class PositionTables(nn.Module):
-    """Learned positions, up to so many patches per axis: a third of the width each for row, column and depth."""
+    """Learned positions of patches: a third of the width each for row, column and depth.
+
+    Args:
+        rows: The most patches along an image's height.
+        columns: The most patches along its width.
+        frames: The most patches along its depth.
+        width: Of the embedding of a patch.
+    """
 
     def __init__(self, rows: int, columns: int, frames: int, width: int) -> None:
         super().__init__()
@@ -43,7 +50,16 @@ class PositionTables(nn.Module):
         self.dep_embed = nn.Embedding(frames, width // 3)
 
     def forward(self, rows: int, columns: int, depth: int) -> torch.Tensor:
-        """Return the embedding of every patch of a grid, shape (rows * columns * depth, width)."""
+        """Return the embedding of every patch of a grid, shape (rows * columns * depth, width).
+
+        Args:
+            rows: Number of patches along the height.
+            columns: Number of patches along the width.
+            depth: Number of patches along the depth.
+
+        Raises:
+            ValueError: An axis has more patches than positions.
+        """
         counts = (rows, columns, depth)
         tables = (self.row_embed.weight, self.col_embed.weight, self.dep_embed.weight)
         axes = []
@@ -52,10 +68,9 @@ class PositionTables(nn.Module):
                 raise ValueError(
                     f"{count} patches along an axis that has positions for {len(table)}"
                 )
-            # Every ``len(table) // count``-th row, such as 1, 3, 5 and 7.
-            axes.append(
-                table[torch.arange(1, count + 1, device=table.device) * (len(table) // count) - 1]
-            )
+            # Every ``step``-th row, such as 1, 3, 5 and 7.
+            step = len(table) // count
+            axes.append(table[torch.arange(1, count + 1, device=table.device) * step - 1])
         views = [axes[0][:, None, None], axes[1][None, :, None], axes[2][None, None, :]]
         return torch.cat([view.expand(*counts, -1) for view in views], dim=-1).flatten(0, 2)
 
@@ -87,10 +102,16 @@ class _SelfAttention(nn.Module):
 
 
 class VisionTransformer3D(nn.Module):
-    """Vision transformer over patches of ``patch`` x ``patch`` x 4 voxels, without class token or last norm.
+    """Vision transformer over patches of voxels, without class token or last norm.
 
-    There are positions for so many ``rows``, ``columns`` and ``frames`` of patches. ``inner`` is the inner width of the
-    feed-forward parts.
+    Args:
+        patch: Height and width of a patch in voxels. Its depth is 4.
+        rows: The most patches along the height.
+        columns: The most patches along the width.
+        frames: The most patches along the depth.
+        width: Of the embeddings.
+        inner: Inner width of the feed-forward parts.
+        layers: Number of layers.
     """
 
     def __init__(
@@ -106,9 +127,8 @@ class VisionTransformer3D(nn.Module):
     ) -> None:
         super().__init__()
         self._patch = patch
-        self.side = (
-            rows * patch
-        )  # height and width of an image in pixels; 512 in the published checkpoint
+        # Height and width of an image in pixels, 512 in the published checkpoint.
+        self.side = rows * patch
         voxels = patch**2 * FRAMES_PER_PATCH * CHANNELS
         # At index 0 the published code cuts the patches, see :meth:`forward`.
         self.to_patch_embedding = nn.Sequential(
@@ -122,36 +142,45 @@ class VisionTransformer3D(nn.Module):
                 nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width)
             )
             feed_forward = nn.Sequential(OrderedDict(net=mlp))
-            parts.append(
-                nn.Sequential(
-                    _Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)
-                )
-            )
+            attention = _SelfAttention(width)
+            parts.append(nn.Sequential(_Residual(width, attention), _Residual(width, feed_forward)))
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Encode volumes: shape (images, rows * columns * depth patches, width), in that order of axes.
+        """Encode volumes.
 
-        Pixels have the shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the
-        depth is a multiple of 4.
+        Args:
+            pixels: Shape (images, 3, height, width, depth), values 0 to 1. Sides are multiples of the patch, the depth
+                is a multiple of 4.
+
+        Returns:
+            Shape (images, rows * columns * depth patches, width), in that order of axes.
         """
         patch = self._patch
         height, width, depth = pixels.shape[2:]
-        rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
+        rows = height // patch
+        columns = width // patch
+        frames = depth // FRAMES_PER_PATCH
         cut = pixels.reshape(
             len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH
         )
-        # Shape (images, rows, columns, frames, voxels of a patch, channels last).
-        patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
-        tokens = self.to_patch_embedding(patches.flatten(1, 3)) + self.pos_embedding(
-            *patches.shape[1:4]
-        )
-        encoded: torch.Tensor = self.transformer(tokens)
+        # Shape (images, patches, voxels of a patch, channels last).
+        patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4).flatten(1, 3)
+        positions = self.pos_embedding(rows, columns, frames)
+        encoded: torch.Tensor = self.transformer(self.to_patch_embedding(patches) + positions)
         return encoded
 
 
 class ImageEmbedding(nn.Module):
-    """Parts that embed each volume as ``latents`` embeddings of the language model, ``hidden`` wide."""
+    """Parts that embed each volume for the language model.
+
+    Args:
+        vision: The encoder.
+        width: Of its output.
+        latents: Number of embeddings of each volume.
+        layers: Number of layers of the resampler.
+        hidden: Width of the embeddings of the language model.
+    """
 
     def __init__(
         self, vision: VisionTransformer3D, width: int, latents: int, layers: int, hidden: int
@@ -173,11 +202,15 @@ class RadFMNetwork(nn.Module):
 
     @property
     def language_model(self) -> LlamaForCausalLM:
-        """The language model; its words have the ids below those of marks and slots."""
+        """The language model, whose words have the ids below those of marks and slots."""
         return self.lang_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the embeddings for the slots of each image, shape (images, latents, hidden)."""
+        """Return the embeddings for the slots of each image, shape (images, latents, hidden).
+
+        Args:
+            pixels: As of :meth:`VisionTransformer3D.forward`.
+        """
         images = self.embedding_layer
         tokens = images.vision_encoder(pixels.to(images.figure_token_weight))
         features: torch.Tensor = images.fc(images.perceiver(tokens))
@@ -186,8 +219,12 @@ class RadFMNetwork(nn.Module):
     def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Look up words, the two marks around an image (ids V and V + 1), and image slots (from V + 2).
 
-        Ids of shape (batch, length) become (batch, length, hidden). A slot that its row's images, shape (images,
-        latents, hidden), do not reach must not occur.
+        Args:
+            ids: Shape (batch, length). A slot that the images of its row do not reach must not occur.
+            features: Of the images of each row, shape (images, latents, hidden), None for a row without.
+
+        Returns:
+            Shape (batch, length, hidden).
         """
         vocabulary = self.lang_model.config.vocab_size
         words: torch.Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
@@ -206,7 +243,7 @@ class RadFMNetwork(nn.Module):
 
 
 class VolumeFileError(MedTasksError):
-    """The file of a volume cannot be used; ``loggable`` lacks its name, which may identify the patient."""
+    """The file of a volume cannot be used. ``loggable`` lacks its name, which may identify the patient."""
 
     def __init__(self, message: str, path: Path) -> None:
         super().__init__(message)
@@ -216,14 +253,18 @@ class VolumeFileError(MedTasksError):
 def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
     """Return an image as a volume of one slice, shape (3, side, side, 1), values 0 to 1.
 
-    The whole image is resized (bicubic, aspect ratio not kept) and not normalised. With a ``crop_seed`` a random part
-    is cut out first, see :func:`random_crop_box`; it depends on this seed and the image's content alone.
+    The whole image is resized (bicubic, aspect ratio not kept) and not normalised.
+
+    Args:
+        image: The image.
+        side: Height and width of the volume in pixels.
+        crop_seed: If given, a random part is cut out first, see :func:`random_crop_box`. It depends on this seed and
+            the content of the image alone.
     """
     rgb = image.convert("RGB")
     if crop_seed is not None:
-        digest = hashlib.blake2b(
-            f"{crop_seed}|{rgb.size}|".encode() + rgb.tobytes(), digest_size=8
-        ).digest()
+        content = f"{crop_seed}|{rgb.size}|".encode() + rgb.tobytes()
+        digest = hashlib.blake2b(content, digest_size=8).digest()
         generator = random.Random(int.from_bytes(digest, "big"))
         rgb = rgb.crop(random_crop_box(rgb.width, rgb.height, generator))
     resized = np.asarray(rgb.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
@@ -233,8 +274,15 @@ def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) ->
 def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[int, int, int, int]:
     """Draw a part of an image as RadFM's training and demo do: 80 to 100 % of the area, aspect 3:4 to 4:3.
 
-    After ten draws that do not fit, the largest centred part of an allowed aspect is taken. The box is left, upper,
-    right and lower border in pixels.
+    After ten draws that do not fit, the largest centred part of an allowed aspect is taken.
+
+    Args:
+        width: Of the image in pixels.
+        height: Of the image in pixels.
+        generator: Source of the draws.
+
+    Returns:
+        Left, upper, right and lower border in pixels.
     """
     narrowest, widest = 3 / 4, 4 / 3
     for _ in range(10):
@@ -250,40 +298,54 @@ def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[
 
 
 def read_volume(source: Volume, side: int) -> torch.Tensor:
-    """Read a volume: shape (3, height, width, depth), values 0 to 1.
+    """Read a volume, shape (3, height, width, depth), values 0 to 1.
 
-    8-bit integers are divided by 255; fractions between 0 and 1 stay as they are; other values (Hounsfield units) are
+    8-bit integers are divided by 255. Fractions between 0 and 1 stay as they are. Other values (Hounsfield units) are
     scaled by the volume's minimum and maximum. Slices of NIfTI files are axial, from feet to head, as they are printed
-    (front on top, the patient's right on the left). Slices as images are resized to ``side``. An unreadable volume,
-    another shape or values that are not finite are a ``MedTasksError``, for files a :class:`VolumeFileError`.
+    (front on top, the patient's right on the left).
+
+    Args:
+        source: The volume.
+        side: Height and width in pixels to which slices that are images are resized.
+
+    Raises:
+        VolumeFileError: A file cannot be read, has another shape, or holds values that are not finite.
+        MedTasksError: The same of an array, or there are no slices.
     """
-    if not isinstance(source, str | Path | np.ndarray):
-        if not source:
-            raise MedTasksError("a volume without slices; give at least one image")
+    if isinstance(source, np.ndarray):
+        values = _fractions(source, "the array")
+    elif isinstance(source, str | Path):
+        path = Path(source)
+        try:
+            values = _fractions(_read_file(path), str(path))
+        except MedTasksError as error:
+            raise VolumeFileError(str(error), path) from error
+    elif source:
         return torch.cat([image_volume(image, side) for image in source], dim=-1)
-    name = "the array" if isinstance(source, np.ndarray) else str(Path(source))
-    try:
-        voxels = source if isinstance(source, np.ndarray) else _read_file(Path(source))
-        shaped = voxels[None] if voxels.ndim == 3 else voxels
-        if shaped.ndim != 4 or shaped.shape[0] not in (1, CHANNELS) or 0 in shaped.shape:
-            raise MedTasksError(
-                f"{name} has shape {voxels.shape}; a volume is (height, width, depth), or has 1 or 3 channels in front"
-            )
-        if voxels.dtype.kind not in "buif":
-            raise MedTasksError(f"{name} holds values of type {voxels.dtype}; give numbers")
-        values = shaped.astype(np.float32)
-        if not np.isfinite(values).all():
-            raise MedTasksError(f"{name} holds values that are no finite numbers; replace them")
-    except MedTasksError as error:
-        if isinstance(source, np.ndarray):
-            raise
-        raise VolumeFileError(str(error), Path(source)) from error
-    low, high = values.min(), values.max()
+    else:
+        raise MedTasksError("a volume without slices; give at least one image")
+    return torch.from_numpy(values).expand(CHANNELS, -1, -1, -1)
+
+
+def _fractions(voxels: NDArray[Any], name: str) -> NDArray[np.float32]:
+    """Scale voxels to 0 to 1, shape (1 or 3 channels, height, width, depth)."""
+    shaped = voxels[None] if voxels.ndim == 3 else voxels
+    if shaped.ndim != 4 or shaped.shape[0] not in (1, CHANNELS) or 0 in shaped.shape:
+        raise MedTasksError(
+            f"{name} has shape {voxels.shape}; a volume is (height, width, depth), or has 1 or 3 channels in front"
+        )
+    if voxels.dtype.kind not in "buif":
+        raise MedTasksError(f"{name} holds values of type {voxels.dtype}; give numbers")
+    values = shaped.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise MedTasksError(f"{name} holds values that are no finite numbers; replace them")
+    low = values.min()
+    high = values.max()
     if voxels.dtype == np.uint8:
         values /= np.float32(255)
     elif not (voxels.dtype.kind == "f" and low >= 0 and high <= 1):
         values = (values - low) / (high - low if high > low else np.float32(1))
-    return torch.from_numpy(values).expand(CHANNELS, -1, -1, -1)
+    return values
 
 
 def _read_file(path: Path) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The question types of CONTRIBUTING.md: each module works as printed, next to the hooks of the package."""
+"""Question types, metrics and the extractor of CONTRIBUTING.md: each works as printed, next to those of the package."""
 
 import importlib
 import json
@@ -10,8 +10,10 @@ import pytest
 from PIL import Image
 
 import medtasks.hooks
-from medtasks.extract.extractor_registry import REGISTERED
-from medtasks.metrics.metric import evaluate
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.extractor_registry import REGISTERED, Answer, AnswerKind, Reason, extractor
+from medtasks.families.counts import answered
+from medtasks.metrics.metric import CorpusMetric, Metric, Scale, evaluate
 from medtasks.tasks.documents import task_documents, task_problems
 from medtasks.tasks.hook_names import families, hook_modules
 from medtasks.tasks.task_files import including, task_file
@@ -22,6 +24,8 @@ PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8
 PART = PAGE[PAGE.index("## A new question type") : PAGE.index("## A new metric")]
 ORDERED, TEST, LENGTHS = re.findall(r"```python\n(.*?)```", PART, re.DOTALL)
 (TASK,) = re.findall(r"```yaml\n(.*?)```", PART, re.DOTALL)
+METRICS = PAGE[PAGE.index("## A new metric") : PAGE.index("## What is stable")]
+EXTRACTOR = PAGE[PAGE.index("## A new extractor") : PAGE.index("## A new dataset")]
 
 
 @pytest.fixture
@@ -90,3 +94,28 @@ def test_lengths_are_right_within_ten_per_cent(types):
     ]
     values = evaluate(family.metrics, scores)
     assert (values["within_ten_percent"].value, values["invalid_rate"].value) == (1 / 4, 1 / 2)
+
+
+def test_the_printed_metrics_count_exact_answers_and_different_ones():
+    names = {"Metric": Metric, "CorpusMetric": CorpusMetric, "Scale": Scale, "answered": answered}
+    blocks = re.findall(r"```python\n(.*?)```", METRICS, re.DOTALL)
+    metrics = [eval(block, names) for block in blocks]
+    record = {"target": ["C", "A"], "reason": "ok", "cluster_id": None}
+    scores = [{**record, "value": list(letters)} for letters in ("A", "AC", "A", "B")]
+    exact = evaluate(metrics[:1], scores)
+    different = evaluate(metrics[1:], [{**score, "value": score["value"][0]} for score in scores])
+    assert exact["exact_match"].value == 1 / 4
+    assert different["different_answers"].value == 2
+
+
+def test_the_printed_extractor_reads_the_last_option():
+    names = {thing.__name__: thing for thing in (Sample, letter, Answer, AnswerKind, Reason)}
+    names |= {"extractor": extractor, "re": re}
+    (block,) = re.findall(r"```python\n(.*?)```", EXTRACTOR, re.DOTALL)
+    try:
+        exec(block, names)
+    finally:
+        REGISTERED.pop("last_letter", None)
+    sample = Sample({"options": ["cyst", "scar"], "answer": "A"})
+    read = [names["last_letter"](reply, sample).value for reply in ("A? No, B. See X", "Z", None)]
+    assert read == ["B", None, None]

@@ -311,9 +311,9 @@ def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
         assert repr(first[f"{name},robust"]) == repr(one.value), name
     assert set(folder.glob("*")) - before == set(files)  # scoring saves nothing
     (file,) = (tmp_path / "out").rglob("*_samples_canary_open.jsonl")
-    with pytest.raises(
-        RepliesError, match="holds no reply, because its dataset is credentialed; name the files"
-    ):
+    assert read_replies(file, documents) == read_replies(files, documents)
+    files[0].unlink()
+    with pytest.raises(RepliesError, match="holds no reply, because its dataset is credentialed"):
         read_replies(file, documents)
 
 

@@ -170,6 +170,7 @@ PREPARED = {
     "own_tasks.md": lambda folder: write_blocks(folder / "my_tasks"),
     "curate.md": curated,
     "publish.md": with_my_images,
+    "start.md": with_my_images,
 }
 
 

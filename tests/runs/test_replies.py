@@ -481,6 +481,33 @@ def test_files_of_several_ranks_and_folders(tmp_path):
         read_replies(files, DOCUMENTS)
 
 
+def test_withheld_replies_are_read_from_where_the_run_saved_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    note = "[[medtasks:withheld]] 'multimedeval_mednli' is credentialed"
+    lines = []
+    for row in range(2):
+        score = {"schema_version": 2, "rule": "r", "saved": "med/run.jsonl"}
+        withheld = {"doc_id": row, "resps": [[note]], "filtered_resps": [note], "score": score}
+        lines.append(json.dumps(withheld))
+    file = tmp_path / "samples.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    saved = tmp_path / "replies" / "med" / "run.jsonl"
+    saved.parent.mkdir(parents=True)
+    ids = [document["doc_id"] for document in DOCUMENTS[:3]]
+    replies = [json.dumps({"doc_id": name, "reply": f"reply {name}"}) for name in ids]
+    saved.write_text("\n".join(replies) + "\n")
+    read = read_replies(file, DOCUMENTS)
+    assert read == {name: Reply(text=f"reply {name}") for name in ids[:2]}
+    saved.write_text(replies[0] + "\n")
+    with pytest.raises(RepliesError, match="does not hold those of the whole run"):
+        read_replies(file, DOCUMENTS)
+    # A name from a file of others leads to no other folder.
+    (tmp_path / "secret.jsonl").write_text("\n".join(replies) + "\n")
+    file.write_text("\n".join(lines).replace("med/run.jsonl", "../secret.jsonl") + "\n")
+    with pytest.raises(RepliesError, match="does not hold those of the whole run"):
+        read_replies(file, DOCUMENTS)
+
+
 def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})[
@@ -489,7 +516,8 @@ def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     file = tmp_path / "samples.jsonl"
     file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
     with pytest.raises(
-        RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"
+        RepliesError,
+        match=r"line 1 holds no reply, because .* credentialed.*/replies does not hold",
     ):
         read_replies(file, DOCUMENTS)
     doc_id = DOCUMENTS[0]["doc_id"]

@@ -32,8 +32,8 @@ from medtasks.curate.study import (
     Study,
     StudyImage,
     StudyKind,
+    existing_study,
     list_rows,
-    study_to_continue,
     write_lines,
     write_study,
 )
@@ -355,7 +355,7 @@ def make_pair_study(
         source=str(source.absolute()),
         made_with=made_with,
     )
-    existing = study_to_continue(folder, planned)
+    existing = existing_study(folder, planned)
     if existing is not None:
         return existing, None, unused
     files = [Path(image.file) for image in listed]

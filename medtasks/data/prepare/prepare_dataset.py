@@ -147,7 +147,7 @@ def publish_part(
     else:
         documents, draw = draw_documents(documents, request)
         schema = drawn_schema(schema)
-    files = sorted({file for document in documents for file in image_digests(document)})
+    files = sorted(set().union(*map(image_digests, documents)))
     facts = {}
     progress = tqdm(files, "Fingerprint of the images", unit="image", leave=False, disable=None)
     for file in progress:

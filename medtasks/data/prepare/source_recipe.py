@@ -33,9 +33,8 @@ _SAMPLE = "drawn sample of medtasks (no patient images)"
 class Options:
     """Settings of one preparation."""
 
-    source: Path | None = (
-        None  # laid out as it is published; None downloads what the licence allows
-    )
+    # laid out as it is published; None downloads what the licence allows
+    source: Path | None = None
     fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
     # Even if rows are left out or fewer than published. The manifest says so.
     allow_incomplete: bool = False
@@ -161,7 +160,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             left_out.append(f"the source holds {rows} rows, the evaluated set {info.rows}")
         if left_out and not options.allow_incomplete:
             raise _incomplete(info, left_out)
-        files = {file for document in documents for file in image_digests(document)}
+        files: set[str] = set().union(*map(image_digests, documents))
         images.keep_only(files.union(*map(image_digests, demonstrations)))
         facts = images.facts
         origin, revision = _origin_of(info, recipe, options, source)

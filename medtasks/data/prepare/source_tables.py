@@ -546,7 +546,7 @@ class TableReader:
         return by_name(())
 
     def volume(self, source: Path, name: str) -> Path | None:
-        """Return the path of an image that is a volume, which is not copied; None for another."""
+        """Return the path of an image that is a volume, which is not copied, or None for another."""
         return None
 
     def rows(

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -127,7 +128,7 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
     """
 
     def remarks(documents: DocumentCollection) -> Iterator[str]:
-        counts = Counter(flag for document in documents for flag in document["flags"])
+        counts = Counter(chain.from_iterable(document["flags"] for document in documents))
         for flag, text in _REMARKS.items():
             if counts[flag]:
                 yield text.format("1 row" if counts[flag] == 1 else f"{counts[flag]} rows")

@@ -84,10 +84,10 @@ class _RadReStruct(_Studies):
                     f"{_FRONTAL} has no list of images of report {report}, or {file.name} no questions"
                 )
             for image, (number, entry) in itertools.product(images, enumerate(questions, 1)):
-                place = f"{_QUESTIONS}/{file.name} row {number}"
+                location = f"{_QUESTIONS}/{file.name} row {number}"
                 if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[3], dict):
                     raise SourceError(
-                        f"{place} is not a list of question, answers, earlier questions and facts"
+                        f"{location} is not a list of question, answers, earlier questions and facts"
                     )
                 question, answers, _, facts = entry
                 record = {
@@ -98,7 +98,7 @@ class _RadReStruct(_Studies):
                     "question": question,
                     "answers": answers,
                 }
-                records.append((place, record))
+                records.append((location, record))
         return source_tables.records_table(records, ("options", "answer_type"))
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
@@ -119,11 +119,11 @@ class _RadReStruct(_Studies):
         )
 
 
+_REPORT_RECIPE = _Studies().recipe(_LAYOUT, ("test",))
 RECIPES: Mapping[str, SourceRecipe] = {
-    **{
-        f"medevalkit_{name}_report": _Studies().recipe(_LAYOUT, ("test",))
-        for name in ("mimic_cxr", "chexpert_plus", "iu_xray")
-    },
+    "medevalkit_mimic_cxr_report": _REPORT_RECIPE,
+    "medevalkit_chexpert_plus_report": _REPORT_RECIPE,
+    "medevalkit_iu_xray_report": _REPORT_RECIPE,
     "medevalkit_radrestruct": _RadReStruct().recipe(
         f"the folders {_QUESTIONS} and imgs, and {_FRONTAL}, of MedEvalKit's copy of the test set",
         ("test",),

@@ -208,11 +208,10 @@ def _resolve_choices(
 
 
 def _open_columns(row: SourceRow) -> NewDocument:
-    question_type = row.optional_text("question_type")
     return {
         "question": row.text("question"),
         "answer": row.text("answer"),
-        "question_type": question_type,
+        "question_type": row.optional_text("question_type"),
     }
 
 

@@ -365,6 +365,9 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
 
     Every file that exists afterwards is a whole image. An interruption waits for the requests in flight.
 
+    Args:
+        figures: Article, file name in its package, and target of each.
+
     Raises:
         SourceError: The storage cannot be reached at all or its URL is malformed.
         OSError: A target cannot be written.

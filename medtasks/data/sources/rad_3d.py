@@ -30,9 +30,17 @@ _OPEN = "open questions"
 
 
 def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    """Read the questions, file after file."""
-    found = [sorted(source.glob(pattern)) for pattern in _TABLES]
-    tables = next(filter(None, found), None)
+    """Read the questions, file after file.
+
+    Args:
+        source: Folder with the tables and volumes.
+        images: Store of the volumes, which are not copied.
+
+    Raises:
+        SourceError: There are no tables, or two volumes have one name.
+    """
+    by_pattern = [sorted(source.glob(pattern)) for pattern in _TABLES]
+    tables = next(filter(None, by_pattern), None)
     if tables is None:
         raise not_found(source, _TABLES[0])
     volumes: dict[str, Path] = {}

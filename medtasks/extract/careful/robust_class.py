@@ -134,7 +134,7 @@ class ClassChoices:
         languages: Languages,
     ) -> list[Mention]:
         """Return the options of a list of numbers. Of shifted grades these are all they may mean: "1 or 0"."""
-        mentions: list[Mention] = []
+        mentions = []
         for number in _number_pattern(languages).finditer(text, *match.span("labels")):
             value = number_of(number[0])
             options = {self.position(value)}

@@ -119,7 +119,7 @@ def _yes_or_no(
     sample: Sample,
 ) -> int | None:
     """Return the option that a statement chooses of options of which one says yes and one no."""
-    of_verdict: dict[str, int] = {}
+    of_verdict = {}
     for index, option in enumerate(options.texts):
         for verdict in verdicts(option):
             if verdict in of_verdict:

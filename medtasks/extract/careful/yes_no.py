@@ -434,7 +434,7 @@ def _topic(question: str, languages: Languages) -> _Topic:
     if not content:
         return _Topic()
     # Other words between two words of the content, by the number of the second one.
-    breaks: dict[int, str] = {}
+    breaks = {}
     for number, (word, following) in enumerate(itertools.pairwise(content), 1):
         gap = question[word.end : following.start].strip()
         if re.search(r"\w", gap):

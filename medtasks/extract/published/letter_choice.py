@@ -52,7 +52,7 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
 
 @extractor("rad_3d", AnswerKind.CHOICE, "3D-RAD's: the right letter and a full stop", given_text)
 def rad_3d(reply: str, sample: Sample) -> Answer:
-    """Read a letter before a full stop; the right one counts wherever it is, whatever other letters there are."""
+    """Read a letter before a full stop. The right one counts wherever it is, whatever other letters there are."""
     letters = [letter(index) for index in range(len(sample.options))]
     named = [name for name in letters if f"{name}." in reply]
     target = sample.document.get("answer")

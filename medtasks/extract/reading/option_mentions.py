@@ -274,7 +274,7 @@ def text_mentions(text: str, options: OptionSet) -> list[Mention]:
         return []
     blanks = list(accumulate((len(word) + 1 for word in words), initial=0))
     places = [match.span() for match in _TOKEN.finditer(lower)]
-    mentions: list[Mention] = []
+    mentions = []
     last_end = 0
     for first, last, ending, index in sorted(spans):
         start = places[bisect_left(blanks, first)][0]
@@ -375,8 +375,8 @@ def _capitals(
         if opened[0] or closed[0]:  # a bracket or a quotation mark
             yield opened.start(), closed.end(), name
             continue
-        preceding = by_end.get(start) or by_end.get(start - 1)
-        following = by_start.get(end) or by_start.get(end + 1)
+        preceding = by_end.get(start, by_end.get(start - 1))
+        following = by_start.get(end, by_start.get(end + 1))
         if _is_part_of_name(preceding, following, end):
             continue
         first_word = options.words[options.letters[name]][:1]

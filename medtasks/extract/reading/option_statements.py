@@ -200,7 +200,7 @@ def _statements(
 ) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each. Statements without a mention are left out."""
     joints = pattern_of("and or", languages)
-    statements: list[Statement] = []
+    statements = []
     start = 0
     for end in _ends(text, mentions):
         own_signals = _between(signals, start, end)
@@ -273,7 +273,7 @@ def _start(part: Mention | Signal) -> int:
 
 def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
     """Return the positions where statements end: not within a bracket, nor within a mention."""
-    ends: list[int] = []
+    ends = []
     start = 0
     last_ends = [0, *(mention.end for mention in mentions)]
     starts = [mention.start for mention in mentions]

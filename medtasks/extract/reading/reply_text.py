@@ -305,7 +305,7 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
         >>> without_thoughts("<think>A or B?</think>B"), without_thoughts("<think>A or B?")
         (' B', None)
     """
-    outside: list[str] = []
+    outside = []
     depth = 0
     end = 0
     # In one pass: models that loop write thousands of marks.
@@ -333,8 +333,8 @@ def boxes(text: str) -> list[str]:
         >>> boxes(r"\boxed{B} or \boxed{no}")
         ['B', 'no']
     """
-    braces: list[int] = []
-    contents: dict[int, str] = {}  # by start
+    braces = []
+    contents = {}  # by start
     for brace in _BRACE.finditer(text):
         if brace[0] == "{":
             braces.append(brace.end())

@@ -154,16 +154,12 @@ def _files_in(path: Path) -> list[Path]:
     manifest = manifest_of_replies(path)
     questions = {MANIFEST, *(manifest.files if manifest else ())}
     files: dict[Path, Path] = {}  # without links to others of them
-    for file in sorted(path.rglob("*"), key=lambda file: (_rank(file), file)):
+    for file in sorted(path.rglob("*"), key=lambda file: (file.suffix.lower() not in _LINES, file)):
         if file.name in questions or file.suffix.lower() not in _ENDINGS:
             continue
         if file.is_file():
             files.setdefault(file.resolve(), file)
     return list(files.values())
-
-
-def _rank(file: Path) -> bool:
-    return file.suffix.lower() not in _LINES
 
 
 def _is_ours(content: FileContent) -> bool:

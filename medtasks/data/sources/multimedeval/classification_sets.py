@@ -97,7 +97,12 @@ class _MedMNIST(TableReader):
         self.name = name
 
     def table(self, source: Path, split: str) -> SourceTable:
-        """Return rows with the columns ``image`` (pixels, channels last) and ``label``."""
+        """Return rows with the columns ``image`` (pixels, channels last) and ``label``.
+
+        Args:
+            source: The set's ``.npz`` file, or the folder with it.
+            split: By which its arrays are named.
+        """
         path = source / f"{self.name}.npz" if source.is_dir() else source
         if not path.is_file():
             raise source_files.not_found(source, f"{self.name}.npz")
@@ -115,12 +120,13 @@ class _MedMNIST(TableReader):
         if self.name in _QUARTERED and split == "test":  # as the reference
             images = images[: len(images) // 4]
             labels = labels[: len(labels) // 4]
-        pairs = zip(images, labels.reshape(-1).tolist(), strict=True)
-        records = (
-            (f"{path.name} {split} row {number}", {"image": image, "label": label})
-            for number, (image, label) in enumerate(pairs, 1)
-        )
-        return source_tables.records_table(records, ("image", "label"))
+
+        def records() -> Iterator[tuple[str, dict[str, Any]]]:
+            pairs = zip(images, labels.reshape(-1).tolist(), strict=True)
+            for number, (image, label) in enumerate(pairs, 1):
+                yield f"{path.name} {split} row {number}", {"image": image, "label": label}
+
+        return source_tables.records_table(records(), ("image", "label"))
 
     def rows(
         self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore

@@ -64,7 +64,9 @@ from medtasks.data.sources.multimedeval.x_rays import (
 
 _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
-FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
+FULL_REPORT = "full report"
+PREAMBLE = "preamble"
+LAST_PARAGRAPH = "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
 _KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {
@@ -72,7 +74,9 @@ _CANONICAL: dict[str, str] = {
 }
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
 SetProtocol = Literal["paper", "head"]
-_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
+_START = "FINAL REPORT"
+_BREAK = "(Over)"
+_CONTINUED = "(Cont)"
 _IMPRESSION = "impression"
 _PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
 _NOTES = "NOTEEVENTS.csv"
@@ -117,22 +121,34 @@ def split_at_headers(report: str) -> list[ReportSection]:
 
     Without a header it is one section, ``full report``. The search goes on at the new line after a header and the
     character that follows its colon. A header right below an empty one is therefore the empty one's text.
+
+    Example:
+        >>> [section.name for section in split_at_headers("Chest\n FINDINGS: Clear.\n IMPRESSION: Normal.")]
+        ['preamble', 'findings', 'impression']
     """
     header = _HEADER.search(report)
     if header is None:
         return [ReportSection(FULL_REPORT, report, 0)]
     sections = [ReportSection(PREAMBLE, report[: header.start(1)], 0)]
     while header is not None:
-        name, start = header[1].lower(), header.end()
+        name = header[1].lower()
+        start = header.end()
         header = _HEADER.search(report, max(report.find("\n", start), start))
-        sections.append(
-            ReportSection(name, report[start : header.start() if header else len(report)], start)
-        )
+        end = header.start() if header else len(report)
+        sections.append(ReportSection(name, report[start:end], start))
     return sections
 
 
 def report_sections(report: str) -> list[ReportSection]:
-    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat."""
+    r"""Return the sections of a report under their common names, in order. Names may repeat.
+
+    Args:
+        report: Its text, with new lines as ``\n``.
+
+    Example:
+        >>> report_sections("\n CONCLUSION: No change.")[-1]
+        ReportSection(name='impression', text='No change.', start=14)
+    """
     sections = []
     for section in split_at_headers(report):
         header = section.name.strip()
@@ -164,12 +180,7 @@ def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] 
         >>> summary_of(note, "CT_head", "paper")
         ('seen by ___.', 'clear.')
     """
-    start = note.find(_START)
-    if start < 0:
-        return None
-    report = note[start:]
-    while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
-        report = report[:cut] + report[end + len(_CONTINUED) :]
+    report = _final_report(note)
     sections = split_at_headers(report) if protocol == "paper" else report_sections(report)
     names = [SPELLINGS.get(section.name, section.name) for section in sections]
     texts = [section.text for section in sections]
@@ -186,6 +197,15 @@ def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] 
     return _without_placeholders(findings), _without_placeholders(impression)
 
 
+def _final_report(note: str) -> str:
+    """Return the final report of a note without its page breaks, empty where there is none."""
+    _, start, report = note.partition(_START)
+    report = start + report
+    while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
+        report = report[:cut] + report[end + len(_CONTINUED) :]
+    return report
+
+
 def _without_placeholders(text: str) -> str:
     text = re.sub(r"\s+", " ", text)
     # One after the other, because a placeholder may be part of the text of a later one.
@@ -196,7 +216,7 @@ def _without_placeholders(text: str) -> str:
 
 def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
-    places: dict[str, str] = {}
+    places = {}
     published = (
         f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
     )
@@ -241,13 +261,11 @@ def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
         rows = studies.setdefault(row.text("study_id"), [])
         image = row.text("dicom_id")
         patient = row.text("subject_id")
-        if any(
-            before.text("dicom_id") == image or before.text("subject_id") != patient
-            for before in rows
-        ):
-            raise row.error(
-                "its image stands in an earlier row, or its study belongs to two patients"
-            )
+        for before in rows:
+            if before.text("dicom_id") == image or before.text("subject_id") != patient:
+                raise row.error(
+                    "its image stands in an earlier row, or its study belongs to two patients"
+                )
         rows.append(row)
     return studies
 
@@ -309,7 +327,7 @@ def _fetch_reports(physionet: PhysioNet, folder: Path) -> Path:
 def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the volumes of the validation split."""
     file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
-    seen: set[tuple[str, str]] = set()
+    seen = set()
     for row in source_tables.csv_table(file, ("VolumeName", "Findings_EN")).rows():
         name, findings = row.text("VolumeName"), row.text("Findings_EN")
         if (name, findings) in seen:

@@ -307,10 +307,13 @@ class _DiffVqa(TableReader):
 def read_dicom(path: Path) -> Image.Image:
     """Read the image of a DICOM file as MultiMedEval shows mammograms to models: grey (mode L), rows and columns kept.
 
-    Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
-    is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
+    Every bit of a stored value counts, whatever ``BitsStored`` says. ``MONOCHROME1`` is inverted, so that dense tissue
+    is bright. Then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
     d9ac283.
+
+    Args:
+        path: The file, or a member that was unpacked from an archive.
 
     Raises:
         UnreadableImage: It holds no single grey image. Further errors are those of
