@@ -80,29 +80,51 @@ class AdapterArgumentError(MedTasksError):
 
 
 def plain(text: str) -> str:
-    """Return a text in which control characters other than line ends and tabulators are question marks."""
+    r"""Return a text in which control characters other than line ends and tabulators are question marks.
+
+    Example:
+        >>> plain("a\x1b[31m red\treply")
+        'a?[31m red\treply'
+    """
     return _CONTROL.sub("?", text)
 
 
 def one_line(error: BaseException) -> str:
-    """Return type and text of an error on one line."""
+    r"""Return type and text of an error on one line of at most 300 characters.
+
+    Example:
+        >>> one_line(ValueError("not a\n  number"))
+        'ValueError: not a number'
+    """
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300].rstrip(": ")
 
 
 def near_match(name: str, candidates: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest known name, or the shortest that contain it; empty if none."""
+    """Return a question for the nearest known name, or for the shortest three that contain it.
+
+    Returns:
+        The end of a message, or an empty text if no name is near.
+
+    Example:
+        >>> near_match("blue", ["bleu", "rouge"])
+        "; did you mean 'bleu'?"
+    """
     names = list(candidates)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not close and len(name) > 3:
-        close = sorted((each for each in names if name.casefold() in each), key=len)[:3]
-    quoted = " or ".join(f"'{each}'" for each in close)
+        close = sorted((known for known in names if name.casefold() in known), key=len)[:3]
+    quoted = " or ".join(f"'{known}'" for known in close)
     return f"; did you mean {quoted}?" if close else ""
 
 
 def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str = "") -> UnknownName:
-    """Build the error for an unknown name of a kind, such as ``"task"``.
+    """Build the error for an unknown name.
 
-    It lists the known names; if they are many and a command lists them, only the nearest.
+    Args:
+        kind: Kind of the name, such as ``"task"``.
+        name: The unknown name.
+        candidates: The known names, which the message lists.
+        listing: Command that lists them. With one, more than 20 names are not listed, but only the nearest.
     """
     names = sorted(candidates)
     hint = near_match(name, names) or "."
@@ -116,7 +138,10 @@ def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str =
 def warn_once(sentence: str, level: str = "WARNING") -> None:
     """Log a warning, unless this process has given the same sentence before.
 
-    The harness computes every metric under every filter, so a sentence names the task and counts, but not the filter.
+    Args:
+        sentence: The warning. The harness computes every metric under every filter, so it names the task and counts,
+            but not the filter.
+        level: Level of loguru.
     """
     from loguru import logger
 
@@ -147,9 +172,18 @@ def forget_warnings() -> None:
 
 
 def several(sentences: Sequence[str], most: int = 10) -> str:
-    """Join faults of a file to one sentence; of more than ``most`` the first, and the number of the others."""
-    more = [f"and {len(sentences) - most} more"] if len(sentences) > most else []
-    return "; ".join([*sentences[:most], *more])
+    """Join faults of a file to one sentence.
+
+    Of more than ``most`` only the first are named, and the others counted.
+
+    Example:
+        >>> several(["line 1 is empty", "line 4 is empty", "line 7 is empty"], most=2)
+        'line 1 is empty; line 4 is empty; and 1 more'
+    """
+    parts = list(sentences[:most])
+    if len(sentences) > most:
+        parts.append(f"and {len(sentences) - most} more")
+    return "; ".join(parts)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -161,4 +195,6 @@ def listed(names: Sequence[str]) -> str:
     """
     if len(names) > 4:
         return f"{', '.join(names[:4])} and {len(names) - 4} more"
-    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"

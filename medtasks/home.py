@@ -1,4 +1,7 @@
-"""Folders of medtasks, packaged facts, writing files completely or not at all, and values as JSON."""
+"""Folders of medtasks, packaged facts, writing files completely or not at all, and values as JSON.
+
+All rooms build on this module and on :mod:`medtasks.errors`, so it imports nothing that takes long to load.
+"""
 
 import contextlib
 import math
@@ -22,17 +25,16 @@ HOME_VARIABLE = "MEDTASKS_HOME"
 
 def packaged_facts(package: str, name: str) -> dict[str, Any]:
     """Return the contents of ``<name>.toml`` in one of our packages."""
-    return tomllib.loads(
-        resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    )
+    file = resources.files(package).joinpath(f"{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def home() -> Path:
     """Return the data folder: ``$MEDTASKS_HOME``, or the platform's cache folder for this user."""
-    chosen = os.environ.get(HOME_VARIABLE)
-    return (
-        Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("medtasks")
-    )
+    folder = os.environ.get(HOME_VARIABLE)
+    if folder:
+        return Path(folder).expanduser().absolute()
+    return platformdirs.user_cache_path("medtasks")
 
 
 def datasets_folder() -> Path:
@@ -51,14 +53,12 @@ def dataset_holding(path: Path) -> str | None:
     A link in a dataset, such as that to a volume, belongs to it wherever it leads.
     """
     root = os.path.realpath(datasets_folder())
-    folders = [(root, "")]
+    folders = [(root, "")]  # without a name: that of the dataset follows in the path
     if os.path.isdir(root):
-        folders += [
-            (os.path.realpath(entry), entry.name)
-            for entry in os.scandir(root)
-            if entry.is_symlink()
-        ]
-    for real in (os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)):
+        links = [entry for entry in os.scandir(root) if entry.is_symlink()]
+        folders += [(os.path.realpath(link), link.name) for link in links]
+    link_itself = os.path.join(os.path.realpath(path.parent), path.name)
+    for real in (os.path.realpath(path), link_itself):
         for folder, name in folders:
             if Path(real).is_relative_to(folder):
                 return name or next(iter(Path(real).relative_to(folder).parts), None)
@@ -66,7 +66,12 @@ def dataset_holding(path: Path) -> str | None:
 
 
 def file_state(path: Path) -> tuple[int, int, int, int]:
-    """Return the numbers by which a changed file is noticed; no call can set the third, the time of the last change."""
+    """Return the numbers by which a changed file is noticed.
+
+    Returns:
+        Size in bytes, time of the last change of the contents, time of the last change of anything, which no call can
+        set, and the inode. Times are in nanoseconds.
+    """
     facts = path.stat()
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino
 
@@ -79,18 +84,20 @@ def own_tasks_folder() -> Path:
 def own_tasks_folders() -> list[Path]:
     """List :func:`own_tasks_folder`, if it exists.
 
-    Raises MedTasksError if another user may have changed something in it: task files can run code. Trusted are this
-    user, root, and the owner of the data folder, which a group may share.
+    Trusted are this user, root, and the owner of the data folder, which a group may share.
+
+    Raises:
+        MedTasksError: Another user may have changed something in it, and task files can run code.
     """
     folder = own_tasks_folder()
     if not folder.is_dir():
         return []
-    entered, trusted = folder.stat().st_mode & 0o011, (os.geteuid(), 0, home().stat().st_uid)
+    entered = folder.stat().st_mode & 0o011
+    trusted = (os.geteuid(), 0, home().stat().st_uid)
     for path in (folder, *filter(Path.exists, folder.rglob("*"))):
         state = path.stat()
-        shared = (
-            0o022 if state.st_gid != state.st_uid else 0o002
-        )  # a group of that number is a user's own
+        # A group with the number of a user is that user's own.
+        shared = 0o022 if state.st_gid != state.st_uid else 0o002
         if state.st_uid not in trusted or (entered and state.st_mode & shared):
             raise MedTasksError(
                 f"{path} is another user's or writable by others, and task files can run code; delete what is not "
@@ -101,16 +108,21 @@ def own_tasks_folders() -> list[Path]:
 
 def open_to_others(folder: Path) -> bool:
     """Return whether the modes of files and folders let the group or others open a file in a folder."""
-    files = (
-        (path for path in folder.rglob("*") if path.is_file())
-        if folder.stat().st_mode & 0o011
-        else ()
-    )
+    if not folder.stat().st_mode & 0o011:
+        return False
+    files = filter(Path.is_file, folder.rglob("*"))
     return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Create a folder and those above it: the data folder for its owner alone, those below it no more open than it."""
+    """Create a folder and those above it.
+
+    The data folder is for its owner alone, and folders in it are no more open than it is.
+
+    Args:
+        folder: The folder, which may exist.
+        mode: Permissions of new folders.
+    """
     root = home()
     if folder.is_relative_to(root):
         root.mkdir(0o700, parents=True, exist_ok=True)
@@ -131,15 +143,22 @@ def owner_only() -> Iterator[None]:
 
 
 def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
-    """Append to a file that only its owner may read, completely or not at all; with ``durable`` wait for the disk.
+    """Append to a file that only its owner may read, completely or not at all.
 
-    Missing folders are made for the owner alone. Raises OSError.
+    Args:
+        path: The file. Missing folders are made for the owner alone, too.
+        lines: Whole lines with their ends.
+        durable: Wait until they are on the disk.
+
+    Raises:
+        OSError: They cannot be written; the file is as it was.
     """
     for folder in (path.parent.parent, path.parent):
         make_folder(folder, 0o700)
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        size, left = os.fstat(file).st_size, lines
+        size = os.fstat(file).st_size
+        left = lines
         try:
             while left:
                 left = left[os.write(file, left) :]
@@ -175,20 +194,26 @@ def written_whole(target: Path) -> Iterator[Path]:
 
 
 def as_json(value: Any) -> Any:
-    """Return any value as JSON types; a number that is not defined is null.
+    """Return any value as JSON types, with null for a number that is not finite.
 
     A dataclass names the fields that are left out in ``not_in_json``.
+
+    Example:
+        >>> as_json({1: (float("nan"), Path("runs"))})
+        {'1': [None, 'runs']}
     """
     if is_dataclass(value) and not isinstance(value, type):
         left_out = getattr(value, "not_in_json", ())
-        shown = [entry.name for entry in fields(value) if entry.name not in left_out]
-        return {name: as_json(getattr(value, name)) for name in shown}
+        names = [field.name for field in fields(value) if field.name not in left_out]
+        return {name: as_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
-    if value is None or isinstance(value, bool | str):
-        return str(value) if isinstance(value, str) else value  # a StrEnum becomes plain text
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)  # a StrEnum becomes plain text
     if isinstance(value, Integral):  # numpy's numbers would not be JSON
         return int(value)
     if isinstance(value, Real):

@@ -23,7 +23,7 @@ TESTED = {
 
 
 def installed_version(name: str) -> str | None:
-    """Return the version of a package; None if it is not installed."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -31,7 +31,12 @@ def installed_version(name: str) -> str | None:
 
 
 def is_untested(package: str, version: str) -> bool:
-    """Return whether a version is newer than those of ``TESTED``."""
+    """Return whether a version of a package of ``TESTED`` is newer than the tested ones.
+
+    Example:
+        >>> is_untested("lm_eval", "0.4.99"), is_untested("lm_eval", "0.5")
+        (False, True)
+    """
     newest = Version(TESTED[package]).release
     return Version(version).release[: len(newest)] > newest
 

@@ -53,17 +53,17 @@ def board(
 
     paths = [Path(name) for name in names]
     look_into(context, include_path, [path for path in paths if path.exists()])
+    columns = [name for name in (tasks or "").split(",") if name]
     with out.status("Scoring ..."):
-        scored = board_of(
-            names, reading=rule, tasks=[*filter(None, (tasks or "").split(","))], steps=step
-        )
+        scored = board_of(names, reading=rule, tasks=columns, steps=step)
     rows = board_tables.published_rows(scored) if published else []
     if published and rule != "published":
         raise MedTasksError(
             "published results were read by published rules; leave out --rule careful or --published"
         )
     table = board_tables.board_table(scored, rows)
-    show(board_tables.board_table(scored, rows, intervals=len(scored.columns) <= 2))
+    is_narrow = len(scored.columns) <= 2
+    show(board_tables.board_table(scored, rows, intervals=is_narrow))
     for sentence in (*table.warnings, *table.notes):
         say(sentence)
     for sentence in board_tables.curve_sentences(scored):
@@ -81,5 +81,6 @@ def board(
     if wandb:
         from medtasks.report.board_wandb import log_board
 
-        say(f"logged to {wandb}: {', '.join(log_board(scored, wandb))}")
+        logged = log_board(scored, wandb)
+        say(f"logged to {wandb}: {', '.join(logged)}")
     write_json(json_file, board_tables.board_as_dict(scored, rows))

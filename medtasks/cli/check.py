@@ -1,4 +1,7 @@
-"""``medtasks check``: whether a printed number is what the replies give under the published rule."""
+"""``medtasks check``: compare a printed number with the score of the replies under the published rule.
+
+Exit code 1 is a verdict, so that anything which prevents a verdict has to leave as :class:`NoVerdict`, with 2.
+"""
 
 import math
 from collections.abc import Iterator
@@ -71,11 +74,11 @@ def check(
         verdict = check_printed(chosen, documents, read.only_run, number_read, metric)
     except MedTasksError as error:
         raise NoVerdict(str(error)) from error
-    header = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
-    matching = {"matching": read.matched.counts} if read.matched else {}
-    write_json(
-        json_file, {**header, **matching, "consistent": verdict.is_consistent, **as_json(verdict)}
-    )
+    record = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
+    if read.matched:
+        record["matching"] = read.matched.counts
+    record["consistent"] = verdict.is_consistent
+    write_json(json_file, record | as_json(verdict))
     for sentence in _sentences(verdict, read.matched):
         say(sentence)
     for sentence in read.notes:
@@ -89,17 +92,18 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     """Yield the sentences of a verdict: values of the rules, consistency, and other values that fit."""
     compared = verdict.compared
     share = compared.score.share
-    printed = f"{verdict.printed}{'%' if share else ''}"
     decimals = -int(verdict.printed.as_tuple().exponent)
-    subject = (
-        "the published rule"
-        if verdict.is_published
-        else "there is no published rule, and the task's own"
-    )
-    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(compared, decimals)}"
-    sentence += f" on {_samples(verdict)}"
-    if matched and (left_out := len(matched.unmatched) + len(matched.ambiguous)):
-        sentence += f"; {left_out} of {len(matched.file.rows)} rows of the file are matched to none"
+    printed = f"{verdict.printed}%" if share else str(verdict.printed)
+    subject = "the published rule"
+    if not verdict.is_published:
+        subject = "there is no published rule, and the task's own"
+    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives "
+    sentence += f"{_value(compared, decimals)} on {_samples(verdict)}"
+    if matched:
+        left_out = len(matched.unmatched) + len(matched.ambiguous)
+        rows = len(matched.file.rows)
+        if left_out:
+            sentence += f"; {left_out} of {rows} rows of the file are matched to none"
     if verdict.guessed:
         sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
     if verdict.careful:
@@ -111,10 +115,11 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     elif difference.is_nan():
         yield f"Not consistent. {compared.failure}".rstrip()
     else:
-        gap = points(float(abs(difference)) / (100 if share else 1), share, decimals)
-        yield f"Not consistent: {printed} is {gap} {'above' if difference > 0 else 'below'} it."
-    for what, value in verdict.explanations.items():
-        yield f"It is {what}: {number(value, share, decimals)}."
+        gap = float(abs(difference)) / (100 if share else 1)
+        side = "above" if difference > 0 else "below"
+        yield f"Not consistent: {printed} is {points(gap, share, decimals)} {side} it."
+    for explanation, value in verdict.explanations.items():
+        yield f"It is {explanation}: {number(value, share, decimals)}."
 
 
 def _samples(verdict: PrintedCheck) -> str:
@@ -126,15 +131,17 @@ def _samples(verdict: PrintedCheck) -> str:
         "unjudged": counts.unjudged,
     }
     text = f"{counts.scored} of {verdict.samples} samples"
-    if in_none := ", ".join(f"{lost} {why}" for why, lost in losses.items() if lost):
-        text += f" ({in_none})"
+    unscored = [f"{lost} {cause}" for cause, lost in losses.items() if lost]
+    if unscored:
+        text += f" ({', '.join(unscored)})"
     if verdict.valued not in (None, counts.scored):
         text += f", {verdict.valued} of which it is about"
     return text
 
 
-def _value(under: RuleScore, decimals: int) -> str:
-    score = under.score
+def _value(rule_score: RuleScore, decimals: int) -> str:
+    """Format a score with its interval."""
+    score = rule_score.score
     if math.isnan(score.value):
         return "no number"
     return estimate(score.value, score.low, score.high, score.share, decimals)

@@ -1,4 +1,7 @@
-"""``medtasks compare``: whether one model is better than another on the same samples, or as good."""
+"""``medtasks compare``: test whether one model is better than another on the same samples, or as good.
+
+Tests and verdicts are those of :mod:`medtasks.scores.comparing` and ``verdicts``; this module only words them.
+"""
 
 import contextlib
 import math
@@ -23,7 +26,13 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.run import Source, model_of
 from medtasks.runs.run_manifest import PrimaryOutcome
 from medtasks.scores.comparing import ComparedTask, Comparison, compare_all
-from medtasks.scores.run_values import NEAR_TIE, Agreement, LikelihoodAgreement, Overlap
+from medtasks.scores.run_values import (
+    NEAR_TIE,
+    Agreement,
+    LikelihoodAgreement,
+    Overlap,
+    TextAgreement,
+)
 from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
 from medtasks.stats.paired import ALPHA, DRAWN_T, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
@@ -31,9 +40,8 @@ from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.version import __version__
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
-_FULFILLED: Mapping[
-    str, frozenset[Verdict]
-] = {  # verdicts that are as good as the required one or better
+# Verdicts that are as good as the required one or better.
+_FULFILLED: Mapping[str, frozenset[Verdict]] = {
     "identical": frozenset({Verdict.IDENTICAL}),
     "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
     "not-different": frozenset(Verdict) - {Verdict.DIFFERENT},
@@ -119,13 +127,14 @@ def compare(
         )
     look_into(context, include_path, [Path(name) for name in names])
     margin = equivalence if non_inferiority is None else non_inferiority
-    margin = MARGIN if margin is None and require is not None else margin
-    comparisons = _compared(names, metric or (), rule or (), model or (), margin, labels or ())
+    if margin is None and require is not None:
+        margin = MARGIN
+    comparisons = _compare_runs(names, metric or (), rule or (), model or (), margin, labels or ())
     write_json(json_file, _as_dict(comparisons))
     _print_comparisons(comparisons, require, is_one_sided=non_inferiority is not None)
 
 
-def _compared(
+def _compare_runs(
     names: Sequence[str],
     metrics: Sequence[str],
     rules: Sequence[str],
@@ -145,26 +154,33 @@ def _compared(
     sources = _sources(paths, models, labels, task)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
-    verdicts = (
-        {}
-        if margin is None
-        else {name: verdict_on(of_task, margin) for name, of_task in tasks.items()}
-    )
-    verdict = max(
-        (of_task.verdict for of_task in verdicts.values()), key=list(Verdict).index, default=None
-    )
+    verdicts = {}
+    if margin is not None:
+        verdicts = {name: verdict_on(compared, margin) for name, compared in tasks.items()}
+    each_verdict = [task_verdict.verdict for task_verdict in verdicts.values()]
     tests = 0
-    for of_task in tasks.values():
-        tests += sum(not test.same_as for test in of_task.comparisons)
-    runs = {label: source.path for label, source in sources.items()}
-    numbers = (margin, verdicts, verdict, tests)
+    for compared in tasks.values():
+        tests += sum(not test.same_as for test in compared.comparisons)
     return ComparedRuns(
-        runs, models_by_label, task, tasks, causes, *numbers, _stated_primary(sources.values())
+        {label: source.path for label, source in sources.items()},
+        models_by_label,
+        task,
+        tasks,
+        causes,
+        margin,
+        verdicts,
+        max(each_verdict, key=list(Verdict).index, default=None),
+        tests,
+        _stated_primary(sources.values()),
     )
 
 
 def _named_task(name: str) -> str | None:
-    """Return the first word of a command if it is a task. Raises RepliesError if it is no path either."""
+    """Return the first word of a command if it is a task, or None if it is a path.
+
+    Raises:
+        RepliesError: It is neither.
+    """
     if name in task_files() or variant_of(name):
         return name
     if not Path(name).exists():
@@ -178,7 +194,7 @@ def _named_task(name: str) -> str | None:
 def _sources(
     paths: Sequence[Path], models: Sequence[str], labels: Sequence[Path], task: str | None
 ) -> dict[str, Source]:
-    """Return the runs by letter; ``models`` are none, one for all, or one each, and ``labels`` none or one each."""
+    """Return the runs by letter. There are no ``models``, one for all or one each, and no ``labels`` or one each."""
     if labels and (len(labels) != len(paths) or task is None):
         raise RepliesError(
             f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run"
@@ -197,7 +213,7 @@ def _sources(
 
 
 def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
-    """Return the primary outcome that all runs state; one of no task if they differ."""
+    """Return the primary outcome that all runs state, or one of no task if they differ."""
     primaries: list[PrimaryOutcome | None] = []
     for source in sources:
         primary = None
@@ -236,11 +252,9 @@ def _print_comparisons(
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     if is_one_sided or required == "not-worse":
         unmet = ", and ".join(_regressions(comparisons))
-        outcome = (
-            f"not shown: {unmet}"
-            if unmet
-            else "shown: in every main score B loses less than the margin to A"
-        )
+        outcome = f"not shown: {unmet}"
+        if not unmet:
+            outcome = "shown: in every main score B loses less than the margin to A"
         say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
     if required is not None:
@@ -248,12 +262,12 @@ def _print_comparisons(
 
 
 def _print_methods(tests: Sequence[Comparison], number: int) -> None:
-    """Explain the tests in tables; ``number`` of them are corrected together."""
+    """Explain the tests in tables, ``number`` of which are corrected together."""
     names = {test.result.test for test in tests}
     if SIGN_FLIP in names:
-        more = (
-            f", {draws_for(number)} where p is at most {ALPHA}" if draws_for(number) > DRAWS else ""
-        )
+        more = ""
+        if draws_for(number) > DRAWS:
+            more = f", {draws_for(number)} where p is at most {ALPHA}"
         out.print(
             f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
             f"seed {SEED}."
@@ -276,14 +290,11 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
 
 def _check_required(comparisons: ComparedRuns, required: Required) -> None:
     """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
+    unmet: list[str] = []
     if required == "not-worse":
-        unmet = list(_regressions(comparisons))
-    else:
-        unmet = (
-            []
-            if comparisons.verdict in _FULFILLED[required]
-            else [f"the verdict is '{comparisons.verdict}'"]
-        )
+        unmet += _regressions(comparisons)
+    elif comparisons.verdict not in _FULFILLED[required]:
+        unmet.append(f"the verdict is '{comparisons.verdict}'")
     if comparisons.not_compared:
         unmet.append(f"{len(comparisons.not_compared)} of their tasks not compared")
     if unmet:
@@ -292,26 +303,30 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
 
 def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
     """Yield the evidence against "not worse" by task. Sanity variants count only if there is nothing else."""
-    for name in [name for name in comparisons.tasks if not variant_of(name)] or comparisons.tasks:
-        of_task = comparisons.verdicts[name]
-        if of_task.non_inferiority is NonInferiority.NOT_WORSE:
+    names = [name for name in comparisons.tasks if not variant_of(name)]
+    for name in names or comparisons.tasks:
+        verdict = comparisons.verdicts[name]
+        if verdict.non_inferiority is NonInferiority.NOT_WORSE:
             continue
-        test, what = of_task.deciding, f"{name}: {of_task.non_inferiority}"
-        if of_task.non_inferiority is NonInferiority.NOT_ENOUGH:
-            what += " ('medtasks plan' computes how many it takes)"
+        finding = f"{name}: {verdict.non_inferiority}"
+        if verdict.non_inferiority is NonInferiority.NOT_ENOUGH:
+            finding += " ('medtasks plan' computes how many it takes)"
+        test = verdict.deciding
         if test is None or test.equivalence is None:
-            yield f"{what}: {(of_task.explanation or of_task.lacking).rstrip('.')}"
+            cause = verdict.explanation or verdict.lacking
+            yield f"{finding}: {cause.rstrip('.')}"
             continue
         difference = wording.signed(test.result.difference, test.share)
         interval = difference_interval(*test.equivalence.ends, test.share)
-        yield f"{what}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
+        yield f"{finding}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
 
 
 def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
     """Summarise each pair of runs in one sentence: the primary, else the main metric under the first rule."""
-    metrics = [test.metric for test in task.comparisons if test.main] or [""]
-    main, lead = metrics[0], ""
-    if primary := comparisons.primary:
+    main = next((test.metric for test in task.comparisons if test.main), "")
+    lead = ""
+    primary = comparisons.primary
+    if primary:
         if primary.task == name and any(test.metric == primary.metric for test in task.comparisons):
             main = primary.metric
         lead = primary.lead(name, main)
@@ -325,12 +340,13 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
 def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     """Return the scores of two runs, their difference and its test, or why nothing could be tested."""
     result = test.result
-    titles = {
-        label: model_title(model).partition(" (")[0] for label, model in comparisons.models.items()
-    }
-    names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
+    names = {}
+    for label, model in comparisons.models.items():
+        title = model_title(model).partition(" (")[0]
+        names[label] = f"{label} ({title})" if title else label
     samples = wording.counted(result.samples, "pair" if test.metric == "set_accuracy" else "sample")
-    first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
+    first = wording.number(result.first, test.share)
+    second = wording.number(result.second, test.share)
     scores = (
         f"({samples}), {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
         f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
@@ -350,12 +366,17 @@ def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
 
 
 def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
-    """Print the verdict on a task and, unless its runs are identical, all comparisons; return the printed tests."""
+    """Print the verdict on a task and, unless its runs are identical, all comparisons.
+
+    Returns:
+        The printed tests.
+    """
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in filter(None, (verdict.explanation, verdict.lacking)):
-            say(sentence)
+        for sentence in (verdict.explanation, verdict.lacking):
+            if sentence:
+                say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
             for runs, overlap in task.overlaps.items():
                 if overlap.only_first or overlap.only_second:
@@ -390,7 +411,8 @@ def _print_origins(task: ComparedTask) -> None:
 
 def _print_rules(task: ComparedTask) -> None:
     """Print the rules of a task, and metrics that are not compared."""
-    say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
+    named_rules = ", ".join(f"{row} is {rule}" for row, rule in task.rules.items())
+    say(f"Rules: {named_rules}.")
     rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
     left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
     for (rule_names, why), metrics in left_out.items():
@@ -417,8 +439,6 @@ def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
         "95 % interval",
         "test",
         "p",
-    ]
-    names += [
         "p, Holm",
         "detectable difference",
         "90 % interval",
@@ -452,9 +472,13 @@ def _cells(test: Comparison) -> list[str]:
         p_value(test.holm),
         wording.points(result.detectable, share),
     ]
-    if (tested := test.equivalence) is not None:
-        cells += [difference_interval(tested.low, tested.high, share), p_value(tested.p)]
-        cells.append(difference_interval(*tested.ends, share))
+    equivalence = test.equivalence
+    if equivalence is not None:
+        cells += [
+            difference_interval(equivalence.low, equivalence.high, share),
+            p_value(equivalence.p),
+            difference_interval(*equivalence.ends, share),
+        ]
     return cells
 
 
@@ -462,35 +486,33 @@ def _agreement_lines(
     agreement: Agreement, runs: tuple[str, str], details: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
-    if (failed := agreement.failed).one_sided:
-        yield (
-            "  failed",
-            f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only",
-        )
-    if (texts := agreement.texts) is not None:
-        spaces = (
-            f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
-        )
-        yield "  replies", f"{_equal(texts.equal, texts.samples)}{spaces}"
-        if details and texts.characters and texts.words:
-            common = (
-                f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
-            )
-            yield (
-                "  they part",
-                f"after {common} (median); {texts.at_first_word} within the first word",
-            )
+    failed = agreement.failed
+    if failed.one_sided:
+        counts = f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+        yield "  failed", counts
+    if agreement.texts is not None:
+        yield from _text_lines(agreement.texts, details)
     if agreement.likelihoods is not None:
         yield from _likelihood_lines(agreement.likelihoods, runs[0], details)
     rows = []
     for row, answers in agreement.answers.items():
         neither = f"; {answers.neither} without an answer in either run" if answers.neither else ""
         rows.append((row, f"{_equal(answers.equal, answers.samples)}{neither}"))
-    yield from (
-        ("  answers", f"{text}, read by {names}") for text, names in wording.names_by(rows).items()
-    )
+    for text, names in wording.names_by(rows).items():
+        yield "  answers", f"{text}, read by {names}"
     if details and agreement.examples:
         yield "  look at", ", ".join(agreement.examples)
+
+
+def _text_lines(texts: TextAgreement, details: bool) -> Iterator[tuple[str, str]]:
+    equal = _equal(texts.equal, texts.samples)
+    if texts.equal_but_spaces:
+        equal += f", {texts.equal_but_spaces} more but for white space"
+    yield "  replies", equal
+    if details and texts.characters and texts.words:
+        common = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+        ending = f"{texts.at_first_word} within the first word"
+        yield "  they part", f"after {common} (median); {ending}"
 
 
 def _likelihood_lines(
@@ -517,60 +539,63 @@ def _equal(part: int, total: int) -> str:
 
 def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of a comparison, with a single named task at the top."""
-    tasks: dict[str, dict[str, Any]] = {}
-    for name, task in comparisons.tasks.items():
-        facts = {
-            "data": as_json(task.data),
-            "rules": dict(task.rules),
-            "warnings": list(task.warnings),
-            "repeats": dict(task.repeats),
-            "not_compared": [
-                {"rule": rule, "metric": metric, "why": why}
-                for (rule, metric), why in task.skipped.items()
-            ],
-            "reply_origins": as_json(task.origins),
-        }
-        tests = []
-        for test in task.comparisons:
-            numbers = {"rule": test.rule, "metric": test.metric, **as_json(test.result)}
-            tests.append((test, {**numbers, "p_holm": test.holm, "same_as": test.same_as}))
-        tasks[name] = {}
-        if verdict := comparisons.verdicts.get(name):
-            agreed = as_json(verdict.agreement)
-            tasks[name] = {
-                **{
-                    key: str(getattr(verdict, key))
-                    for key in ("verdict", "explanation", "lacking", "non_inferiority")
-                },
-                "failed": agreed["failed"],
-                "replies": agreed["texts"],
-                "likelihoods": agreed["likelihoods"],
-                "answers": agreed["answers"],
-                "scores": [],
-                "examples": verdict.agreement.examples,
-            }
-            for test, numbers in tests:
-                tested = {**as_json(test.equivalence), "shown": is_equivalent(test)}
-                tasks[name]["scores"].append({**numbers, "main": test.main, "equivalence": tested})
-        tasks[name] |= {"summary": _sentences(name, task, comparisons), **facts}
-        tasks[name]["documents"] = []
-        for (first, second), overlap in task.overlaps.items():
-            tasks[name]["documents"].append({"first": first, "second": second, **as_json(overlap)})
-        runs_of = [
-            {"first_run": test.first, "second_run": test.second, **numbers}
-            for test, numbers in tests
-        ]
-        tasks[name]["comparisons"] = runs_of
+    tasks = {name: _task_as_dict(name, comparisons) for name in comparisons.tasks}
     runs = {label: str(path) for label, path in comparisons.runs.items()}
     head: dict[str, Any] = {"schema_version": 1, "medtasks": __version__, "runs": runs}
-    settings = (
-        {} if comparisons.margin is None else {"margin": comparisons.margin, "near_tie": NEAR_TIE}
-    )
-    head["settings"] = {"alpha": ALPHA, **settings}
-    head["settings"] |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
+    settings: dict[str, float] = {"alpha": ALPHA}
+    if comparisons.margin is not None:
+        settings |= {"margin": comparisons.margin, "near_tie": NEAR_TIE}
+    settings |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
+    head["settings"] = settings
     head["models"] = dict(comparisons.models)
     if comparisons.task is not None:
         return {"task": comparisons.task, **head, **tasks[comparisons.task]}
     if comparisons.margin is not None:
         head["verdict"] = str(comparisons.verdict)
     return {**head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
+
+
+def _task_as_dict(name: str, comparisons: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of one task: its verdict, if a margin was given, and all tests."""
+    task = comparisons.tasks[name]
+    verdict = comparisons.verdicts.get(name)
+    record: dict[str, Any] = {}
+    scores: list[dict[str, Any]] = []
+    if verdict:
+        for key in ("verdict", "explanation", "lacking", "non_inferiority"):
+            record[key] = str(getattr(verdict, key))
+        agreement = as_json(verdict.agreement)
+        record |= {
+            "failed": agreement["failed"],
+            "replies": agreement["texts"],
+            "likelihoods": agreement["likelihoods"],
+            "answers": agreement["answers"],
+            "scores": scores,
+            "examples": verdict.agreement.examples,
+        }
+    tests = []
+    for test in task.comparisons:
+        numbers = {"rule": test.rule, "metric": test.metric, **as_json(test.result)}
+        numbers |= {"p_holm": test.holm, "same_as": test.same_as}
+        tests.append({"first_run": test.first, "second_run": test.second, **numbers})
+        if verdict:
+            equivalence = {**as_json(test.equivalence), "shown": is_equivalent(test)}
+            scores.append({**numbers, "main": test.main, "equivalence": equivalence})
+    skipped = task.skipped.items()
+    overlaps = task.overlaps.items()
+    return record | {
+        "summary": _sentences(name, task, comparisons),
+        "data": as_json(task.data),
+        "rules": dict(task.rules),
+        "warnings": list(task.warnings),
+        "repeats": dict(task.repeats),
+        "not_compared": [
+            {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in skipped
+        ],
+        "reply_origins": as_json(task.origins),
+        "documents": [
+            {"first": first, "second": second, **as_json(overlap)}
+            for (first, second), overlap in overlaps
+        ],
+        "comparisons": tests,
+    }

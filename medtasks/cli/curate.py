@@ -1,4 +1,7 @@
-"""``medtasks curate``: build a benchmark from your own images and reports, step by step."""
+"""``medtasks curate``: build a benchmark from your own images and reports, step by step.
+
+The steps are in :mod:`medtasks.curate`; commands only print their results and name the next one.
+"""
 
 import contextlib
 import getpass
@@ -123,8 +126,14 @@ def pairs(
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
     from medtasks.curate.pairs.pair_search import MOST_PAIRS, PairOptions, make_pair_study
 
-    encoders = (encoder or MEDICAL, general_encoder or GENERAL)
-    options = PairOptions(*encoders, sim_med, sim_gen, per_image, keep_near_duplicates)
+    options = PairOptions(
+        encoder or MEDICAL,
+        general_encoder or GENERAL,
+        sim_med,
+        sim_gen,
+        per_image,
+        keep_near_duplicates,
+    )
     chosen = checked_name(name or out.absolute().name)
     study, confusing, unused = make_pair_study(
         images, out, chosen, access, options, batch_size, device
@@ -189,20 +198,21 @@ def hallucination(
 
 
 def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
-    """Print drafts and outcomes, and the next step. Raises MedTasksError if all requests failed."""
+    """Print drafts and outcomes, and the next step.
+
+    Raises:
+        MedTasksError: Every request that was sent failed.
+    """
     study = read_study(folder)
     if study.kind is not StudyKind.PAIRS:
         _print_answers(read_drafts(folder))
     _print_outcomes(folder, study.kind)
     answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
     if counts[DraftOutcome.FAILED] and not answered:
-        cause = next(
-            line.reason
-            for line in read_drafted(folder).values()
-            if line.outcome is DraftOutcome.FAILED
-        )
+        lines = read_drafted(folder).values()
+        causes = (line.reason for line in lines if line.outcome is DraftOutcome.FAILED)
         raise MedTasksError(
-            f"every request that was sent failed: {cause}; fix that and run the same command again"
+            f"every request that was sent failed: {next(causes)}; fix that and run the same command again"
         )
     if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
         say("Some requests failed or were not sent; run the same command again to continue.")
@@ -212,26 +222,29 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
 
 def _print_answers(drafts: Mapping[str, Draft]) -> None:
     """Print the right answers of drafts by type, and what publishing leaves out to balance them."""
+    drafts_by_type: dict[str, list[Draft]] = {}
+    for draft in drafts.values():
+        drafts_by_type.setdefault(draft.hallucination or "", []).append(draft)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
-    for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
-        chosen = [
-            draft for draft in drafts.values() if (draft.hallucination or "") == kind_of_error
-        ]
-        rows.append(_answer_row(kind_of_error or "all", chosen))
+    for kind_of_error, typed in sorted(drafts_by_type.items()):
+        rows.append(_answer_row(kind_of_error or "all", typed))
     if any(draft.options for draft in drafts.values()):
         say_columns(rows)
-    for reason, count in balance_answers(drafts)[1].items():
+    _, surplus = balance_answers(drafts)
+    for reason, count in surplus.items():
         say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
 
 
 def _answer_row(kind_of_error: str, drafts: Sequence[Draft]) -> tuple[str, str, str, str, str]:
-    """Return the number of drafts by right answer."""
-    words = Counter(
-        draft.options[option_index(draft.answers[0])] for draft in drafts if is_yes_no(draft)
-    )
-    letters = Counter(
-        draft.answers[0] for draft in drafts if draft.options and not is_yes_no(draft)
-    )
+    """Return the type, the number of its drafts, and how many of them have each right answer."""
+    words: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
+    for draft in drafts:
+        answer = draft.answers[0]
+        if is_yes_no(draft):
+            words[draft.options[option_index(answer)]] += 1
+        elif draft.options:
+            letters[answer] += 1
     others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
     return kind_of_error, str(len(drafts)), str(words["Yes"]), str(words["No"]), others
 
@@ -334,38 +347,31 @@ def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
     """Print a table for each two reviewers."""
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
-        rows, remarks = [], []
-        for result in of_pair:
-            is_undefined = math.isnan(result.kappa)
-            kappa = "undefined" if is_undefined else f"{result.kappa:.2f}"
-            span = (
-                "undefined" if math.isnan(result.low) else f"{result.low:.2f} to {result.high:.2f}"
-            )
-            figures = (
-                (f"{result.equal:.0%}", kappa, span)
-                if result.questions
-                else ("-", "nothing in common", "-")
-            )
-            rows.append((result.what, str(result.questions), *figures))
-            if result.constant:
-                who = (
-                    result.constant[0]
-                    if len(result.constant) == 1
-                    else "both"
-                    if is_undefined
-                    else "each"
-                )
-                consequence = f"kappa is {'not defined' if is_undefined else '0'}"
-                remarks.append(
-                    f"{result.what}: {who} said the same of every question, so {consequence}."
-                )
-        print_table(
-            number_table(
-                "", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows
-            )
-        )
+        head = (" and ".join(pair), "questions", "equal", "kappa", "95 % interval")
+        print_table(number_table("", head, [_agreement_row(result) for result in of_pair]))
+        remarks = [_constant_remark(result) for result in of_pair if result.constant]
         for sentence in dict.fromkeys(remarks):
             say(sentence)
+
+
+def _agreement_row(result: ReviewerAgreement) -> tuple[str, str, str, str, str]:
+    if not result.questions:
+        return result.what, "0", "-", "nothing in common", "-"
+    kappa = "undefined" if math.isnan(result.kappa) else f"{result.kappa:.2f}"
+    interval = f"{result.low:.2f} to {result.high:.2f}"
+    if math.isnan(result.low):
+        interval = "undefined"
+    return result.what, str(result.questions), f"{result.equal:.0%}", kappa, interval
+
+
+def _constant_remark(result: ReviewerAgreement) -> str:
+    """Say which reviewers gave every question the same verdict, and what that makes of kappa."""
+    is_undefined = math.isnan(result.kappa)
+    kappa = "not defined" if is_undefined else "0"
+    who = "both" if is_undefined else "each"
+    if len(result.constant) == 1:
+        who = result.constant[0]
+    return f"{result.what}: {who} said the same of every question, so kappa is {kappa}."
 
 
 @app.command()
@@ -403,21 +409,14 @@ def publish(
         allow_incomplete=allow_incomplete,
     )
     report_prepared(manifest)
-    left_out = ((reason, str(count)) for reason, count in sheet["left_out"].items())
-    say_columns(
-        [
-            (f"of {sheet['drafts']} drafts", "number"),
-            ("published", str(sheet["published"])),
-            *left_out,
-        ]
-    )
+    rows = [(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"]))]
+    rows += [(reason, str(count)) for reason, count in sheet["left_out"].items()]
+    say_columns(rows)
     if DISAGREED in sheet["left_out"]:
         say("Where reviewers differ in the wording, choose one with --wording REVIEWER.")
     if sheet["labels"]:
-        say(
-            "Right answers: "
-            + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items())
-        )
+        labels = [f"{label} {count}" for label, count in sheet["labels"].items()]
+        say(f"Right answers: {', '.join(labels)}")
     if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
         say(sheet["caveats"][-1])  # that pairs share images or patients
     say(f"Datasheet: {folder / 'datasheet.md'}")
@@ -449,9 +448,10 @@ def patterns(
     max_requests: MaxRequests = None,
 ) -> None:
     """Let the LLM of MEDTASKS_JUDGE_* name failure modes from captions and questions, 100 pairs at a time."""
-    published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
-    study, blocks = pairs_with_questions(None if published else Path(name), source)
-    path = file or Path(FAILURE_MODES if published else Path(name) / FAILURE_MODES)
+    is_published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
+    folder = None if is_published else Path(name)
+    study, blocks = pairs_with_questions(folder, source)
+    path = file or (folder or Path()) / FAILURE_MODES
     counts = write_failure_modes(study.name, blocks, open_llm(study, max_requests), path)
     say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
 
@@ -470,13 +470,13 @@ def _print_state(folder: Path) -> None:
     """Print the contents of a study, the outcome of each request and draft, and the progress of reviewers."""
     study = read_study(folder)
     drafts = read_drafts(folder)
-    pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
-    say(
-        f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts"
-    )
+    pairs = ""
+    if study.kind is StudyKind.PAIRS:
+        pairs = f", {len(read_pairs(folder))} pairs"
+    contents = f"{len(read_images(folder))} images{pairs}, {len(drafts)} drafts"
+    say(f"{study.name}: {study.kind}, {study.access}, {contents}")
     _print_outcomes(folder, study.kind)
     for review in read_reviews(folder, study):
-        scored = [
-            verdict for verdict in current(review, drafts).values() if verdict.scores is not None
-        ]
+        verdicts = current(review, drafts).values()
+        scored = [verdict for verdict in verdicts if verdict.scores is not None]
         say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")

@@ -48,10 +48,8 @@ app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True
 
 Prepared = Annotated[str, Argument(help="A prepared dataset, see 'medtasks data list'.")]
 Values = Annotated[list[str] | None, Option()]
-_COUNTED = {
-    "modality": "modalities",
-    "keyword": "labels",
-}  # headings of numbers of values, as in GMAI-MMBench's paper
+# Headings of numbers of values, as in GMAI-MMBench's paper.
+_COUNTED = {"modality": "modalities", "keyword": "labels"}
 SAMPLE = Path(__file__).parents[1] / "data" / "sources" / "sample"
 """Synthetic images and questions in MediConfusion's layout."""
 
@@ -72,9 +70,8 @@ def list_datasets(
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
-        rows.append(
-            (info.name, prepared_state(info.name), str(info.access), questions, info.description)
-        )
+        state = prepared_state(info.name)
+        rows.append((info.name, state, str(info.access), questions, info.description))
     say_columns(rows)
     if name is not None:
         say(total_size(infos))
@@ -91,18 +88,18 @@ def _show(info: DatasetInfo) -> None:
     with contextlib.suppress(OSError, MedTasksError):
         images = described_images(Manifest.read(dataset_folder(info.name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
-    moving = ""
+    stated = [text.format(value) for value, text in sizes if value is not None]
+    source = f"{info.source} at {info.revision}"
     if info.revision == "main":
-        moving = ", so that numbers may move with its newest commit, which the manifest records"
+        source += ", so that numbers may move with its newest commit, which the manifest records"
     elif not (info.sha256 or info.md5 or len(info.revision) == 40):
-        moving = ", without a digest of its files, so that numbers may move with them"
+        source += ", without a digest of its files, so that numbers may move with them"
     facts = {
         "prepared": prepared_state(info.name),
         "access": info.access,
-        "size": ", ".join(text.format(value) for value, text in sizes if value is not None)
-        or "not stated",
+        "size": ", ".join(stated) or "not stated",
         "licence": info.licence,
-        "source": f"{info.source} at {info.revision}{moving}",
+        "source": source,
         "--source": layout,  # contents of that folder
         "images": images,
     }
@@ -132,31 +129,16 @@ def verify(
     look_into(context, include_path)
     task = task_files().get(name)
     if task is not None and task.kind == "task" and task.dataset is None:
-        with collected_warnings() as remarks:
-            _check_file(task)
-            documents = task_documents(task)
-            facts = task_provenance(task, documents)
-            problems = list(dict.fromkeys(unreadable_images(task, documents)))
-        _fail(problems, name, "")
-        images = "with their images"
-        if task_config(name).get("doc_to_visual") == "medtasks.hooks.images.no_images":
-            images = "without images"
-        say(
-            f"{name} can be read: {len(documents)} questions of {facts['source']} {images}, fingerprint of "
-            f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "
-            f"prepare it, so changes cannot be detected."
-        )
-        for remark in remarks:
-            say(f"note: {remark}")
+        _verify_own_task(task)
         return
-    _fail(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
+    _raise_problems(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
     if task is not None and not task.is_shipped:
         _check_file(task)
     folder = dataset_folder(name)
     manifest = Manifest.read(folder)
-    kind = (
-        "synthetic sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
-    )
+    kind = "complete" if manifest.complete else "incomplete"
+    if manifest.sample:
+        kind = "synthetic sample"
     out.print(
         f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}"
     )
@@ -166,15 +148,35 @@ def verify(
         )
 
 
+def _verify_own_task(task: TaskFile) -> None:
+    """Check a task on a user's own files, which medtasks did not prepare."""
+    with collected_warnings() as remarks:
+        _check_file(task)
+        documents = task_documents(task)
+        facts = task_provenance(task, documents)
+        problems = list(dict.fromkeys(unreadable_images(task, documents)))
+    _raise_problems(problems, task.name, "")
+    images = "with their images"
+    if task_config(task.name).get("doc_to_visual") == "medtasks.hooks.images.no_images":
+        images = "without images"
+    say(
+        f"{task.name} can be read: {len(documents)} questions of {facts['source']} {images}, fingerprint of "
+        f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "
+        f"prepare it, so changes cannot be detected."
+    )
+    for remark in remarks:
+        say(f"note: {remark}")
+
+
 def _check_file(task: TaskFile) -> None:
     for key in unknown_keys(task):
         say(
             f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
         )
-    _fail(list(task_problems(task, download=True)), task.name, "")
+    _raise_problems(list(task_problems(task, download=True)), task.name, "")
 
 
-def _fail(problems: Sequence[str], name: str, fix: str) -> None:
+def _raise_problems(problems: Sequence[str], name: str, fix: str) -> None:
     for problem in problems:
         say(problem)
     if problems:
@@ -254,9 +256,10 @@ def select(
     from medtasks.tasks.own_tasks import whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
-    criteria = {
-        column: tuple(context.params[column]) for column in options() if context.params[column]
-    }
+    criteria = {}
+    for column in options():
+        if context.params[column]:
+            criteria[column] = tuple(context.params[column])
     for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
         criteria[column] = (*criteria.get(column, ()), value)
     request = _draw_request(draw, by, seed, criteria)
@@ -265,7 +268,8 @@ def select(
         return
     documents = load_documents(dataset)
     if request is not None:
-        _print_draw(dataset, draw_documents(documents, request)[1])
+        _, design = draw_documents(documents, request)
+        _print_draw(dataset, design)
         return
     _print_selection(dataset, documents, criteria, show=show)
     if new is not None:
@@ -275,11 +279,12 @@ def select(
 def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, show: bool) -> None:
     """Print the number of documents that fit, and the values of their columns if there are no criteria."""
     chosen = choose(documents, criteria)
-    condition = f" with {criteria_line(criteria)}" if criteria else ""
-    pairs = (
-        ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
-    )
-    say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
+    condition = ""
+    if criteria:
+        condition = f" with {criteria_line(criteria)}"
+    if criteria and "pair_id" in documents[0]:
+        condition += ", of a pair both images if one has it"
+    say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}")
     if show or not criteria:
         _print_values(chosen)
     if "keyword" in criteria:
@@ -291,7 +296,11 @@ def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, 
 def _draw_request(
     number: int | None, by: str | None, seed: int, criteria: Criteria
 ) -> DrawRequest | None:
-    """Return the draw asked for, if any. MedTasksError: it is combined with other options."""
+    """Return the requested draw, if any.
+
+    Raises:
+        MedTasksError: It is combined with other options.
+    """
     if number is None:
         if by is not None:
             raise MedTasksError("--by names the strata of a draw; give --draw, too")
@@ -338,9 +347,8 @@ def _print_values(documents: Sequence[Document]) -> None:
                 distinct.append(values_together(documents, column, other))
         rows = []
         for value in sorted(counts, key=lambda value: (-counts[value], value)):
-            rows.append(
-                (value, str(counts[value]), *(str(len(together[value])) for together in distinct))
-            )
+            others = [str(len(together[value])) for together in distinct]
+            rows.append((value, str(counts[value]), *others))
         print_table(number_table("", headings, rows))
 
 
@@ -408,9 +416,9 @@ def publish(
 
 
 def options() -> dict[str, str]:
-    """Return the options of ``medtasks data select`` by column; other columns are selected with --where."""
-    return {
-        name: f"--{name.replace('_', '-')}"
-        for name in inspect.signature(select).parameters
-        if name in SELECTABLE
-    }
+    """Return the options of ``medtasks data select`` by column.
+
+    Other columns are selected with --where.
+    """
+    names = inspect.signature(select).parameters
+    return {name: f"--{name.replace('_', '-')}" for name in names if name in SELECTABLE}

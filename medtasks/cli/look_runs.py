@@ -17,9 +17,9 @@ def write_plan(plan: LooksPlan, path: Path) -> None:
     """Write and print a plan."""
     write_json(path, plan.model_dump())
     looks = [f"{n} (p <= {p:.5f})" for n, p in zip(plan.looks, plan.levels, strict=True)]
-    shares = [
-        f"{share:.0%} at {number(float(true))}" for true, share in plan.expected_share.items()
-    ]
+    shares = []
+    for true, share in plan.expected_share.items():
+        shares.append(f"{share:.0%} at {number(float(true))}")
     say(
         f"{plan.task}, {plan.metric} under {plan.rule}: {plan.looks[-1]} of {plan.questions} questions show a "
         f"difference of {number(plan.difference)} with a power of {number(plan.power)}.\n"
@@ -32,9 +32,16 @@ def write_plan(plan: LooksPlan, path: Path) -> None:
 def read_looks(
     path: Path | None, against: Path | None, names: Sequence[str], others: Mapping[str, object]
 ) -> "LooksOfRun | None":
-    """Read ``--looks`` and ``--against``; None without them.
+    """Read ``--looks`` and ``--against``, or return None without them.
 
-    Raises MedTasksError for tasks that are not the plan's, and for ``others``, options that do not go together with it.
+    Args:
+        path: File of the plan.
+        against: Folder of the other run.
+        names: Tasks of the command.
+        others: Values of options that do not go together with a plan, by the option.
+
+    Raises:
+        MedTasksError: The tasks are not the plan's, or an option does not go together with it.
     """
     if path is None and against is None:
         return None
@@ -42,7 +49,8 @@ def read_looks(
         raise MedTasksError(
             "--looks PLAN and --against OTHER_RUN go together; to compare whole runs: medtasks compare"
         )
-    if excluded := [option for option, value in others.items() if value]:
+    excluded = [option for option, value in others.items() if value]
+    if excluded:
         raise MedTasksError(
             f"--looks and {listed(excluded)} do not go together, as the plan states rows and primary outcome"
         )
@@ -62,7 +70,14 @@ class LooksOfRun:
         self._other = other
 
     def take(self, ask: Callable[[LookRecord], RunManifest], limit: FailureLimit) -> None:
-        """Ask, compare and stop where a look shows a difference; a look that was taken before stays as it was."""
+        """Ask, compare and stop where a look shows a difference.
+
+        A look that was taken before stays as it was.
+
+        Args:
+            ask: Asks the questions of a look, unless they are answered, and returns the manifest of the run.
+            limit: Share of failed samples that the other run may have.
+        """
         first = first_record(self.plan, self._other, limit)
         for index in range(1, len(self.plan.looks) + 1):
             manifest = ask(first.model_copy(update={"index": index}))

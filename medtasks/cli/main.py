@@ -1,6 +1,10 @@
-"""The ``medtasks`` command."""
+"""The ``medtasks`` command: its commands in the order and the panels of the help, and its exit codes.
+
+Modules of commands are imported at every start, so they must import nothing that takes long to load.
+"""
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
@@ -33,30 +37,42 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _METAVARS = {"bool": "", "str": "TEXT", "int": "INTEGER", "float": "NUMBER"}
-_START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
+# Commands by their panel of the help.
+_COMMANDS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Start here": {
+        "demo": start.demo,
+        "doctor": start.doctor,
+        "tasks": own_tasks.tasks,
+        "new": own_tasks.new,
+        "plan": start.plan,
+    },
+    "Run": {
+        "run": run,
+        "questions": questions.questions,
+        "merge": merge,
+        "models": start.models,
+        "path": start.show_path,
+    },
+    "Look": {
+        "report": pages.report,
+        "board": board.board,
+        "export": pages.export,
+        "score": score.score,
+        "check": check.check,
+        "compare": compare.compare,
+        "metrics": metrics.metrics,
+        "parse": score.parse,
+    },
+}
 data.app.command("duplicates")(pages.duplicates)
-app.command("demo", rich_help_panel=_START)(start.demo)
-app.command("doctor", rich_help_panel=_START)(start.doctor)
-app.command("tasks", rich_help_panel=_START)(own_tasks.tasks)
-app.command("new", rich_help_panel=_START)(own_tasks.new)
-app.command("plan", rich_help_panel=_START)(start.plan)
-app.command("run", rich_help_panel=_RUN, context_settings=PASSES_ON)(run)
-app.command("questions", rich_help_panel=_RUN)(questions.questions)
-app.command("merge", rich_help_panel=_RUN)(merge)
-app.command("models", rich_help_panel=_RUN)(start.models)
-app.add_typer(metrics.weights_app, name="weights", rich_help_panel=_RUN)
-app.command("path", rich_help_panel=_RUN)(start.show_path)
-app.command("report", rich_help_panel=_LOOK)(pages.report)
-app.command("board", rich_help_panel=_LOOK)(board.board)
-app.command("export", rich_help_panel=_LOOK)(pages.export)
-app.command("score", rich_help_panel=_LOOK)(score.score)
-app.command("check", rich_help_panel=_LOOK)(check.check)
-app.command("compare", rich_help_panel=_LOOK)(compare.compare)
-app.add_typer(score.judge_app, name="judge", rich_help_panel=_LOOK)
-app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
-app.command("parse", rich_help_panel=_LOOK)(score.parse)
-app.add_typer(data.app, name="data", rich_help_panel=_BUILD)
-app.add_typer(curate.app, name="curate", rich_help_panel=_BUILD)
+for _panel, _functions in _COMMANDS.items():
+    for _name, _function in _functions.items():
+        _settings = PASSES_ON if _function is run else None
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_function)
+app.add_typer(metrics.weights_app, name="weights", rich_help_panel="Run")
+app.add_typer(score.judge_app, name="judge", rich_help_panel="Look")
+app.add_typer(data.app, name="data", rich_help_panel="Build")
+app.add_typer(curate.app, name="curate", rich_help_panel="Build")
 
 
 def _version(value: bool) -> None:
@@ -74,21 +90,22 @@ def _root(
     pass
 
 
-def _plain_types(command: Any) -> None:
+def _set_plain_types(command: Any) -> None:
     """Let the help of a command and of those below show ``PATH...`` where newer Typer has ``<list[Path]>``."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     for parameter in command.get_params(context):
-        if hasattr(parameter, "display_type"):
-            label = parameter.display_type(context).strip("<>")
-            name = label.removeprefix("list[").removesuffix("]")
-            metavar = (
-                name if "|" in name else _METAVARS.get(name.removesuffix(" range"), name.upper())
-            )
-            if label != name:
-                metavar += "..."
-            parameter.display_type = lambda ctx, metavar=metavar: metavar
-    for below in getattr(command, "commands", {}).values():
-        _plain_types(below)
+        if not hasattr(parameter, "display_type"):
+            continue
+        label = parameter.display_type(context).strip("<>")
+        name = label.removeprefix("list[").removesuffix("]")
+        metavar = name  # of choices, such as a|b
+        if "|" not in name:
+            metavar = _METAVARS.get(name.removesuffix(" range"), name.upper())
+        if label != name:
+            metavar += "..."
+        parameter.display_type = lambda ctx, metavar=metavar: metavar
+    for subcommand in getattr(command, "commands", {}).values():
+        _set_plain_types(subcommand)
 
 
 def main() -> None:
@@ -97,7 +114,7 @@ def main() -> None:
     An error that the user can fix is one sentence and exit code 1, or 2 where 1 is a verdict; Ctrl-C is exit code 130.
     """
     command = get_command(app)
-    _plain_types(command)
+    _set_plain_types(command)
     redact_log()
     try:
         command(prog_name="medtasks")
@@ -105,14 +122,13 @@ def main() -> None:
         _complain(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
-        _complain(
-            f"{error.filename}: {error.strerror}"
-            if error.filename and error.strerror
-            else str(error)
-        )
+        sentence = str(error)
+        if error.filename and error.strerror:
+            sentence = f"{error.filename}: {error.strerror}"
+        _complain(sentence)
         sys.exit(1)
-    except SystemExit as leaving:
-        if leaving.code == 130:  # what Typer makes of Ctrl-C
+    except SystemExit as error:
+        if error.code == 130:  # Typer's code for Ctrl-C
             _complain("interrupted; what was finished is kept, run the same command again to go on")
         raise
 

@@ -88,15 +88,17 @@ def metrics(
         device=device or settings.device,
         dtype=dtype or settings.dtype,
         named_weights=named,
+        batch_size=batch_size,
+        progress=sys.stderr.isatty(),
     )
-    settings = replace(settings, batch_size=batch_size, progress=sys.stderr.isatty())
     chosen = _choose_scores(metric)
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
     # Even without a permanent cache there is a temporary one, because RadCliQ runs the models of other metrics again.
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
-        settings = settings if folder is None else replace(settings, cache=Path(folder))
+        if folder is not None:
+            settings = replace(settings, cache=Path(folder))
         _score(pairs, chosen, settings, json_file)
 
 
@@ -106,8 +108,10 @@ def _choose_scores(words: Sequence[str]) -> dict[str, dict[str, None]]:
     names = [part.strip() for part in parts if part.strip()]
     if not names:
         raise typer.BadParameter("--metric names no metric; without it they are listed")
+    if _ALL in names:
+        names = list(REPORT_METRICS)
     chosen: dict[str, dict[str, None]] = {}
-    for name in REPORT_METRICS if _ALL in names else names:
+    for name in names:
         chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
     return chosen
 
@@ -117,16 +121,21 @@ def _list_metrics() -> None:
     rows = [("metric", "better", "ready", "description")]
     lacking: dict[str, str] = {}
     for info in REPORT_METRICS.values():
-        missing = {
-            name: str(trouble) for name in info.weights if (trouble := weights_trouble(name))
-        }
-        lacking |= missing
-        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-        is_missing = missing or (info.asks_judge and not is_configured())
-        ready = "no" if is_missing else "yes"
-        rows.append((info.name, _BETTER[info.higher_is_better], ready, f"{info.description}{keys}"))
+        ready = "yes"
+        if info.asks_judge and not is_configured():
+            ready = "no"
+        for name in info.weights:
+            trouble = weights_trouble(name)
+            if trouble:
+                lacking[name] = str(trouble)
+                ready = "no"
+        description = info.description
+        if info.keys != (info.name,):
+            description += f": {listed(info.keys)}"
+        rows.append((info.name, _BETTER[info.higher_is_better], ready, description))
     say_columns(rows)
-    if no_tokenizer := lacking.pop(TOKENIZER, ""):
+    no_tokenizer = lacking.pop(TOKENIZER, "")
+    if no_tokenizer:
         say(f"{no_tokenizer}.")
     if lacking:
         say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
@@ -138,6 +147,7 @@ def _score(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
+    """Compute, print and write the chosen scores. A metric that fails does not keep the others from it."""
     scores = dict[str, ReportScores]()
     failures = dict[str, str]()
     for name in chosen:
@@ -162,45 +172,44 @@ def _score(
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
-        raise MedTasksError(
-            "\n".join(f"{names}: {why}" for why, names in names_by(failures.items()).items())
-        )
+        lines = [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
+        raise MedTasksError("\n".join(lines))
 
 
 def _score_table(
     pairs: ReportPairs, chosen: Mapping[str, Collection[str]], scores: Mapping[str, ReportScores]
 ) -> Table:
-    replies = sum(not text.strip() for text in pairs.hypotheses)
-    references = sum(not text.strip() for text in pairs.references)
+    empty_replies = sum(not text.strip() for text in pairs.hypotheses)
+    empty_references = sum(not text.strip() for text in pairs.references)
     rows = []
     for name, result in scores.items():
         for key in chosen[name]:
             info = metric_info(key)
             value = number(result.totals[key], info.scale is Scale.SHARE)
             rows.append((key, value, _BETTER[info.higher_is_better]))
-    title = (
-        f"pairs: {len(pairs.references)}, empty replies: {replies}, empty references: {references}"
-    )
+    title = f"pairs: {len(pairs.references)}, empty replies: {empty_replies}, "
+    title += f"empty references: {empty_references}"
     return number_table(title, ("score", "value", "better"), rows)
 
 
 def _as_dict(
     pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]
 ) -> dict[str, Any]:
+    metric_records = {}
+    for name, result in scores.items():
+        metric_records[name] = {
+            "higher_is_better": metric_info(name).higher_is_better,
+            "totals": as_json(result.totals),
+            "samples": as_json(result.samples),
+            "settings": dict(result.settings),
+        }
+    versions = {name: installed_version(name) for name in _PACKAGES}
     return {
         "medtasks": __version__,
-        "versions": {name: version for name in _PACKAGES if (version := installed_version(name))},
+        "versions": {name: version for name, version in versions.items() if version},
         "pairs": len(pairs.references),
         "ids": pairs.ids,
-        "metrics": {
-            name: {
-                "higher_is_better": metric_info(name).higher_is_better,
-                "totals": as_json(result.totals),
-                "samples": as_json(result.samples),
-                "settings": dict(result.settings),
-            }
-            for name, result in scores.items()
-        },
+        "metrics": metric_records,
         "failed": dict(failures),
     }
 
@@ -236,8 +245,9 @@ def fetch_weights(
         _list_weights()
         return
     existing = (*WEIGHTS, WORDNET)
-    if unknown := [name for name in names if name not in (*existing, _ALL)]:
-        raise unknown_name("weights", unknown[0], (*existing, _ALL))
+    for name in names:
+        if name not in (*existing, _ALL):
+            raise unknown_name("weights", name, (*existing, _ALL))
     chosen = existing if _ALL in names else tuple(dict.fromkeys(names))
     if source is not None and chosen != (WORDNET,):
         raise typer.BadParameter(

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,7 +72,20 @@ IncludePath = Annotated[
 
 
 def named_values(option: str, texts: Sequence[str], form: str) -> list[tuple[str, str]]:
-    """Split values such as ``NAME=PATH`` of an option. Raises BadParameter for one of another form."""
+    """Split the values of a repeatable option at their first equals sign.
+
+    Args:
+        option: The option, as the message names it.
+        texts: Values such as ``chexbert=weights.pth``.
+        form: Form of a value, as the message describes it.
+
+    Raises:
+        BadParameter: One side of a value is empty.
+
+    Example:
+        >>> named_values("--weights", ["chexbert=weights.pth"], "NAME=PATH")
+        [('chexbert', 'weights.pth')]
+    """
     pairs = []
     for text in texts:
         name, _, value = text.partition("=")
@@ -82,12 +96,28 @@ def named_values(option: str, texts: Sequence[str], form: str) -> list[tuple[str
 
 
 def columns_of(by: str | None) -> list[str]:
-    """Return the columns that --by names, each once."""
-    return list(dict.fromkeys(filter(None, map(str.strip, (by or "").split(",")))))
+    """Return the columns that --by names, each once.
+
+    Example:
+        >>> columns_of("sex, site,sex")
+        ['sex', 'site']
+    """
+    names = [name.strip() for name in (by or "").split(",")]
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def named_columns(text: str | None) -> dict[str, str]:
-    """Return the columns that --columns names; a comma that no name follows is part of a column's name or list."""
+    """Return the columns that --columns names, by our names of them.
+
+    A comma that none of our names follows is part of a column's name, or of the list of columns with options.
+
+    Raises:
+        BadParameter: A part is not of the form ``NAME=COLUMN``.
+
+    Example:
+        >>> named_columns("options=A,B,C, reply=answer")
+        {'options': 'A,B,C', 'reply': 'answer'}
+    """
     names = "|".join((*FIELDS, "sheet"))
     parts = re.split(rf",\s*(?=(?:{names})=)", text) if text else []
     columns = {}
@@ -104,38 +134,50 @@ def named_columns(text: str | None) -> dict[str, str]:
 def for_prevalence(
     tasks: Sequence[Sequence[RuleScores]], prevalence: float | None
 ) -> list[tuple[RuleScores, ...]]:
-    """Add predictive values for another prevalence, if one is given, to the scores of tasks under each rule.
+    """Add predictive values for another prevalence to the scores of tasks under each rule.
 
-    Raises BadParameter if it does not lie between 0 and 1, or there are no clinical numbers.
+    Args:
+        tasks: For each task its scores, one per rule.
+        prevalence: Share of samples with the finding, between 0 and 1; None adds nothing.
+
+    Raises:
+        BadParameter: It does not lie between 0 and 1, or there are no clinical numbers.
     """
     if prevalence is None:
         return list(map(tuple, tasks))
     if not 0 < prevalence < 1:
         raise typer.BadParameter(f"--prevalence {prevalence:g} is not between 0 and 1")
-    if not any(rule.by_class for rules in tasks for rule in rules):
+    if not any(rule.by_class for rule in itertools.chain.from_iterable(tasks)):
         raise typer.BadParameter(
             "--prevalence needs yes/no questions, classes or findings, and there are none here"
         )
-    return [
-        tuple(
-            replace(
-                rule,
-                by_class=tuple(at_prevalence(of_class, prevalence) for of_class in rule.by_class),
-            )
-            for rule in rules
-        )
-        for rules in tasks
-    ]
+    extended_tasks = []
+    for rules in tasks:
+        extended_rules = []
+        for rule in rules:
+            classes = tuple(at_prevalence(of_class, prevalence) for of_class in rule.by_class)
+            extended_rules.append(replace(rule, by_class=classes))
+        extended_tasks.append(tuple(extended_rules))
+    return extended_tasks
 
 
 def look_into(
     context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()
 ) -> None:
-    """Find tasks in the user's folders, too, until the command ends; folders recorded in runs are only mentioned."""
+    """Find tasks in the user's folders, too, until the command ends.
+
+    Folders that runs recorded are only mentioned: their task files can run code, and a run may be a stranger's.
+
+    Args:
+        context: Context of the command, which closes the folders when it ends.
+        folders: Folders of --include_path.
+        runs: Folders or files of runs that the command reads.
+    """
     context.with_resource(including(folders or ()))
     if runs:
         refuse_shipped_names()
-    if not folders and (recorded := recorded_folders(runs)):
+    recorded = [] if folders else recorded_folders(runs)
+    if recorded:
         say(
             f"note: the run took tasks from {', '.join(recorded)}, which is not loaded: its task files can run code; "
             f"give it with {INCLUDE} only if you trust them"

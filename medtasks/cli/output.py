@@ -1,4 +1,7 @@
-"""Printing on one console, and writing of files."""
+"""Printing on one console, and writing of files.
+
+Texts of replies and files may hold control sequences for the terminal: they are printed by :func:`say` alone.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,27 +41,39 @@ def show(table: Table) -> None:
 
 
 def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
-    """Name the datasets that are synthetic, incomplete or of unknown size; the name of a single one may be empty."""
+    """Name the datasets that are synthetic, incomplete or of unknown size.
+
+    Args:
+        data: Recorded facts of each dataset by its name, which may be empty if there is only one.
+    """
     for title, consequence in _CONSEQUENCES.items():
         names = [name for name, facts in data.items() if data_warning(facts) == title]
+        if any(names):
+            title += f" ({', '.join(names)})"
         if names:
-            of_data = f" ({', '.join(names)})" if any(names) else ""
-            out.print(f"{title}{of_data}: {consequence}")
+            out.print(f"{title}: {consequence}")
 
 
 def write_text(path: Path | None, text: str) -> None:
-    """Write a file completely or not at all, if a path is given. Raises MedTasksError if it cannot be written."""
+    """Write a file completely or not at all, if a path is given.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
     if path is None:
         return
+    content = text.encode("utf-8", "replace")  # half a surrogate pair has no code
     try:
         with written_whole(path) as partial:
-            partial.write_bytes(
-                text.encode("utf-8", "replace")
-            )  # half a surrogate pair has no code
+            partial.write_bytes(content)
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Write a value as JSON, if a path is given. Raises MedTasksError if it cannot be written."""
+    """Write a value as JSON, if a path is given.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
     write_text(path, json.dumps(content, indent=2) + "\n")

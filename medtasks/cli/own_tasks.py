@@ -42,7 +42,8 @@ def tasks(
         variants = variants_of(task, sanity=sanity, thinking=thinking)
         if variants:
             endings = [f"_{variant.variant}" for variant in variants]
-            endings += [tag.removeprefix(task.name) for tag in tags_of(task) if sanity]
+            if sanity:
+                endings += [tag.removeprefix(task.name) for tag in tags_of(task)]
             line = f"{task.name:<{width}}  {' '.join(endings)}"
         elif sanity or thinking:
             continue
@@ -53,13 +54,14 @@ def tasks(
 
 
 def _whole_config(path: Path) -> dict[str, Any]:
-    """Return the whole configuration of the one task in a file."""
+    """Return the whole configuration of the one task or group in a file."""
     if not path.is_file():
         raise MedTasksError(f"there is no task file {path}")
     index = index_tasks([path], strict=True)
-    for config in (*index.configs.values(), *index.groups.values()):
-        return dict(config)
-    raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
+    configs = [*index.configs.values(), *index.groups.values()]
+    if not configs:
+        raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
+    return dict(configs[0])
 
 
 def new(

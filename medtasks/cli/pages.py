@@ -72,7 +72,7 @@ def report(
     The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
     from medtasks.report.collecting import collect_replies
-    from medtasks.report.figures import figures as drawn
+    from medtasks.report.figures import figures as draw_figures
     from medtasks.report.page import write_page
     from medtasks.report.repeats import collect_repeats
     from medtasks.runs.run import SeveralModels
@@ -101,17 +101,12 @@ def report(
             ) from error
         if helped_by is not None:
             content = _with_help(content, Source(run, model), Source(helped_by))
-        adjusted = zip(
-            content.tasks,
-            for_prevalence([part.rules for part in content.tasks], prevalence),
-            strict=True,
-        )
-        content = replace(
-            content, tasks=tuple(replace(part, rules=rules) for part, rules in adjusted)
-        )
+        adjusted = for_prevalence([part.rules for part in content.tasks], prevalence)
+        parts = zip(content.tasks, adjusted, strict=True)
+        content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in parts))
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
-        write_page(content, page, drawn(content, figures))
+        write_page(content, page, draw_figures(content, figures))
     _write_tables(content, page, checklist or (), markdown, latex, json_file)
     _print_notes(content)
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
@@ -120,10 +115,12 @@ def report(
 def _with_help(content: RunReport, run: Source, helper: Source) -> RunReport:
     """Return a report in which scores of drawn tasks are helped by a run on all questions.
 
-    RepliesError: no task is drawn, or there is no such run.
+    Raises:
+        RepliesError: No task is drawn, or there is no such run.
     """
+    drawn = [part for part in content.tasks if part.draw]
     helped = {}
-    for part in [part for part in content.tasks if part.draw] or content.tasks[:1]:
+    for part in drawn or content.tasks[:1]:
         task = task_file(part.name)
         recorded = read_recorded(task, task_documents(task), [replies_to(part.name, run)])
         rules, sentences = with_help(task, recorded.only_run, part.rules, helper)
@@ -133,8 +130,8 @@ def _with_help(content: RunReport, run: Source, helper: Source) -> RunReport:
 
 def _print_notes(content: RunReport) -> None:
     """Print the tasks without results, the sentences on missing samples, and the notes of a report."""
-    for name, why in content.missing.items():
-        say(f"missing: {name}: {why}")
+    for name, cause in content.missing.items():
+        say(f"missing: {name}: {cause}")
     sentences: list[tuple[str, str]] = []
     for task in content.tasks:
         sentences += [(task.name, sentence) for sentence in (*task.draw, *task.missing)]
@@ -159,7 +156,9 @@ def _write_tables(
         aids.append(write_checklist(content, name, path))
         say(f"checklist: {path}")
     if markdown:
-        sections = [*report_tables(content), *[("Checklists", aids)] * bool(aids)]
+        sections = list(report_tables(content))
+        if aids:
+            sections.append(("Checklists", aids))
         write_text(markdown, plain(tables.markdown(content.title, sections)))
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
@@ -197,13 +196,14 @@ def export(
     look_into(context, include_path, [results])
     with out.status("Collecting ..."):
         chosen = exports(open_run(results, model), task or ())
+    files: list[Path] = []
     if hub:
         names = dict(named_values("--benchmark", benchmark or (), "TASK=ORG/DATASET/TASK_ID"))
         write_text(hub, hub_yaml(chosen, names))
-    for path in [
-        *filter(None, [hub]),
-        *(write_eee(chosen, eee, organization, relationship) if eee else ()),
-    ]:
+        files.append(hub)
+    if eee:
+        files += write_eee(chosen, eee, organization, relationship)
+    for path in files:
         say(f"written: {path}")
 
 
@@ -261,9 +261,8 @@ def duplicates(
     if task is not None and task.kind == "task" and task.dataset is None:
         documents = task_documents(task)
         data = task_provenance(task, documents)
-        images = own_images(
-            name, documents, image_files(task, documents), private_datasets(task, documents)
-        )
+        files = image_files(task, documents)
+        images = own_images(name, documents, files, private_datasets(task, documents))
     else:
         data = provenance(name)
         images = dataset_images(name)
@@ -279,18 +278,18 @@ def duplicates(
     say(f"Page: {page}")
     number = len(contents["within"]) + len(copies.outside)
     if number and fail_on_found:
-        raise MedTasksError(
-            f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}"
-        )
+        ending = "" if number == 1 else "s"
+        raise MedTasksError(f"{number} duplicate{ending} found in '{name}'; look at {page}")
 
 
 def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) -> None:
     from medtasks.report.dataset_pages import duplicate_tables, not_compared
 
-    name, against, settings = contents["dataset"], contents["against"], contents["settings"]
-    say(
-        f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}"
-    )
+    name = contents["dataset"]
+    against = contents["against"]
+    settings = contents["settings"]
+    questions = counted(contents["questions"], "question")
+    say(f"{name}: {questions} on {counted(contents['pictures'], 'distinct image')}")
     if against:
         say(
             f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
@@ -304,7 +303,8 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
         show(table)
     for sentence in not_compared(contents):
         say(sentence)
-    if groups := contents["groups"]:
+    groups = contents["groups"]
+    if groups:
         largest = counted(len(groups[0]), "distinct image")
         out.print(
             f"Duplicates within the benchmark form {counted(len(groups), 'group')}, the largest of {largest}."
@@ -314,7 +314,8 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
         f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
         f"; mirrored and rotated copies are not found."
     )
-    if left_out := contents["left_out"]:
+    left_out = contents["left_out"]
+    if left_out:
         out.print(
             f"To remove all duplicates, leave out {counted(len(left_out), 'question')} "
             f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."

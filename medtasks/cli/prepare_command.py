@@ -1,4 +1,7 @@
-"""``medtasks data prepare``: a dataset, or all that tasks, groups and tags need."""
+"""``medtasks data prepare``: prepare a dataset, or all that tasks, groups and tags need.
+
+One dataset that cannot be prepared does not keep the others from it; the last line is one command for the rest.
+"""
 
 import itertools
 import sys
@@ -101,7 +104,9 @@ def prepare(
     first = infos[names[0]][0]
     if names == [first.name]:
         _prepare_one(first, _with_login([first], options))
-    elif failed := prepare_all(infos, options, yes=yes):
+        return
+    failed = prepare_all(infos, options, yes=yes)
+    if failed:
         raise MedTasksError(
             f"{failed} of the datasets above could not be prepared; the command at the end is for them"
         )
@@ -133,9 +138,8 @@ def _check_options(
 def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Return the folders of images by their source, from values of --images."""
     folders: dict[str, Path] = {}
-    for image_source, folder in named_values(
-        "--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs"
-    ):
+    pairs = named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs")
+    for image_source, folder in pairs:
         if image_source in folders:
             raise typer.BadParameter(f"--images names {image_source} twice")
         folders[image_source] = Path(folder).expanduser()
@@ -146,7 +150,10 @@ def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def datasets_of(name: str) -> list[DatasetInfo]:
-    """Return the dataset of this name, or those of a task, group or tag, or those whose names begin with a benchmark's.
+    """Return the datasets that a name on the command line stands for.
+
+    Args:
+        name: Name of a dataset, task, group or tag, or of a benchmark, with which names of datasets begin.
 
     Raises:
         UnknownName: There is no such name.
@@ -155,9 +162,10 @@ def datasets_of(name: str) -> list[DatasetInfo]:
     infos = {**CATALOGUE, **own_datasets()}
     if name in infos:
         return [infos[name]]
-    if datasets := datasets_of_tasks(name) or [
-        info for info in infos.values() if info.name.startswith(f"{name}_")
-    ]:
+    datasets = datasets_of_tasks(name)
+    if not datasets:
+        datasets = [info for info in infos.values() if info.name.startswith(f"{name}_")]
+    if datasets:
         return datasets
     if tasks_of(name):
         raise MedTasksError(
@@ -171,21 +179,16 @@ def datasets_of(name: str) -> list[DatasetInfo]:
 
 
 def datasets_of_tasks(name: str) -> list[DatasetInfo]:
-    """Return the datasets that a task, group or tag reads; none for a name of others."""
-    datasets = {task.dataset for task in members_of(name)}
-    return [
-        info for info in (*CATALOGUE.values(), *own_datasets().values()) if info.name in datasets
-    ]
+    """Return the datasets that a task, group or tag of ours reads, in the order of the catalogue."""
+    names = {task.dataset for task in members_of(name)}
+    infos = [*CATALOGUE.values(), *own_datasets().values()]
+    return [info for info in infos if info.name in names]
 
 
 def total_size(infos: Sequence[DatasetInfo]) -> str:
     """Describe the size of several downloads in one phrase."""
     sizes = [info.size for info in infos if info.size is not None]
     return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
-
-
-def _size(info: DatasetInfo) -> str:
-    return "not stated" if info.size is None else f"{info.size:,.1f} MB"
 
 
 # ---- several datasets ----
@@ -210,23 +213,23 @@ def prepare_all(
         Number of datasets that are not prepared.
 
     Raises:
-        MedTasksError: Nobody can be asked before a large download.
+        MedTasksError: There is no terminal to ask at before a large download.
     """
     named = {info.name: info for info in itertools.chain.from_iterable(by_name.values())}
     if not named:
         return 0
-    infos = sorted(
-        named.values(), key=lambda info: bool(info.part_of)
-    )  # a part is made of a whole one
-    lacking = [
-        info for info in infos if options.source or prepared_state(info.name) not in sufficient
-    ]
+    # A part is made of a whole one.
+    infos = sorted(named.values(), key=lambda info: bool(info.part_of))
+    lacking = infos
+    if not options.source:
+        lacking = [info for info in infos if prepared_state(info.name) not in sufficient]
     rows = [("dataset", "prepared", "access", "size", "to do")]
     for info in infos:
         to_do = "nothing"
         if info in lacking:
             to_do = "read --source" if options.source else str(obtaining(info))
-        rows.append((info.name, prepared_state(info.name), str(info.access), _size(info), to_do))
+        size = "not stated" if info.size is None else f"{info.size:,.1f} MB"
+        rows.append((info.name, prepared_state(info.name), str(info.access), size, to_do))
     say_columns(rows)
     options = _with_login(lacking, options)
     downloads = _downloads(lacking, options)
@@ -255,17 +258,23 @@ def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
 
 def _downloads(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
     """Return the published datasets whose files are downloaded for others or themselves, each once."""
-    ways = {Obtaining.DOWNLOAD, Obtaining.LOGIN if options.login else Obtaining.DOWNLOAD}
+    downloaded = [Obtaining.DOWNLOAD]
+    if options.login:
+        downloaded.append(Obtaining.LOGIN)
     downloads = {}
     for info in infos:
         whole = CATALOGUE.get(info.part_of or info.name, info)
-        if obtaining(info) in ways and (whole is info or prepared_state(whole.name) == "no"):
+        if obtaining(info) in downloaded and (whole is info or prepared_state(whole.name) == "no"):
             downloads[whole.name] = whole
     return list(downloads.values())
 
 
 def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
-    """Ask before a large download, or one of images of unstated size. Raises MedTasksError if nobody can be asked."""
+    """Ask before a large download, or one of images of unstated size.
+
+    Raises:
+        MedTasksError: There is no terminal to ask at.
+    """
     amount = total_size(downloads)
     say(f"To download: {amount}")
     is_large = sum(info.size or 0.0 for info in downloads) > _ASKED_ABOVE_MB
@@ -280,7 +289,7 @@ def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
 
 
 def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
-    """Prepare datasets one by one; print why some cannot be prepared, and return these."""
+    """Prepare datasets one by one. Print why some cannot be prepared, and return these."""
     has_several_sources = len({info.source for info in infos}) > 1
     failed = []
     for info in infos:
@@ -298,11 +307,11 @@ def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[Datase
 def _command_for(
     by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[DatasetInfo], options: Options
 ) -> str:
-    """Return one command line for datasets that are not prepared; words in capitals are for the user to replace."""
+    """Return one command line for datasets that are not prepared. Words in capitals are for the user to replace."""
     retried = [info.name for info in failed if obtaining(info) is not Obtaining.COPY]
     commands: dict[str, None] = {}
     if retried:
-        commands[f"medtasks data prepare {' '.join(retried)}"] = None
+        commands[" ".join(["medtasks data prepare", *retried])] = None
     for name, infos in by_name.items():
         copies = [info for info in infos if info in failed and info.name not in retried]
         commands |= dict.fromkeys(_copy_commands(name, infos, copies))
@@ -313,7 +322,7 @@ def _command_for(
 def _copy_commands(
     name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]
 ) -> list[str]:
-    """Return the commands that prepare datasets from copies; one for a group that is read from a single source."""
+    """Return the commands that prepare datasets from copies, or one for a group that is read from a single source."""
     # All datasets of the name are copies, there are several, and they have one source.
     if len(copies) == len(infos) > len({info.source for info in infos}) == 1:
         arguments = dict.fromkeys(itertools.chain.from_iterable(map(copy_arguments, copies)))
@@ -343,11 +352,11 @@ def _prepare_one(info: DatasetInfo, options: Options) -> None:
         return
     if info.name.startswith(MEDHEVAL) and options.source is not None:
         for count in preflight(info, options):
-            missing = f", {len(count.missing)} missing" if count.missing else ""
             total = len(count.found) + len(count.missing)
-            say(
-                f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found{missing}"
-            )
+            line = f"images of {IMAGE_SOURCES[count.source].title}: {len(count.found)} of {total} found"
+            if count.missing:
+                line += f", {len(count.missing)} missing"
+            say(line)
     report_prepared(prepare_dataset.prepare(info.name, options))
 
 
@@ -374,7 +383,8 @@ def say_how_to_publish(manifest: Manifest) -> None:
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
-    command, whole = preparing_again(info.name), part_of(info.name)
+    command = preparing_again(info.name)
+    whole = part_of(info.name)
     if whole is not None:
         raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{command}'")
     if study_of(info.name) is not None:
@@ -386,9 +396,10 @@ def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: boo
         raise MedTasksError(
             f"'{info.name}' came from {folder}, which is not there; give its new location with --source"
         )
-    report_prepared(
-        prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True)
+    manifest = prepare_own(
+        folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True
     )
+    report_prepared(manifest)
 
 
 def report_prepared(manifest: Manifest) -> None:

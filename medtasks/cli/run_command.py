@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.look_runs import LooksOfRun, read_looks
+from medtasks.cli.look_runs import read_looks
 from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
@@ -149,23 +149,15 @@ def run(
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
     part = _shard_of(shard, repeats, prepare=prepare)
-    start = _words_of(launcher)
-    command = [
-        "medtasks",
-        "run",
-        "--tasks",
-        tasks,
-        "--output_path",
-        str(output),
-        *_settings(context),
-        *context.args,
-    ]
+    start = _split_launcher(launcher)
+    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output)]
+    command += [*_settings(context), *context.args]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
-    options = read_options([*context.args, *expanded])
+    arguments = [*context.args, *expanded]
+    options = read_options(arguments)
     if options.unknown:
         _refuse_option(options.unknown[0], context)
     # Without samples, failed replies could not be found and no reply could be scored again.
-    arguments = [*context.args, *expanded]
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
@@ -188,31 +180,20 @@ def run(
         say(cause)
     ready = selection.ready or names
     rows = of_looks.rows if of_looks else part
-    notices = _checked_run(ready, options, arguments, rows, output, repeats)
+    notices = _check_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
         tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
     )
     with stopping_by_signal():
-        _start(call, output, arguments, repeats, of_looks)
+        if of_looks is not None:
+            of_looks.take(partial(call.run, output, arguments), limit)
+        elif repeats > 1:
+            _repeat(call, output, arguments, repeats)
+        else:
+            call.run(output, arguments)
 
 
-def _start(
-    call: "_Call",
-    output: Path,
-    arguments: Sequence[str],
-    repeats: int,
-    of_looks: LooksOfRun | None,
-) -> None:
-    """Run once, at each look, or several times."""
-    if of_looks is not None:
-        of_looks.take(partial(call.run, output, arguments), call.limit)
-    elif repeats > 1:
-        _repeat(call, output, arguments, repeats)
-    else:
-        call.run(output, arguments)
-
-
-def _words_of(launcher: str) -> list[str]:
+def _split_launcher(launcher: str) -> list[str]:
     try:
         return shlex.split(launcher)
     except ValueError as error:
@@ -222,7 +203,11 @@ def _words_of(launcher: str) -> list[str]:
 
 
 def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
-    """Read ``--shard``. Raises MedTasksError for options that do not go together with it."""
+    """Read ``--shard``.
+
+    Raises:
+        MedTasksError: Other options do not go together with it.
+    """
     if not text:
         return None
     if repeats > 1:
@@ -244,24 +229,29 @@ def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
         raise MedTasksError(
             f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes"
         )
-    ours = [option for param in context.command.params for option in param.opts]
-    hint = (
-        near_match(name, [*ours, *option_names()])
-        or "; see medtasks run --help and lmms_eval --help"
-    )
+    known: list[str] = []
+    for parameter in context.command.params:
+        known += parameter.opts
+    known += option_names()
+    hint = near_match(name, known) or "; see medtasks run --help and lmms_eval --help"
     raise MedTasksError(f"there is no option '{name}'{hint}")
 
 
 def _primary_outcome(
     text: str, margin: float | None, names: Sequence[str]
 ) -> PrimaryOutcome | None:
-    """Read ``--primary``. Raises MedTasksError for a task that is not asked, or a metric that compares no runs."""
+    """Read ``--primary``, a task and metric or the file of a plan.
+
+    Raises:
+        MedTasksError: The task is not asked, or the metric compares no runs.
+    """
     planned: dict[str, float] = {}
     if Path(text).is_file():
         try:
             plan = parse_json(Path(text).read_text(encoding="utf-8"))
             planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
-            margin = plan["margin"] if margin is None else margin
+            if margin is None:
+                margin = plan["margin"]
             text = f"{plan['task']}:{plan['assumptions']['metric']}"
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise MedTasksError(
@@ -272,8 +262,9 @@ def _primary_outcome(
     if not text:
         return None
     task, _, metric = text.partition(":")
-    if task not in (asked := wanted_tasks(names)):
-        raise unknown_name("task of --tasks", task, asked)
+    known = wanted_tasks(names)
+    if task not in known:
+        raise unknown_name("task of --tasks", task, known)
     chosen_metrics(task_file(task), [metric])
     return PrimaryOutcome(task=task, metric=metric, margin=margin, planned=planned)
 
@@ -283,11 +274,11 @@ def _settings(context: typer.Context) -> list[str]:
     words: list[str] = []
     for option in context.command.params:
         value = context.params.get(str(option.name))
-        if option.name not in ("tasks", "output", "only_failed") and value not in (
-            option.default,
-            None,
-        ):
-            words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+        if option.name in ("tasks", "output", "only_failed") or value in (option.default, None):
+            continue
+        words.append(option.opts[0])
+        if value is not True:
+            words.append(str(value))
     return words
 
 
@@ -310,9 +301,17 @@ class _Call:
     def run(
         self, output: Path, arguments: Sequence[str], look: LookRecord | None = None
     ) -> RunManifest:
-        """Run once, or return the run of a look that was finished before, and else keep replies of earlier looks.
+        """Run once, or return the finished run of a look.
 
-        Raises MedTasksError if a task has no results, or lost too many samples.
+        A look that is not finished keeps the replies of earlier looks.
+
+        Args:
+            output: Folder for results.
+            arguments: Arguments of the harness.
+            look: The look, if the run is one of a comparison that may stop early.
+
+        Raises:
+            MedTasksError: A task has no results, or lost too many samples.
         """
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(
@@ -368,17 +367,19 @@ class _Call:
             raise MedTasksError(
                 f"none of the tasks in '{self.tasks}' can run, for the reasons above"
             )
-        if lost := sum(outcome is not TaskOutcome.DONE for outcome in outcomes):
-            others = "; the others are complete" if lost < len(outcomes) else ""
-            causes = dict.fromkeys(
-                record.reason for record in records if record.outcome is TaskOutcome.FAILED
-            )
-            raise MedTasksError(
-                "; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes])
-            )
-        if incomplete := "; ".join(record.reason for record in records if record.reason):
-            raise MedTasksError(f"{incomplete}; the scores are kept")
-        if counts := recording.losses_over_limit():
+        lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)
+        if lost:
+            sentences = [f"{lost} of {len(outcomes)} tasks without results"]
+            if lost < len(outcomes):
+                sentences.append("the others are complete")
+            failed = [record for record in records if record.outcome is TaskOutcome.FAILED]
+            sentences += dict.fromkeys(record.reason for record in failed)
+            raise MedTasksError("; ".join(sentences))
+        incomplete = [record.reason for record in records if record.reason]
+        if incomplete:
+            raise MedTasksError(f"{'; '.join(incomplete)}; the scores are kept")
+        counts = recording.losses_over_limit()
+        if counts:
             raise MedTasksError(
                 f"more samples than --max-failed {self.limit} lack a reply or a verdict and are in no score "
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
@@ -389,9 +390,10 @@ class _Call:
 def _earlier_look(
     output: Path, current: RunManifest, arguments: Sequence[str], look: LookRecord
 ) -> RunManifest | None:
-    """Return the finished run of a look, else the newest of its comparison, None if there is none.
+    """Return the finished run of a look, else the newest of its comparison, or None if there is none.
 
-    Raises MedTasksError if a look of the comparison in this folder was asked differently.
+    Raises:
+        MedTasksError: A look of the comparison in this folder was asked differently.
     """
     kept = list(earlier_runs(output, current, arguments))
     looks = []
@@ -403,7 +405,7 @@ def _earlier_look(
             f"looks in {output} had another model, settings or versions; go on with those, or give another "
             f"--output_path"
         )
-    return next((run for run in kept if _is_taken(run, look)), kept[0] if kept else None)
+    return next((run for run in kept if _is_taken(run, look)), next(iter(kept), None))
 
 
 def _is_taken(run: RunManifest, look: LookRecord) -> bool:
@@ -413,9 +415,7 @@ def _is_taken(run: RunManifest, look: LookRecord) -> bool:
 
 def _print_outcomes(manifest: RunManifest, output: Path) -> None:
     """Print the results files of a run, its tasks without results, and the next step."""
-    files = dict.fromkeys(record.results for record in manifest.tasks.values() if record.results)
-    for results in files:
-        say(f"results: {output / results}")
+    has_results = _print_results(manifest, output)
     for task, record in manifest.tasks.items():
         if record.outcome is TaskOutcome.FAILED:
             say(f"failed: {task}: {record.reason}")
@@ -423,8 +423,16 @@ def _print_outcomes(manifest: RunManifest, output: Path) -> None:
             say(f"not run: {task}")
         elif record.outcome is TaskOutcome.LEFT_OUT:
             say(f"left out: {task}; the reason is at the top")
-    if files:
+    if has_results:
         say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
+
+
+def _print_results(manifest: RunManifest, output: Path) -> bool:
+    """Print the results files of a run, and return whether there are any."""
+    files = dict.fromkeys(record.results for record in manifest.tasks.values() if record.results)
+    for results in files:
+        say(f"results: {output / results}")
+    return bool(files)
 
 
 def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -> None:
@@ -455,7 +463,7 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -
         raise MedTasksError("; ".join(errors))
 
 
-def _checked_run(
+def _check_run(
     ready: Sequence[str],
     options: HarnessOptions,
     arguments: Sequence[str],
@@ -463,20 +471,19 @@ def _checked_run(
     output: Path,
     repeats: int,
 ) -> list[Notice]:
-    """Print and return all warnings about a run. Raises MedTasksError for what is refused."""
+    """Print and return all warnings about a run.
+
+    Raises:
+        MedTasksError: The run is refused.
+    """
     notices = check(ready, arguments, part)
     for path in manifest_files(output):
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                writing = (
-                    f"another run (process {earlier.process.pid}) is still writing into {output}"
-                )
-                notices.append(
-                    warn(
-                        f"{writing}; reports would mix the two: give this one another --output_path"
-                    )
-                )
+                writing = f"another run (process {earlier.process.pid}) is still writing"
+                remedy = "reports would mix the two: give this one another --output_path"
+                notices.append(warn(f"{writing} into {output}; {remedy}"))
     notices += repeat_notices(ready, options, repeats)
     _raise_refused(notices)
     for notice in notices:
@@ -486,7 +493,8 @@ def _checked_run(
 
 
 def _raise_refused(notices: Sequence[Notice]) -> None:
-    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
+    refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
+    if refused:
         raise MedTasksError("; and ".join(refused))
 
 
@@ -505,16 +513,13 @@ def merge(
     missing, or differ in settings, data, code or model, they are named and nothing is written. The exit code is 1 if
     more samples of a task than --max-failed lack a reply or a verdict.
     """
-    from medtasks.scores.merging import merge as merged
+    from medtasks.scores.merging import merge as merge_shards
 
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, shards)
     with out.status("Joining ..."):
-        manifest, lost = merged(output, shards, limit)
-    for results in dict.fromkeys(
-        record.results for record in manifest.tasks.values() if record.results
-    ):
-        say(f"results: {output / results}")
+        manifest, lost = merge_shards(output, shards, limit)
+    _print_results(manifest, output)
     for name, record in manifest.tasks.items():
         if record.counts is not None and record.counts.lost:
             say(f"in no score: {name}: {record.counts}")

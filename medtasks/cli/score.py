@@ -1,4 +1,7 @@
-"""``medtasks score``, ``judge`` and ``parse``: read recorded replies again, without a model."""
+"""``medtasks score``, ``judge`` and ``parse``: read recorded replies again, without a model.
+
+Every sample that is in no score has to be counted in the printed lines: a failure is never a number.
+"""
 
 import json
 import math
@@ -76,8 +79,9 @@ judge_app = typer.Typer(
 )
 
 
-def _of_replies() -> list[str]:
-    return [name for name, rule in extractors().items() if rule.kind is not AnswerKind.LIKELIHOODS]
+_REPLY_RULES = [
+    name for name, rule in extractors().items() if rule.kind is not AnswerKind.LIKELIHOODS
+]
 
 
 def score(
@@ -128,17 +132,17 @@ def score(
     _check_options(chosen, export_errors, error_labels, size)
     files = [replies_to(task, Source(path, model)) for path in replies]
     read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
-    chosen = grouped_by(chosen, documents, columns := columns_of(by))
+    columns = columns_of(by)
+    chosen = grouped_by(chosen, documents, columns)
     runs = [take_answer_field(run, answer_field) for run in read.runs]
     recorded = dict(ChainMap(*runs))
     rules = _scores_of_runs(chosen, documents, runs, metric or ())
+    scores: Sequence[RuleScores] = list(rules.values())
     help_notes: list[str] = []
     if helped_by is not None:
-        helped, help_notes = with_help(
-            chosen, read.only_run, list(rules.values()), Source(helped_by)
-        )
-        rules = dict(zip(rules, helped, strict=True))
-    rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
+        scores, help_notes = with_help(chosen, read.only_run, scores, Source(helped_by))
+    (scores,) = for_prevalence([scores], prevalence)
+    rules = dict(zip(rules, scores, strict=True))
     _export_errors(export_errors, chosen, documents, rules, size)
     by_human = _kinds_by_human(error_labels, rules)
     checked = _checked_scores(chosen, documents, runs, labels) if labels else {}
@@ -148,8 +152,9 @@ def score(
         "task": task,
         "medtasks": __version__,
         "data": data,
+        "replies": len(recorded),
+        "missing": len(documents) - len(recorded),
     }
-    summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
     summary |= _optional_facts(read, answer_field, classes)
     replied = {doc_id for doc_id, reply in recorded.items() if not reply.failed}
     unweighted = [*no_means(chosen.metrics), UNWEIGHTED_TABLES]
@@ -163,9 +168,8 @@ def score(
     if classes:
         further.append(class_table(task, classes))
     if by_human:
-        further.append(
-            _score_table("wrong answers, as a human judged them", by_human, paired=False)
-        )
+        caption = "wrong answers, as a human judged them"
+        further.append(_score_table(caption, by_human, paired=False))
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     for sentence in notes:
         say(sentence)
@@ -175,7 +179,11 @@ def score(
 def _checked_scores(
     task: TaskFile, documents: Documents, runs: Sequence[Replies], labels: Path
 ) -> Mapping[str, CheckedScore]:
-    """Correct the scores of the only run by people's labels. RepliesError: There are several runs."""
+    """Correct the scores of the only run by people's labels.
+
+    Raises:
+        RepliesError: There are several runs.
+    """
     if len(runs) > 1:
         raise RepliesError(
             f"--labels are those of one run, and there are {len(runs)}; leave them out"
@@ -223,9 +231,8 @@ def _export_errors(
     """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
     if path is None:
         return
-    wrong: Mapping[str, Sequence[WrongAnswer]] = {
-        name: scores.wrong for name, scores in rules.items()
-    }
+    wrong: Mapping[str, Sequence[WrongAnswer]]
+    wrong = {name: scores.wrong for name, scores in rules.items()}
     if size:
         wrong = draw_wrong_answers(wrong, size, task.breakdown)
     export_wrong_answers(path, private_datasets(task, documents), wrong)
@@ -236,11 +243,11 @@ def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[
     if path is None:
         return {}
     labels = read_error_labels(path)
-    keys = {answer.key for rule in rules.values() for answer in rule.wrong}
-    if lost := labels.keys() - keys:
-        say(
-            f"Judgements in {path} of no wrong answer of this run, left out: {len(lost)} of {len(labels)}."
-        )
+    answers = chain.from_iterable(rule.wrong for rule in rules.values())
+    unmatched = labels.keys() - {answer.key for answer in answers}
+    if unmatched:
+        numbers = f"{len(unmatched)} of {len(labels)}"
+        say(f"Judgements in {path} of no wrong answer of this run, left out: {numbers}.")
     by_rule = {}
     for name, rule in rules.items():
         by_rule[name] = replace(rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={})
@@ -276,7 +283,7 @@ def _title(task: str, replies: Replies, documents: int) -> str:
 def _scores_of_runs(
     task: TaskFile, documents: Documents, runs: Sequence[Replies], metrics: Sequence[str]
 ) -> dict[str, RuleScores]:
-    """Score the replies of each run; the names of rules tell several runs apart."""
+    """Score the replies of each run. The names of rules tell several runs apart."""
     own_metrics = {declared.name for declared in task.metrics}
     further = [name for name in metrics if name not in own_metrics]
     rules: dict[str, RuleScores] = {}
@@ -292,7 +299,8 @@ def _print_origins(files: Sequence[Path], replies: Sequence[Path], matching: Seq
         say(f"Replies: {file}")
     for sentence in matching:
         say(sentence)
-    if not matching and (origins := str(read_origins(*files))):
+    origins = "" if matching else str(read_origins(*files))
+    if origins:
         say(f"{origins}.")
 
 
@@ -304,18 +312,25 @@ def _print_scores(
     documents: int,
     limit: FailureLimit,
 ) -> None:
-    """Print tables and notes. Raises MedTasksError if too many samples are in no score, or a metric fails."""
+    """Print tables and notes.
+
+    Raises:
+        MedTasksError: Too many samples are in no score, or a metric fails.
+    """
     _show_with_notes(tables)
     if replies < documents:
         out.print(
             f"Questions without a reply, left out and not counted as wrong: {documents - replies}."
         )
-    if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
-        out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
+    incomplete = [rule.pairs.incomplete for rule in rules.values() if rule.pairs]
+    if any(incomplete):
+        text = "Pairs with one reply only, left out of set accuracy and confusion"
+        out.print(f"{text}: {max(incomplete)}.")
     _print_remarks(rules)
     print_state_of_data({"": data})
     suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
-    if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
+    injections = max((int(suspect.value) for suspect in suspects if suspect), default=0)
+    if injections:
         out.print(
             f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'."
         )
@@ -342,70 +357,56 @@ def _show_with_notes(tables: Iterable[Table]) -> None:
 
 
 def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
-    """Print how many samples are in no score; yield a sentence if they are too many."""
-    worst = max(
-        (rule.counts for rule in rules.values()),
-        key=lambda counts: counts.lost,
-        default=SampleCounts(0, 0),
-    )
-    counts = [
-        rule.estimates[GREEN_FAILED].value
-        for rule in rules.values()
-        if GREEN_FAILED in rule.estimates
-    ]
-    score_name = (
-        "score of their judge" if any(counts) and not worst.failed else "score"
-    )  # others need no judge
+    """Print how many samples are in no score, and yield a sentence if they are too many."""
+    counts = [rule.counts for rule in rules.values()]
+    worst = max(counts, key=lambda count: count.lost, default=SampleCounts(0, 0))
+    failures = [rule.estimates.get(GREEN_FAILED) for rule in rules.values()]
+    score_name = "score"
+    if any(failure and failure.value for failure in failures) and not worst.failed:
+        score_name = "score of their judge"  # other scores need no judge
     if worst.lost:
         out.print(f"In no {score_name}: {worst}.")
     if not limit.allows(worst):
-        retry = (
-            "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        )
+        retry = ""
+        if worst.unjudged:
+            retry = "; judge them again with this command once the judge answers"
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"
 
 
 def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
-    """Yield why metrics could not be computed."""
+    """Yield why metrics could not be computed, with one command for all missing weights."""
     failures: dict[str, str] = {}
     for rule in rules.values():
         failures |= rule.failures
-    if fetch := fetch_command(failures):
-        missing = f"weights are missing; run: {fetch}"
-        failures = {
-            name: missing if "medtasks weights fetch" in why else why
-            for name, why in failures.items()
-        }
-    for why, names in names_by(failures.items()).items():
-        yield f"{names} could not be computed: {why}"
+    fetch = fetch_command(failures)
+    for name, cause in failures.items():
+        if fetch and "medtasks weights fetch" in cause:
+            failures[name] = f"weights are missing; run: {fetch}"
+    for cause, names in names_by(failures.items()).items():
+        yield f"{names} could not be computed: {cause}"
 
 
 def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
     """Yield the counts by category, a table per rule."""
+    columns = ("category", "images", "set", "individual", "confusion", "invalid")
     for name, rule in rules.items():
-        columns = ("category", "images", "set", "individual", "confusion", "invalid")
-        categories = [
-            (
-                category,
-                str(counts.images),
-                *(number(getattr(counts, metric)) for metric in PAIR_METRICS),
-            )
-            for category, counts in rule.categories.items()
-        ]
-        yield number_table(
-            f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1
-        )  # total last
+        rows = []
+        for category, counts in rule.categories.items():
+            values = [number(getattr(counts, metric)) for metric in PAIR_METRICS]
+            rows.append((category, str(counts.images), *values))
+        total = len(rows) - 1  # is the last row
+        yield number_table(f"{name} ({rule.rule})", columns, rows, split=total)
 
 
 def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iterator[Table]:
     """Yield the accuracy by groups, a table per column, but for those in ``by``, which have tables of their own."""
-    for column, groups in next(iter(rules.values())).groups.items():
+    first = next(iter(rules.values()))
+    for column, groups in first.groups.items():
         if column in by or not groups:
             continue
-        by_rule = [
-            {group.name: group.scores[0] for group in rule.groups[column]}
-            for rule in rules.values()
-        ]
+        by_rule = []
+        for rule in rules.values():
+            by_rule.append({group.name: group.scores[0] for group in rule.groups[column]})
         rows = []
         for group in groups:
             scores = [by_group[group.name] for by_group in by_rule]
@@ -428,16 +429,11 @@ def _tables(
     if paired:
         yield from _category_tables(rules)
     # Groups and wrong answers are defined where there is an accuracy.
-    accuracies = {
-        name: rule.estimates["accuracy"]
-        for name, rule in rules.items()
-        if "accuracy" in rule.estimates
-    }
-    scored = {
-        name: rules[name]
-        for name, score in accuracies.items()
-        if math.isfinite(score.value) and not paired
-    }
+    scored = {}
+    for name, rule in rules.items():
+        accuracy = rule.estimates.get("accuracy")
+        if accuracy and math.isfinite(accuracy.value) and not paired:
+            scored[name] = rule
     if scored:
         yield from _accuracy_tables(scored, by)
         yield from _wrong_answer_tables(scored)
@@ -457,9 +453,8 @@ def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -
             scores = [rule.estimates[name] for rule in rules.values()]
             rows.append((name, *map(_error_cell, scores)))
     for reason in sorted(set().union(*(rule.reasons for rule in rules.values()))):
-        rows.append(
-            (f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in rules.values()))
-        )
+        counts = [str(rule.reasons.get(reason, 0)) for rule in rules.values()]
+        rows.append((f"replies: {reason}", *counts))
     return number_table(title, ("score ± standard error", *rules), rows)
 
 
@@ -469,32 +464,26 @@ def _wrong_answer_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
     kinds: dict[str, None] = {}
     for counts in by_rule:
         kinds |= dict.fromkeys(counts)
-    if kinds:
-        rows = [(kind, *(str(counts.get(kind, 0)) for counts in by_rule)) for kind in kinds]
+    rows = []
+    for kind in kinds:
+        rows.append((kind, *(str(counts.get(kind, 0)) for counts in by_rule)))
+    if rows:
         yield number_table("", ("wrong answers", *rules), rows)
 
 
 def _label_table(checked: Mapping[str, CheckedScore]) -> Table:
     """Return the agreement of a judge with people, and the corrected score, per rule."""
-    rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
+    checks = checked.values()
+    rows = [("labelled replies", *(str(check.judge.labels) for check in checks))]
     for name in ("sensitivity", "specificity", "kappa", "corrected"):
         if name == "corrected":
-            rows.append(
-                (
-                    "judged score",
-                    *(f"{check.metric} {number(check.judged)}" for check in checked.values()),
-                )
-            )
-        values = [getattr(check.judge, name) for check in checked.values()]
-        rows.append(
-            (
-                name,
-                *(
-                    estimate(value.value, value.low, value.high, name != "kappa")
-                    for value in values
-                ),
-            )
-        )
+            judged = [f"{check.metric} {number(check.judged)}" for check in checks]
+            rows.append(("judged score", *judged))
+        cells = []
+        for check in checks:
+            value = getattr(check.judge, name)
+            cells.append(estimate(value.value, value.low, value.high, name != "kappa"))
+        rows.append((name, *cells))
     return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
@@ -558,18 +547,14 @@ def joint(
     files = [replies_to(task, Source(path)) for path in runs]
     replies = [read_recorded(chosen, documents, [file]).logged_run(task) for file in files]
     fewer = judge_side_by_side(chosen, documents, replies)
-    by_model = {
-        f"model_{n}": verdict_scores(chosen, documents, run)
-        for n, run in enumerate(replies, start=1)
-    }
+    by_model = {}
+    for n, run in enumerate(replies, start=1):
+        by_model[f"model_{n}"] = verdict_scores(chosen, documents, run)
     for model, file in zip(by_model, files, strict=True):
         say(f"{model}: {file}")
     for rule in chosen.rows:
-        show(
-            _score_table(
-                rule, {model: rules[rule] for model, rules in by_model.items()}, paired=False
-            )
-        )
+        scores_by_model = {model: rows[rule] for model, rows in by_model.items()}
+        show(_score_table(rule, scores_by_model, paired=False))
     if fewer:
         say(
             f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}."
@@ -582,7 +567,8 @@ def joint(
     write_json(
         json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict}
     )
-    if problems := [*_print_losses(rules, limit)]:
+    problems = list(_print_losses(rules, limit))
+    if problems:
         raise MedTasksError("\n".join(problems))
 
 
@@ -595,20 +581,12 @@ def check(json_file: JsonFile = None) -> None:
     """
     judge = judge_for(None, "there is no judge to check")
     shares = check_judge(judge)
-    rows = [
-        (
-            name.replace("_", " "),
-            f"{share.right} of {share.cases}",
-            estimate(value, share.low, share.high, True),
-        )
-        for name, share in shares.items()
-        for value in (share.right / share.cases,)
-    ]
-    show(
-        number_table(
-            f"check of {judge.settings.label}", ("cases", "right", "share [95 % interval]"), rows
-        )
-    )
+    rows = []
+    for name, share in shares.items():
+        interval = estimate(share.right / share.cases, share.low, share.high, True)
+        rows.append((name.replace("_", " "), f"{share.right} of {share.cases}", interval))
+    columns = ("cases", "right", "share [95 % interval]")
+    show(number_table(f"check of {judge.settings.label}", columns, rows))
     by_kind = {name: asdict(share) for name, share in shares.items()}
     write_json(
         json_file, {"medtasks": __version__, "judge": judge.settings.label, "shares": by_kind}
@@ -616,7 +594,7 @@ def check(json_file: JsonFile = None) -> None:
 
 
 def parse(
-    rule: Annotated[str, Argument(help=f"One of: {', '.join(_of_replies())}.")],
+    rule: Annotated[str, Argument(help=f"One of: {', '.join(_REPLY_RULES)}.")],
     language: Annotated[
         str | None, Option(help="Language of the replies, such as de; default: found by itself.")
     ] = None,
@@ -637,11 +615,12 @@ def parse(
 
 
 def _object_in(line: str, place: str) -> dict[str, Any]:
+    item: Any = None
     cause = "it is no object"
     try:
         item = parse_json(line)
     except ValueError as error:
-        item, cause = None, str(error)
+        cause = str(error)
     if not isinstance(item, dict):
         raise RepliesError(f"{place} is not an object like {EXAMPLE}: {cause}")
     return item

@@ -1,4 +1,4 @@
-"""``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models`` and ``plan``: all that comes before a run."""
+"""``medtasks demo``, ``doctor``, ``path``, ``models`` and ``plan``: all that comes before a run."""
 
 import math
 import os
@@ -35,8 +35,8 @@ from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.scores.draw_planning import draw_sizes
 from medtasks.scores.look_plans import plan_looks
-from medtasks.scores.planning import Assumptions, assumptions
-from medtasks.scores.planning import plan as planned
+from medtasks.scores.planning import Assumptions, Plan, assumptions
+from medtasks.scores.planning import plan as compute_plan
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
@@ -60,7 +60,9 @@ def demo(
 ) -> None:
     """Run MediConfusion on synthetic images with a small built-in model, with and without images, and report on it."""
     folder = output.absolute()
-    home, results = folder / "home", folder / "results"
+    home = folder / "home"
+    results = folder / "results"
+    log = folder / "lmms_eval.log"
     write_sample_home(home)
     arguments = [
         *("--model", "medtasks_tiny", "--model_args", "wording=made_up", "--device", device),
@@ -68,31 +70,36 @@ def demo(
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
-    python, environment = [sys.executable, "-m"], {**os.environ, HOME_VARIABLE: str(home)}
-    log, before = folder / "lmms_eval.log", results_files(results)
+    python = [sys.executable, "-m"]
+    environment = {**os.environ, HOME_VARIABLE: str(home)}
+    before = results_files(results)
+    command = [*python, "lmms_eval", *arguments]
     with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
-        command = [*python, "lmms_eval", *arguments]
-        ran = subprocess.run(
+        harness = subprocess.run(
             command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
         )
     # It exits with 0 after a failure, so only a new file counts.
     new = [path for path in results_files(results) if path not in before]
-    newest = read_results(new[-1], say) if new and not ran.returncode else None
+    newest = None
+    if new and not harness.returncode:
+        newest = read_results(new[-1], say)
     if newest is None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise MedTasksError(
-            f"the harness produced no results (exit code {ran.returncode}); the end of {log}:\n{tail}"
+            f"the harness produced no results (exit code {harness.returncode}); the end of {log}:\n{tail}"
         )
     rows: list[tuple[str, ...]] = [("", *_DEMO_SCORES)]
     for task, scores in newest.rows().items():
         rows.append((task, *(number(scores.get(column, math.nan)) for column in _DEMO_SCORES)))
     say_columns(rows)
     page = results / "report.html"
+    command = [*python, "medtasks.cli.main", "report", str(results), "--html", str(page)]
     with out.status("Writing the report ..."):
-        command = [*python, "medtasks.cli.main", "report", str(results), "--html", str(page)]
-        made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+    if ended.returncode:
+        raise MedTasksError(f"the report could not be written: {ended.stderr.strip()}")
     say(
         "wording=made_up puts the model's letters into made-up sentences, as chat models answer, and refuses some.\n"
         "reference reads such replies as MediConfusion's authors do, robust as a careful reader; _gd and _ps compare\n"
@@ -157,13 +164,16 @@ def doctor(
     write_json(json_file, content)
     for area, of_area in groupby(findings, key=lambda finding: finding.area):
         say(area)
-        for each in of_area:
-            state = (f"{each.state:<8}", _STYLES[each.state])
-            out.print(Text.assemble("  ", state, plain(f" {each.name}: {each.found}")))
-            if each.fix:
-                say(f"  {'':<8} fix: {each.fix}")
-    endings = {state: "" if state is State.OK or counts[state] == 1 else "s" for state in State}
-    say(", ".join(f"{counts[state]} {state}{endings[state]}" for state in reversed(State)) + ".")
+        for finding in of_area:
+            styled = (f"{finding.state:<8}", _STYLES[finding.state])
+            out.print(Text.assemble("  ", styled, plain(f" {finding.name}: {finding.found}")))
+            if finding.fix:
+                say(f"  {'':<8} fix: {finding.fix}")
+    totals = []
+    for state in reversed(State):
+        ending = "" if state is State.OK or counts[state] == 1 else "s"
+        totals.append(f"{counts[state]} {state}{ending}")
+    say(f"{', '.join(totals)}.")
     if counts[State.PROBLEM]:
         raise typer.Exit(1)
 
@@ -221,31 +231,30 @@ def plan(
         write_plan(plan_looks(chosen, assumed, difference, power, looks, seed, rule), plan_file)
         print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
         return
-    result = planned(assumed, difference, margin, power, tests)
+    result = compute_plan(assumed, difference, margin, power, tests)
     write_json(json_file, {"schema_version": 1, "task": task, **as_json(result)})
-    discordance = assumed.discordance_of(result.difference or 0.0)
-    of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
-    needed, needed_for_margin = (
-        "no number of samples suffices" if count is None else f"{count} samples"
-        for count in (result.needed, result.needed_for_margin)
-    )
+    _print_plan(task, assumed, result, tests)
+    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+
+
+def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> None:
+    """Print the assumptions of a plan, and the numbers of samples that it comes to."""
     say(
         f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs."
     )
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
-    say(
-        f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source})."
-    )
+    discordance = number(assumed.discordance_of(result.difference or 0.0))
+    say(f"Samples on which the two models differ: {discordance} ({assumed.discordance_source}).")
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
-    one_sided = (
-        "" if result.margin is None else f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
-    )
-    say(
-        f"Level: {result.level:.3g}, two-sided{one_sided}{of_tests}; power: {number(result.power)}."
-    )
+    level = f"{result.level:.3g}, two-sided"
+    if result.margin is not None:
+        level += f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
+    if tests > 1:
+        level += f", as {tests} tests share 5 %"
+    say(f"Level: {level}; power: {number(result.power)}.")
     if result.difference is not None and result.reached is not None:
         say(
-            f"To show a difference of {number(result.difference)}: {needed}. "
+            f"To show a difference of {number(result.difference)}: {_samples(result.needed)}. "
             f"The prepared ones show it with a power of {number(result.reached)}."
         )
     if math.isnan(result.detectable):
@@ -255,14 +264,21 @@ def plan(
     if result.margin is not None and result.reached_for_margin is not None:
         say(
             f"To show that the other model is worse by less than {number(result.margin)}, if it differs by "
-            f"{number(result.difference or 0.0)}: {needed_for_margin}. "
+            f"{number(result.difference or 0.0)}: {_samples(result.needed_for_margin)}. "
             f"The prepared ones show it with a power of {number(result.reached_for_margin)}."
         )
-    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+
+
+def _samples(count: int | None) -> str:
+    return "no number of samples suffices" if count is None else f"{count} samples"
 
 
 def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> None:
-    """Print the width of the interval by size of the draw. MedTasksError: the data are too few for a draw."""
+    """Print the width of the interval by size of the draw.
+
+    Raises:
+        MedTasksError: The data are too few for a draw.
+    """
     documents = task_documents(task)
     clusters = len({*clusters_of(documents)})
     sizes = draw_sizes(assumed, len(documents), clusters)
@@ -278,9 +294,8 @@ def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> 
     )
     rows = []
     for size in sizes:
-        rows.append(
-            (f"{size.questions:,}", f"{size.clusters:,}", f"± {100 * size.half_width:.1f} pts")
-        )
+        interval = f"± {100 * size.half_width:.1f} pts"
+        rows.append((f"{size.questions:,}", f"{size.clusters:,}", interval))
     show(number_table("", ("questions drawn", "clusters", "95 % interval"), rows))
     say(
         "The interval is for the score on all questions, and strata (--by) narrow it. The first N questions (--limit) "
@@ -301,8 +316,9 @@ def show_path(
     ] = False,
 ) -> None:
     """Print the folder to give as --include_path to a harness that cannot find plug-ins by itself."""
-    # By the files in the other folder lm-eval finds our text-only tasks.
-    print(Path(__file__).parents[1] / "lm_eval_tasks" if lm_eval else tasks_folder())  # noqa: T201
+    # By the files in this other folder lm-eval finds our text-only tasks.
+    folder = Path(__file__).parents[1] / "lm_eval_tasks" if lm_eval else tasks_folder()
+    print(folder)  # noqa: T201
 
 
 def models(
@@ -321,22 +337,24 @@ def models(
 
 def _list_models(folders: Sequence[Path]) -> None:
     """Print parameters, licence, gate on the Hub, backends, and how to make the model think."""
-    rows: list[tuple[str, ...]] = [
-        ("name", "parameters", "licence", "gate", "backends", "thinking")
-    ]
-    for each in recipes(folders).values():
-        licence = each.fact("licence").partition(" (")[0]  # without its source
-        facts = (
-            each.fact("parameters"),
-            licence,
-            each.fact("gated"),
-            ", ".join(each.backends) or "none",
+    rows = [("name", "parameters", "licence", "gate", "backends", "thinking")]
+    for each_recipe in recipes(folders).values():
+        licence, _, _ = each_recipe.fact("licence").partition(" (")  # its source follows
+        rows.append(
+            (
+                each_recipe.recipe,
+                each_recipe.fact("parameters"),
+                licence,
+                each_recipe.fact("gated"),
+                ", ".join(each_recipe.backends) or "none",
+                each_recipe.fact("thinking"),
+            )
         )
-        rows.append((each.recipe, *facts, each.fact("thinking")))
     say_columns(rows)
-    if adapters := installed_adapters():
+    adapters = installed_adapters()
+    if adapters:
         say("\nAdapters of installed packages, for --model:")
-        say_columns([*adapters.items()])
+        say_columns(list(adapters.items()))
 
 
 def _show_model(chosen: Recipe) -> None:
@@ -347,7 +365,7 @@ def _show_model(chosen: Recipe) -> None:
         _print_line(f"source: {fact.source}", 4)
         if fact.quotation:
             _print_line(f'it says: "{fact.quotation}"', 4)
-    in_tables = []
+    in_tables = []  # scores that the report shows
     for task, score in published_of(chosen.published_as):
         remark = f" ({score.remark})" if score.remark else ""
         in_tables.append(
@@ -358,12 +376,13 @@ def _show_model(chosen: Recipe) -> None:
         values = ", ".join(f"{name} {value}" for name, value in scores.values.items())
         remark = f" ({scores.remark})" if scores.remark else ""
         elsewhere.append(f"{values}{remark}; source: {scores.source}")
-    for title, lines in (
-        ("Known traps", chosen.traps),
-        ("Unknown", chosen.unknown),
-        ("Published scores, which the report shows next to yours", in_tables),
-        ("Published scores under protocols that no task here has", elsewhere),
-    ):
+    sections = {
+        "Known traps": chosen.traps,
+        "Unknown": chosen.unknown,
+        "Published scores, which the report shows next to yours": in_tables,
+        "Published scores under protocols that no task here has": elsewhere,
+    }
+    for title, lines in sections.items():
         if lines:
             out.print(f"\n[bold]{title}[/]")
         for line in lines:
@@ -391,10 +410,11 @@ def _print_commands(chosen: Recipe) -> None:
 
 
 def _print_line(text: str, indent: int = 2) -> None:
-    first, others = " " * indent, " " * (indent + 2)
-    for part in text.splitlines():
-        say(
-            textwrap.fill(
-                part, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
-            )
-        )
+    wrapper = textwrap.TextWrapper(
+        _WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
+    )
+    for line in text.splitlines():
+        say(wrapper.fill(line))

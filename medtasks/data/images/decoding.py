@@ -27,7 +27,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,17 +57,19 @@ NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
 
 # Decoders of rare formats raise any of these on damaged files.
 _BROKEN = (
-    *(
-        OSError,
-        EOFError,
-        SyntaxError,
-        ValueError,
-        RuntimeError,
-        LookupError,
-        ArithmeticError,
-        AttributeError,
-    ),
-    *(MemoryError, TypeError, struct.error, zlib.error, Image.DecompressionBombError),
+    OSError,
+    EOFError,
+    SyntaxError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    MemoryError,
+    TypeError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
 )
 _DEEP_COST = 45  # bytes of memory for each value of more than 8 bits
 _COST = 10  # for a pixel
@@ -100,14 +102,18 @@ class Decoding:
     """A rule and the user's range of the values."""
 
     rule: ImageRule = ImageRule.LINEAR
-    value_range: Range | None = (
-        None  # black and white, of images with more than 8 bits; None: as files say
-    )
+    value_range: Range | None = None
+    """Values that are black and white in images with more than 8 bits; None: as files say."""
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
-        """Read ``image_rule`` and ``image_range`` of a task or folder; None where it has neither."""
-        rule, bounds = settings.get("image_rule"), settings.get("image_range")
+        """Read ``image_rule`` and ``image_range`` of a task or folder, or return None where it has neither.
+
+        Raises:
+            MedTasksError: A value is impossible.
+        """
+        rule = settings.get("image_rule")
+        bounds = settings.get("image_range")
         if rule is None and bounds is None:
             return None
         if rule is not None and rule not in list(ImageRule):
@@ -115,11 +121,9 @@ class Decoding:
         chosen = ImageRule(rule or ImageRule.LINEAR)
         if bounds is None:
             return cls(chosen)
-        numbers = (
-            bounds
-            if isinstance(bounds, list | tuple) and {int, float}.issuperset(map(type, bounds))
-            else ()
-        )
+        numbers: Sequence[float] = ()
+        if isinstance(bounds, list | tuple) and {int, float}.issuperset(map(type, bounds)):
+            numbers = bounds
         if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
             raise MedTasksError(
                 f"image_range is {bounds!r}; it must be [LOW, HIGH], the values that are black and white"
@@ -145,66 +149,75 @@ class DecodedImage:
 
 
 def decode_image(source: ImageSource, decoding: Decoding, side: int | None = None) -> DecodedImage:
-    """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
+    """Decode an image completely.
 
-    Raises FileNotFoundError, or UnreadableImage without the file's name: UnclearRange if it is unknown which values of
-    an image with more than 8 bits are black and white.
+    Args:
+        source: The file.
+        decoding: Rule of the conversion.
+        side: Pixels per side that are enough; a JPEG is decoded at down to an eighth of its size then.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnclearRange: It is unknown which values of an image with more than 8 bits are black and white.
+        UnreadableImage: It is truncated, damaged or no image; the message does not name the file.
     """
     try:
         if isinstance(source, Path):
             check_size(check_kind(source).st_size)
         with strict_decoding():
-            seen = _decoded(source, decoding, side)
+            seen = _decode(source, decoding, side)
             return replace(seen, conversions=(*seen.conversions, *flat_mark(seen.pixels)))
     except (FileNotFoundError, UnreadableImage):
         raise
     except _BROKEN as error:
-        if isinstance(error, UnidentifiedImageError):
-            kind = describe_file(read_head(source))
-            cause = "it is no image that can be read" + (
-                f", but {kind}" if kind else f" ({', '.join(FORMATS)}, DICOM)"
-            )
-        elif isinstance(error, Image.DecompressionBombError):
-            cause = (
-                f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
-            )
-        else:  # without the file, which is mostly a stream or a copy
-            strerror = error.strerror if isinstance(error, OSError) else None
-            cause = (
-                strerror
-                or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))
-                or type(error).__name__
-            )
-        raise UnreadableImage(cause) from error
+        raise UnreadableImage(_cause(error, source)) from error
+
+
+def _cause(error: Exception, source: ImageSource) -> str:
+    """Describe an error without the name of the file, which is mostly a stream or a copy."""
+    if isinstance(error, UnidentifiedImageError):
+        kind = describe_file(read_head(source))
+        hint = f", but {kind}" if kind else f" ({', '.join(FORMATS)}, DICOM)"
+        return f"it is no image that can be read{hint}"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
 
 
 def decoded_somehow(
     source: ImageSource, decoding: Decoding = LINEAR, side: int | None = None
 ) -> DecodedImage:
-    """Decode an image to view or compare it; one of an unclear range, which no model would see, is stretched."""
+    """Decode an image to view or compare it.
+
+    One of an unclear range, which no model would see, is stretched. Arguments and other errors are those of
+    :func:`decode_image`.
+    """
     try:
         return decode_image(source, decoding, side)
     except UnclearRange as unclear:
         low, high = unclear.values
-    seen = decode_image(
-        source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side
-    )
-    return DecodedImage(
-        seen.pixels,
-        seen.size,
-        ("scaled from where nearly all its values are", *seen.conversions[1:]),
-    )
+    white = high if high > low else low + 1
+    seen = decode_image(source, Decoding(ImageRule.LINEAR, (low, white)), side)
+    conversions = ("scaled from where nearly all its values are", *seen.conversions[1:])
+    return replace(seen, conversions=conversions)
 
 
 def fault_of_kind(error: OSError) -> str | None:
-    """Return the fault of all images of one kind and how to fix it; None where the one file is broken."""
+    """Return the fault of all images of one kind and how to fix it, or None where the one file is broken."""
     if isinstance(error, UnclearRange):
         return "nothing says which values of an image are black and white; save it with 8 bits"
     return str(error) if isinstance(error, NoReader) else None
 
 
 def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
-    """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range, but for outliers."""
+    """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range, but for outliers.
+
+    Example:
+        >>> flat_mark(Image.new("RGB", (8, 8)))
+        ('nearly flat: values span less than 32 of 255',)
+    """
     for band in pixels.getbands():
         counts = pixels.getchannel(band).histogram()
         levels = [level for level, count in enumerate(counts) if count]
@@ -223,24 +236,23 @@ def is_whole_image(source: ImageSource) -> bool:
     return True
 
 
-def _windowed(source: ImageSource, decoding: Decoding) -> DecodedImage:
-    from medtasks.data.images.dicom_images import (
-        read_window,
-    )  # brings NumPy, which most images and commands do without
+def _decode_dicom(source: ImageSource, decoding: Decoding) -> DecodedImage:
+    # NumPy, which most images and commands do without.
+    from medtasks.data.images.dicom_images import read_window
 
     pixels, done = read_window(source, decoding.value_range)
     return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
 
 
-def _decoded(source: ImageSource, decoding: Decoding, side: int | None) -> DecodedImage:
-    from_dicom = decoding.rule is ImageRule.LINEAR
-    if from_dicom and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
-        return _windowed(source, decoding)
+def _decode(source: ImageSource, decoding: Decoding, side: int | None) -> DecodedImage:
+    reads_dicom = decoding.rule is ImageRule.LINEAR
+    if reads_dicom and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
+        return _decode_dicom(source, decoding)
     try:
         image = open_image(source)
     except UnidentifiedImageError:
-        if from_dicom and is_bare_data_set(read_head(source)):
-            return _windowed(source, decoding)
+        if reads_dicom and is_bare_data_set(read_head(source)):
+            return _decode_dicom(source, decoding)
         raise
     with image:
         size = image.size
@@ -266,7 +278,7 @@ def _layout_of(image: Image.Image) -> str:
 
 
 def _turn_of(image: Image.Image) -> Image.Transpose | None:
-    """Return the turn that puts an image upright; TIFF files have been turned when they are decoded."""
+    """Return the turn that puts an image upright. TIFF files have been turned when they are decoded."""
     try:
         return _TURNED.get(image.getexif().get(_ORIENTATION, 1))
     except _BROKEN:
@@ -295,28 +307,32 @@ def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
 def _to_rgb(
     image: Image.Image, raw: str, source: ImageSource, decoding: Decoding
 ) -> tuple[Image.Image, list[str]]:
-    """Decode an opened image by a rule, without turning it, and name the conversions; ``raw`` is its layout."""
+    """Decode an opened image by a rule, without turning it, and name the conversions.
+
+    Args:
+        image: The image, not decoded yet.
+        raw: Pillow's name for the layout of the values in its file.
+        source: Its file.
+        decoding: The rule.
+    """
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
     is_scaled = deep and decoding.rule is ImageRule.LINEAR
-    check_size(
-        _bytes_per_pixel(image, is_scaled=is_scaled) * image.width * image.height, MOST_MEMORY
-    )
+    cost = _bytes_per_pixel(image, is_scaled=is_scaled)
+    check_size(cost * image.width * image.height, MOST_MEMORY)
     if decoding.rule is ImageRule.REFERENCE:
         pixels = image.convert("RGB")
-        cut = (
-            "more than 8 bits cut off at 255"
-            if image.mode.startswith(("I", "F"))
-            else "low byte of 16 bits dropped"
-        )
-        done = [cut] if deep else []
+        done: list[str] = []
+        if image.mode.startswith(("I", "F")):
+            done.append("more than 8 bits cut off at 255")
+        elif deep:
+            done.append("low byte of 16 bits dropped")
         # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
         with contextlib.suppress(*_BROKEN):
-            if (
-                image.has_transparency_data
-                and image.convert("RGBA").getchannel("A").getextrema()[0] != 255
-            ):
-                done.append("transparency dropped")
+            if image.has_transparency_data:
+                alpha = image.convert("RGBA").getchannel("A")
+                if alpha.getextrema()[0] != 255:
+                    done.append("transparency dropped")
         return pixels, done
     tags = getattr(image, "tag_v2", {})
     if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
@@ -334,10 +350,11 @@ def _to_rgb(
         )
     if not image.has_transparency_data:
         return image.convert("RGB"), []
-    opaque = image.convert("RGBA")
-    alpha = opaque.getchannel("A")
+    transparent = image.convert("RGBA")
+    alpha = transparent.getchannel("A")
+    colours = transparent.convert("RGB")
     if alpha.getextrema()[0] == 255:
-        return opaque.convert("RGB"), []
+        return colours, []
     ground = Image.new("RGB", image.size)
-    ground.paste(opaque.convert("RGB"), mask=alpha)
+    ground.paste(colours, mask=alpha)
     return ground, [ON_BLACK]

@@ -45,13 +45,16 @@ _STEPS = 2**_FULL - 1  # in which values are counted
 def scale_to_8_bits(
     image: Image.Image, raw: str, source: ImageSource, value_range: Range | None
 ) -> tuple[Image.Image, list[str]]:
-    """Scale an image of more than 8 bits to 8: grey or RGB, on black where it is transparent; with its conversions.
+    """Scale an image of more than 8 bits to 8, in grey or RGB, on black where it is transparent.
 
     Args:
         image: Opened from ``source``; decoded here.
         raw: Pillow's name for the layout of the values in the file.
         source: The file.
         value_range: Values that are black and white, where a user knows better than the file.
+
+    Returns:
+        The image and its conversions.
 
     Raises:
         UnclearRange: The values that are black and white are unknown.
@@ -64,13 +67,13 @@ def scale_to_8_bits(
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
         finite = values[np.isfinite(values)]
-        least, largest = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        least = float(finite.min()) if finite.size else 0.0
+        largest = float(finite.max()) if finite.size else 0.0
         (low, high), done = _file_range(image, values, depths, (least, largest))
         steps = (finite - least) * (_STEPS / ((largest - least) or 1)) + 0.5
         counts = np.bincount(steps.astype(np.uint16), minlength=_STEPS + 1)
-        darkest, brightest = central_range(
-            np.linspace(least, largest, _STEPS + 1).tolist(), counts.tolist()
-        )
+        levels = np.linspace(least, largest, _STEPS + 1)
+        darkest, brightest = central_range(levels.tolist(), counts.tolist())
         if 0 < brightest - darkest < (high - low) * _LEAST_USED:
             raise UnclearRange(
                 f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
@@ -110,13 +113,29 @@ def _png_depths(source: ImageSource) -> tuple[int, ...]:
 
 
 def to_unit(values: Any, low: float, high: float) -> Any:
-    """Return values as fractions of a range, those beyond it cut off; what is no number is the lowest."""
+    """Return values as fractions of a range.
+
+    Values beyond the range are cut off, and one that is no number is the lowest.
+
+    Args:
+        values: Numbers of any shape.
+        low: Value that becomes 0.
+        high: Value that becomes 1.
+
+    Example:
+        >>> to_unit([-5, 0, 25, 500], 0, 100).tolist()
+        [0.0, 0.0, 0.25, 1.0]
+    """
     numbers = np.nan_to_num(np.asarray(values, np.float64), nan=low, posinf=high, neginf=low)
     return np.clip((numbers - low) / (high - low), 0, 1)
 
 
 def from_unit(share: Any) -> Image.Image:
-    """Return fractions as an image of 8 bits, rounded to the nearest."""
+    """Return fractions as an image of 8 bits, rounded to the nearest.
+
+    Args:
+        share: Fractions of shape (rows, columns), or (rows, columns, 3) for colours.
+    """
     return Image.fromarray((share * 255 + 0.5).astype(np.uint8))
 
 
@@ -126,7 +145,8 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
     clear = image.info.get("transparency")
     if image.mode not in ("RGB", "RGBA"):
         grey = np.asarray(image)
-        grey = grey.view(np.uint32) if raw == "I;32N" else grey
+        if raw == "I;32N":
+            grey = grey.view(np.uint32)
         return grey, None if clear is None else np.where(grey == clear, 0, 2**_FULL - 1)
     if raw.startswith("LA"):  # four bytes per pixel, as in RGBA: the same filters apply
         pixels = _decoded_as(source, "RGBA").astype(np.uint16)
@@ -138,34 +158,41 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
     pixels = first << 8 | second if big_endian else second << 8 | first
     if image.mode == "RGBA":
         return pixels[..., :3], pixels[..., 3]
-    return pixels, None if clear is None else np.where(
-        (pixels == clear).all(axis=2), 0, 2**_FULL - 1
-    )
+    if clear is None:
+        return pixels, None
+    return pixels, np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
 
 
 def _decoded_as(source: ImageSource, raw: str) -> Any:
     with open_image(source) as image:
         file: Any = image
-        args = (raw if isinstance(tile.args, str) else (raw, *tile.args[1:]) for tile in file.tile)
-        file.tile = [
-            tile._replace(args=layout) for tile, layout in zip(file.tile, args, strict=True)
-        ]
+        tiles = []
+        for tile in file.tile:
+            layout = raw if isinstance(tile.args, str) else (raw, *tile.args[1:])
+            tiles.append(tile._replace(args=layout))
+        file.tile = tiles
         return np.array(image)
 
 
 def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -> tuple[Range, str]:
     """Return the values that are black and white by the file's metadata, and the conversion's name.
 
-    ``depths`` are a PNG file's significant bits by channel; ``ends`` are the least and the largest value.
+    Args:
+        image: The image.
+        values: Its values.
+        depths: Significant bits by channel of a PNG file.
+        ends: The least and the largest value.
+
+    Raises:
+        UnclearRange: The file does not say it.
     """
     if image.format == "PNG":
         bits = used_bits(values, depths[:3] if values.ndim == 3 else depths[:1])
     elif image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
         bits = _FULL
     else:
-        tags = (
-            image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}
-        )  # other formats say nothing
+        # Formats other than TIFF say nothing.
+        tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}
         kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
         full = max(tags.get(_BITS, (1,)))
         low = tags.get(_S_MIN_SAMPLE)
@@ -173,10 +200,8 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
         if low is None and kind == _UNSIGNED:
             low = (0,)
         if low is not None and high is not None and min(low) < max(high):
-            return (
-                float(min(low)),
-                float(max(high)),
-            ), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
+            stated_range = (float(min(low)), float(max(high)))
+            return stated_range, "scaled from the SMinSampleValue..SMaxSampleValue of its file"
         if kind != _UNSIGNED or full > _FULL:
             return _range_of_floats(values, ends)
         stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
@@ -197,6 +222,16 @@ def _range_of_floats(values: Any, ends: Range) -> tuple[Range, str]:
 
 
 def used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
-    """Return the number of bits that a file declares; all, where a value exceeds that."""
+    """Return the number of bits that a file declares.
+
+    Args:
+        values: All values of the image.
+        named: Bits by channel; none if the file does not say it.
+        full: Bits that are stored, which count where a value exceeds the declared ones.
+
+    Example:
+        >>> used_bits(np.array([0, 4095]), (12,)), used_bits(np.array([0, 4096]), (12,))
+        (12, 16)
+    """
     bits = max(named, default=full)
     return bits if 0 < bits < full and int(values.max()) < 2**bits else full

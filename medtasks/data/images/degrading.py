@@ -17,11 +17,7 @@ VERSION = 1
 STRENGTHS: Mapping[str, tuple[float, float, float]] = {
     "jpeg": (25, 15, 7),  # quality of 100, colours at half the resolution
     "blur": (0.004, 0.008, 0.016),  # Pillow's Gaussian radius, relative to the shorter side
-    "noise": (
-        10,
-        20,
-        40,
-    ),  # standard deviation of normal noise in grey levels, the same in all channels
+    "noise": (10, 20, 40),  # standard deviation in grey levels, the same in all channels
     "brightness": (25, 50, 75),  # grey levels added
     "contrast": (75, 50, 25),  # per cent of the distance from level 128 that remain
     "gamma": (1.5, 2.0, 3.0),  # exponent of relative levels, which darkens
@@ -30,9 +26,19 @@ SEVERITIES = (1, 2, 3)
 
 
 def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Image:
-    """Return a copy of an 8-bit image (mode L or RGB) with a kind of :data:`STRENGTHS` applied; ``seed`` is for noise.
+    """Return a degraded copy of an image.
 
     Levels are changed by integer tables and rounded noise, so that pixels are the same on every machine.
+
+    Args:
+        image: An image of 8 bits (mode L or RGB).
+        kind: Key of :data:`STRENGTHS`.
+        severity: 0 to 3; 0 changes nothing.
+        seed: Random seed of noise.
+
+    Example:
+        >>> degrade(Image.new("L", (1, 1), 100), "brightness", 1, seed=0).getpixel((0, 0))
+        125
     """
     if severity == 0:
         return image.copy()
@@ -47,15 +53,12 @@ def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Im
     if kind == "noise":
         import numpy as np
 
-        noise = (
-            np.random.default_rng(seed)
-            .normal(0, strength, (image.height, image.width))
-            .round()
-            .astype(np.int16)
-        )
+        generator = np.random.default_rng(seed)
+        noise = generator.normal(0, strength, (image.height, image.width)).round().astype(np.int16)
         pixels = np.asarray(image).astype(np.int16)
-        noisy = pixels + (noise if pixels.ndim == 2 else noise[:, :, None])
-        return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
+        if pixels.ndim == 3:
+            noise = noise[:, :, None]
+        return Image.fromarray((pixels + noise).clip(0, 255).astype(np.uint8))
     if kind == "brightness":
         levels = [min(255, level + int(strength)) for level in range(256)]
     elif kind == "contrast":

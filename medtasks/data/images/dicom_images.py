@@ -57,6 +57,7 @@ _SYNTAXES: Mapping[tuple[bool, bool], str] = {
 _COLOUR_TABLES = tuple(
     f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha")
 )
+_SIDES = ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 """Height and width of a pixel, in DCMTK's order."""
 _CODE = re.compile(
@@ -85,7 +86,7 @@ def reading_dicom(
     headers_only: bool = False,
     cost: int = _COST,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield ``pydicom`` and a file's data set; errors become :class:`UnreadableImage`, and warnings nothing.
+    """Yield ``pydicom`` and a file's data set, without its warnings.
 
     Args:
         name: Name of the file's kind, for messages.
@@ -95,6 +96,8 @@ def reading_dicom(
         cost: Bytes of memory for each of its values.
 
     Raises:
+        MedTasksError: pydicom is not installed.
+        UnreadableImage: The file is damaged, or the block finds that.
         UnusableFile: It would fill the memory.
     """
     try:
@@ -109,15 +112,11 @@ def reading_dicom(
             warnings.simplefilter("ignore")  # about header fields that do not matter here
             _check_deflated(pydicom, stream)
             dataset = pydicom.dcmread(stream, force=force, stop_before_pixels=headers_only)
-            sides = (
-                dataset.get(name) or 1
-                for name in ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
-            )
+            sides = [dataset.get(side) or 1 for side in _SIDES]
             check_size(math.prod(sides, start=cost), MOST_MEMORY)
             if not dataset.file_meta.get("TransferSyntaxUID"):
-                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(
-                    _SYNTAXES[dataset.original_encoding]
-                )
+                syntax = _SYNTAXES[dataset.original_encoding]
+                dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(syntax)
             yield pydicom, dataset
     except pydicom.errors.InvalidDicomError as error:
         raise UnreadableImage("it is no DICOM file") from error
@@ -162,17 +161,17 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
             stored = dataset.pixel_array
             palette = dataset.PhotometricInterpretation == "PALETTE COLOR"
             if palette or stored.ndim == 3:
-                image, done = _coloured(pydicom.pixels, dataset, stored, palette), ["DICOM colours"]
+                image = _colour_image(pydicom.pixels, dataset, stored, palette)
+                done = ["DICOM colours"]
             else:
-                image, done = _grey(pydicom.pixels, dataset, stored, value_range)
+                image, done = _grey_image(pydicom.pixels, dataset, stored, value_range)
             for name in _SPACINGS:
                 spacing = numbers_of(dataset, name)
                 if len(spacing) == 2 and min(spacing) > 0:
                     squared = with_square_pixels(image, *spacing)
-                    return squared, done if squared is image else [
-                        *done,
-                        f"pixels made square by {name}",
-                    ]
+                    if squared is not image:
+                        done.append(f"pixels made square by {name}")
+                    return squared, done
             return image, done
     except UnusableFile:
         raise
@@ -181,19 +180,26 @@ def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.I
 
 
 def _check_deflated(pydicom: Any, stream: IO[bytes]) -> None:
-    """Raise UnusableFile if what is deflated in a file would fill the memory; rewind it."""
+    """Raise UnusableFile if what is deflated in a file would fill the memory, and rewind it."""
     stream.seek(0)
     pydicom.filereader.read_preamble(stream, force=True)
     meta = pydicom.filereader._read_file_meta_info(stream)  # the public one takes no stream
     if meta.get("TransferSyntaxUID") == pydicom.uid.DeflatedExplicitVRLittleEndian:
-        check_size(
-            len(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), MOST_WHOLE + 1))
-        )
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        check_size(len(inflater.decompress(stream.read(), MOST_WHOLE + 1)))
     stream.seek(0)
 
 
 def numbers_of(dataset: Any, name: str) -> list[float]:
-    """Return the numbers of an attribute, with decimal commas as points; none if it is missing or blank."""
+    """Return the numbers of an attribute, with decimal commas as points.
+
+    Args:
+        dataset: Data set of pydicom.
+        name: Keyword of the attribute; a missing or blank one has no numbers.
+
+    Raises:
+        UnreadableImage: A value is no finite number.
+    """
     try:
         parts = [str(number) for number in np.ravel(dataset.get(name, ""))]
     except (TypeError, ValueError):  # of pydicom on what is no number
@@ -215,34 +221,32 @@ def _lift_functional_groups(dataset: Any) -> None:
                     dataset.update(item)
 
 
-def _coloured(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Image:
+def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Image:
     if not palette:
         return from_unit(to_unit(stored, 0, 2 ** int(dataset.BitsStored) - 1))
-    if dataset.original_encoding[1] != (
-        sys.byteorder == "little"
-    ):  # pydicom takes tables to be in this order
+    is_little = dataset.original_encoding[1]
+    if is_little != (sys.byteorder == "little"):  # pydicom takes tables to be in this order
         for table in _COLOUR_TABLES:
             if table in dataset:
-                dataset[table].value = (
-                    np.frombuffer(dataset[table].value, "u2").byteswap().tobytes()
-                )
+                entries = np.frombuffer(dataset[table].value, "u2")
+                dataset[table].value = entries.byteswap().tobytes()
     colours = pixels.apply_color_lut(stored, dataset)
     named = tuple(int(number) for number in dataset.RedPaletteColorLookupTableDescriptor[2:])
-    return from_unit(to_unit(colours, 0, 2 ** used_bits(colours, named, 8 * colours.itemsize) - 1))
+    bits = used_bits(colours, named, 8 * colours.itemsize)
+    return from_unit(to_unit(colours, 0, 2**bits - 1))
 
 
-def _grey(
+def _grey_image(
     pixels: Any, dataset: Any, stored: Any, value_range: Range | None
 ) -> tuple[Image.Image, list[str]]:
     padding = is_padding(dataset, stored)
-    share, scaling = _scaled(pixels, dataset, stored, padding, value_range)
+    share, scaling = _scale_grey(pixels, dataset, stored, padding, value_range)
     done = [scaling]
-    kind, shape = dataset.PhotometricInterpretation, dataset.get("PresentationLUTShape")
-    if shape == "INVERSE" or (kind == "MONOCHROME1" and shape != "IDENTITY"):
+    is_inverted = dataset.PhotometricInterpretation == "MONOCHROME1"
+    shape = dataset.get("PresentationLUTShape")
+    if shape == "INVERSE" or (is_inverted and shape != "IDENTITY"):
         share = 1 - share
-        done.append(
-            "MONOCHROME1 inverted" if kind == "MONOCHROME1" else "inverted by PresentationLUTShape"
-        )
+        done.append("MONOCHROME1 inverted" if is_inverted else "inverted by PresentationLUTShape")
     if share[padding].any():
         share[padding] = 0
         done.append("padding black")
@@ -250,7 +254,7 @@ def _grey(
 
 
 def is_padding(dataset: Any, stored: Any) -> Any:
-    """Return the mask of padding pixels (PS3.3 C.7.5.1.1.2)."""
+    """Return the mask of padding pixels (PS3.3 C.7.5.1.1.2), of the shape of the ``stored`` values."""
     padding = dataset.get("PixelPaddingValue")
     if padding is None or stored.dtype.kind not in "iu":
         return np.zeros(stored.shape, bool)
@@ -260,15 +264,14 @@ def is_padding(dataset: Any, stored: Any) -> Any:
     return (stored >= ends.min()) & (stored <= ends.max())
 
 
-def _scaled(
+def _scale_grey(
     pixels: Any, dataset: Any, stored: Any, padding: Any, value_range: Range | None
 ) -> tuple[Any, str]:
     """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
     values = _of_modality(pixels, dataset, stored)
     if value_range is not None:
-        return to_unit(
-            values, *value_range
-        ), f"DICOM scaled from {value_range[0]:g}..{value_range[1]:g}, as given"
+        low, high = value_range
+        return to_unit(values, low, high), f"DICOM scaled from {low:g}..{high:g}, as given"
     if dataset.get("VOILUTSequence"):
         return _through_voi_table(dataset, values), "DICOM VOI table applied"
     try:
@@ -281,32 +284,26 @@ def _scaled(
     bits = int(dataset.get("BitsStored", 64))
     if bits <= _READY_BITS and not dataset.PixelRepresentation:
         bounds = _of_modality(pixels, dataset, np.array([0, 2**bits - 1], stored.dtype))
-        return to_unit(
-            values, *sorted(bounds)
-        ), f"DICOM without a window scaled from the {bits} bits stored"
+        share = to_unit(values, *sorted(bounds))
+        return share, f"DICOM without a window scaled from the {bits} bits stored"
     visible = values[np.isfinite(values) & ~padding]
     if not visible.size:
         raise UnreadableImage("all of its pixels are padding")
-    low, high = float(visible.min()), float(visible.max())
+    low = float(visible.min())
+    high = float(visible.max())
     if low == high:
         raise _unclear(f"it has no window, and all its values are {low:g}", values)
-    return to_unit(
-        values, low, high
-    ), "DICOM without a window scaled from its least to its largest value"
+    share = to_unit(values, low, high)
+    return share, "DICOM without a window scaled from its least to its largest value"
 
 
 def _through_window(dataset: Any, values: Any, center: float, width: float) -> Any:
     """Return grey values from 0 to 1 by PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2."""
     form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
-    if (
-        form == "LINEAR" and "PixelData" not in dataset
-    ):  # floats, between which its step of one level has no meaning
-        form = "LINEAR_EXACT"
-    if (
-        width <= 0
-        or form not in ("LINEAR", "LINEAR_EXACT", "SIGMOID")
-        or (form == "LINEAR" and width < 1)
-    ):
+    if form == "LINEAR" and "PixelData" not in dataset:
+        form = "LINEAR_EXACT"  # of floats, between which a step of one level has no meaning
+    is_known = form in ("LINEAR", "LINEAR_EXACT", "SIGMOID")
+    if width <= 0 or not is_known or (form == "LINEAR" and width < 1):
         raise _unclear(
             f"its window ({form}, WindowWidth {width:g}) is none that DICOM knows", values
         )
@@ -325,20 +322,29 @@ def _unclear(fault: str, values: Any) -> UnclearRange:
 
 
 def _of_modality(pixels: Any, dataset: Any, stored: Any) -> Any:
-    """Return values of the modality, as floats; a slope or intercept that is blank changes nothing."""
+    """Return values of the modality, as floats. A slope or intercept that is blank changes nothing."""
     if dataset.get("ModalityLUTSequence"):
         return pixels.apply_modality_lut(stored, dataset).astype(np.float64)
+    slope, intercept = rescaling_of(dataset)
+    return stored.astype(np.float64) * slope + intercept
+
+
+def rescaling_of(dataset: Any) -> tuple[float, float]:
+    """Return slope and intercept of the stored values, 1 and 0 where they are missing or blank.
+
+    Raises:
+        UnreadableImage: They are no finite numbers, or the slope is 0.
+    """
     slope = next(iter(numbers_of(dataset, "RescaleSlope")), 1.0)
     intercept = next(iter(numbers_of(dataset, "RescaleIntercept")), 0.0)
     if slope == 0:
         raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
-    return stored.astype(np.float64) * slope + intercept
+    return slope, intercept
 
 
 def _through_voi_table(dataset: Any, values: Any) -> Any:
-    table = dataset.VOILUTSequence[
-        0
-    ]  # the first; pydicom's own code takes 8-bit tables to have 256 entries
+    # pydicom's own code takes tables of 8 bits to have 256 entries.
+    table = dataset.VOILUTSequence[0]
     entries, first, bits = (int(number) for number in table.LUTDescriptor)
     order = "<" if dataset.original_encoding[1] else ">"
     packed = isinstance(table.LUTData, bytes)
@@ -351,10 +357,10 @@ def _through_voi_table(dataset: Any, values: Any) -> Any:
 
 
 def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
-    """Add facts from the header of a DICOM file by name, until a damaged part; errors as :func:`reading_dicom`.
+    """Add facts from the header of a DICOM file by name, until a damaged part.
 
     Headers hold names of patients. Only technical attributes are read, and a value that is neither a number nor a code
-    is withheld.
+    is withheld. Errors are those of :func:`reading_dicom`.
     """
     facts["kind"] = "DICOM"
     with reading_dicom("a DICOM file", path, force=True) as (pydicom, dataset):

@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.data.images.dicom_images import is_padding, numbers_of, reading_dicom
+from medtasks.data.images.dicom_images import (
+    is_padding,
+    numbers_of,
+    reading_dicom,
+    rescaling_of,
+)
 from medtasks.data.images.file_kinds import is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import NoReader, UnreadableImage
 from medtasks.data.images.volume_files import is_slice
@@ -177,7 +182,7 @@ def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
         directions / lengths[:, None],
         (height, width),
         np.array(_vector(dataset, "ImagePositionPatient", 3)),
-        _rescaling(dataset),
+        rescaling_of(dataset),
         _stored_range(dataset),
     )
 
@@ -186,21 +191,15 @@ def _kind(dataset: Any) -> dict[str, Any]:
     """Return what all slices of a volume share, by its name in messages."""
     modality = str(dataset.get("Modality", "unknown"))
     is_scaled = bool(numbers_of(dataset, "RescaleIntercept"))
-    units = str(dataset.get("RescaleType") or "HU") if modality == "CT" and is_scaled else ""
-    shades = str(dataset.get("PhotometricInterpretation", ""))
+    units = ""
+    if modality == "CT" and is_scaled:
+        units = str(dataset.get("RescaleType") or "HU")
     return {
         "modality": modality,
         "size": (int(dataset.Rows), int(dataset.Columns)),
-        "photometric interpretation": shades,
+        "photometric interpretation": str(dataset.get("PhotometricInterpretation", "")),
         "units": "HU" if units.startswith("HU") else units,
     }
-
-
-def _rescaling(dataset: Any) -> tuple[float, float]:
-    slope = next(iter(numbers_of(dataset, "RescaleSlope")), 1.0)
-    if slope == 0:
-        raise UnreadableImage("its RescaleSlope is 0, which would make all values equal")
-    return slope, next(iter(numbers_of(dataset, "RescaleIntercept")), 0.0)
 
 
 def _stored_range(dataset: Any) -> tuple[int, int]:
@@ -231,9 +230,9 @@ def _check_alike(slices: list[_Slice]) -> list[_Slice]:
                 f"each into a folder of its own"
             )
         names = f"its slices {first.name} and {other.name}"
-        for what, value in first.kind.items():
-            if other.kind[what] != value:
-                raise UnreadableImage(f"{names} differ in {what} ({value}, {other.kind[what]})")
+        for fact, value in first.kind.items():
+            if other.kind[fact] != value:
+                raise UnreadableImage(f"{names} differ in {fact} ({value}, {other.kind[fact]})")
         if abs(other.directions - first.directions).max() > _SAME_DIRECTION:
             raise UnreadableImage(
                 f"{names} differ in orientation; they are no slices of one volume"
@@ -244,9 +243,13 @@ def _check_alike(slices: list[_Slice]) -> list[_Slice]:
 
 
 def _in_order(slices: list[_Slice]) -> list[_Slice]:
-    """Return slices sorted along their normal; UnreadableImage if they do not lie equally far apart."""
+    """Return slices sorted along their normal.
+
+    Raises:
+        UnreadableImage: They do not lie equally far apart.
+    """
     normal = np.cross(*slices[0].directions)
-    ordered = sorted(slices, key=lambda each: float(each.place @ normal))
+    ordered = sorted(slices, key=lambda one_slice: float(one_slice.place @ normal))
     pairs = list(itertools.pairwise(ordered))
     steps = [after.place - before.place for before, after in pairs]
     distances = [float(step @ normal) for step in steps]
@@ -270,9 +273,9 @@ def _in_order(slices: list[_Slice]) -> list[_Slice]:
 
 def _type_of(slices: Sequence[_Slice]) -> np.dtype[Any]:
     """Return int16 if it holds the values of all slices, else float32."""
-    for each in slices:
-        slope, intercept = each.rescaling
-        ends = [slope * end + intercept for end in each.stored_range]
+    for one_slice in slices:
+        slope, intercept = one_slice.rescaling
+        ends = [slope * end + intercept for end in one_slice.stored_range]
         is_whole = slope.is_integer() and intercept.is_integer()
         if not is_whole or min(ends) < _LARGEST.min or max(ends) > _LARGEST.max:
             return np.dtype(np.float32)
@@ -281,21 +284,21 @@ def _type_of(slices: Sequence[_Slice]) -> np.dtype[Any]:
 
 def _values(slices: Sequence[_Slice]) -> Iterator[Voxels]:
     """Yield the values of slices, those of one file without reading it again."""
-    for file, of_file in itertools.groupby(slices, key=lambda each: each.file):
+    for file, of_file in itertools.groupby(slices, key=lambda one_slice: one_slice.file):
         chosen = list(of_file)
         with (
             _name_in_errors(chosen[0].name),
             reading_dicom("a DICOM file", file, force=True, cost=2) as (pydicom, dataset),
         ):
-            for each in chosen:
-                stored = pydicom.pixels.pixel_array(dataset, index=each.frame)
-                yield _of_modality(pydicom.pixels, dataset, stored, each.rescaling)
+            for one_slice in chosen:
+                stored = pydicom.pixels.pixel_array(dataset, index=one_slice.frame)
+                yield _of_modality(pydicom.pixels, dataset, stored, one_slice.rescaling)
 
 
 def _of_modality(
     pixels: Any, dataset: Any, stored: Voxels, rescaling: tuple[float, float]
 ) -> Voxels:
-    """Return the modality's values of a slice; padding, which is no part of the body, has the least of the others."""
+    """Return the modality's values of a slice. Padding, which is no part of the body, has the least of the others."""
     if dataset.get("ModalityLUTSequence"):
         values: Voxels = pixels.apply_modality_lut(stored, dataset).astype(np.float32)
     else:

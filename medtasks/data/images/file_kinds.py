@@ -29,7 +29,7 @@ _MARKS = (
 
 
 def read_head(source: ImageSource) -> bytes:
-    """Return a file's first bytes, and rewind a stream."""
+    """Return a file's first 1,024 bytes, and rewind a stream."""
     if isinstance(source, Path):
         with source.open("rb") as stream:
             return stream.read(_HEAD_BYTES)
@@ -47,17 +47,27 @@ def is_dicom(head: bytes) -> bool:
 def is_bare_data_set(head: bytes) -> bool:
     """Return whether a file seems to be a DICOM data set without preamble, by its first element."""
     order: Literal["big", "little"] = "big" if head[:1] == b"\0" else "little"
-    group, element = (int.from_bytes(head[at : at + 2], order) for at in (0, 2))
-    explicit = head[4:6].isalpha() and head[4:6].isupper()
-    return (
-        group in (2, 8)
-        and element < 256
-        and (explicit or int.from_bytes(head[4:8], order) < _HEAD_BYTES)
-    )
+    group = int.from_bytes(head[:2], order)
+    element = int.from_bytes(head[2:4], order)
+    if group not in (2, 8) or element >= 256:
+        return False
+    is_explicit = head[4:6].isalpha() and head[4:6].isupper()
+    return is_explicit or int.from_bytes(head[4:8], order) < _HEAD_BYTES
 
 
 def describe_file(head: bytes) -> str:
-    """Describe a file that is no image, and how to fix it; empty if its kind is unknown."""
+    """Describe a file that is no image, and how to fix it.
+
+    Args:
+        head: Its first bytes, of :func:`read_head`.
+
+    Returns:
+        A text such as ``a ZIP archive; unpack it``, empty if its kind is unknown.
+
+    Example:
+        >>> describe_file(b"%PDF-1.7")
+        'a PDF document; save its pages as PNG'
+    """
     if not head.strip(b"\0"):
         return "only zero bytes; copy it again" if head else "an empty file; copy it again"
     for at, mark, description in _MARKS:

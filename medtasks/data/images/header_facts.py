@@ -31,7 +31,7 @@ def header_facts(path: Path) -> dict[str, str]:
 
 
 def _add_plain_facts(path: Path, head: bytes, facts: dict[str, str]) -> bool:
-    """Add the facts of a file that Pillow reads; return whether it is no DICOM file without preamble."""
+    """Add the facts of a file that Pillow reads, and return whether it is no DICOM file without preamble."""
     try:
         with strict_decoding(), open_image(path) as image:
             facts["kind"] = str(image.format)

@@ -53,23 +53,31 @@ class ImageFacts:
 
 
 class ImageStore:
-    """Writes images below ``folder``, equal ones once, and records the facts of their pixels, as models will see them.
+    """Writes images of a dataset, equal ones once, and records the facts of their pixels, as models will see them.
 
     Several threads may add images at once. Adding raises UnreadableImage for a file that is truncated, no image or of
     an unclear range, UnusableFile for one that is refused, and another OSError where it may not be read or the disk is
     full.
+
+    Args:
+        folder: Folder of the dataset.
+        decoding: Rule by which models will see the images.
     """
 
     def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
         self.folder = folder
         self.decoding = decoding
         self.facts: dict[str, ImageFacts] = {}  # of each image, by file
-        self._storing: dict[
-            str, threading.Lock
-        ] = {}  # by file, so that threads decode an image once
+        # By file, so that threads decode an image once.
+        self._storing: dict[str, threading.Lock] = {}
 
     def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
-        """Store an encoded image as it is, under a name, which then is its own alone, or one after its content."""
+        """Store an encoded image as it is.
+
+        Args:
+            data: Bytes of its file.
+            name: Name that no other image has; None names it after its content.
+        """
         digest = hashlib.sha256(data).hexdigest()
         name = name or f"{digest[:_DIGITS]}.{ending_of(data)}"
         file = self._store(data, name, lambda: read_facts(io.BytesIO(data), self.decoding))
@@ -78,13 +86,26 @@ class ImageStore:
     def add_file(
         self, path: Path, name: str | None = None, root: Path | None = None
     ) -> StoredImage:
-        """Store a copy of an image file below ``root``, by default in its folder; see :meth:`add_bytes`."""
+        """Store a copy of an image file, see :meth:`add_bytes`.
+
+        Args:
+            path: The file.
+            name: Name that no other image has; None names it after its content.
+            root: Folder that it has to be in, links followed; None takes its own.
+        """
         return self.add_bytes(read_named(path, root), name)
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
-        """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` names how they were made."""
-        made = () if conversion is None else (conversion,)
-        facts = ImageFacts(pixels_sha256(image.convert("RGB")), (*made, *flat_mark(image)))
+        """Store an image that comes as pixels, as PNG.
+
+        Args:
+            image: An image of mode L or RGB.
+            conversion: How its pixels were made, if they were.
+        """
+        conversions = flat_mark(image)
+        if conversion is not None:
+            conversions = (conversion, *conversions)
+        facts = ImageFacts(pixels_sha256(image.convert("RGB")), conversions)
         buffer = io.BytesIO()
         tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
         image.save(buffer, "PNG", compress_level=0 if tiny else 1)
@@ -94,7 +115,12 @@ class ImageStore:
         return StoredImage(file, hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path, root: Path | None = None) -> StoredImage:
-        """Link to a volume below ``root``, by default in its folder; it is not copied."""
+        """Link to a volume, which is not copied.
+
+        Args:
+            path: The file or folder.
+            root: Folder that it has to be in, links followed; None takes its own.
+        """
         digests = _whole_volume(named_file(path, root))
         ending = next(filter(path.name.lower().endswith, (*NIFTI, ARRAY)), SERIES)
         file = f"{FOLDER}/{digests.file[:_DIGITS]}{ending}"
@@ -130,7 +156,11 @@ class ImageStore:
 
 
 def read_facts(source: ImageSource, decoding: Decoding) -> ImageFacts:
-    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
+    """Decode an image or read a volume completely.
+
+    Raises:
+        OSError: It is missing, truncated or no image.
+    """
     if isinstance(source, Path) and holds_volume(source):
         return ImageFacts(_whole_volume(source).voxels, (VOLUME,))
     seen = decode_image(source, decoding)
@@ -151,9 +181,8 @@ def pixels_sha256(pixels: Image.Image) -> str:
     """Return the SHA-256 of an RGB image's size and pixels."""
     digest = hashlib.sha256(f"{pixels.width}x{pixels.height}:".encode())
     rows = max(1, _BAND // max(1, 3 * pixels.width))
-    for top in range(
-        0, pixels.height, rows
-    ):  # in bands: all bytes at once would be another copy of the image
+    # In bands: all bytes at once would be another copy of the image.
+    for top in range(0, pixels.height, rows):
         band = (0, top, pixels.width, min(top + rows, pixels.height))
         digest.update((pixels if rows >= pixels.height else pixels.crop(band)).tobytes())
     return digest.hexdigest()

@@ -10,10 +10,10 @@ _SQUARE, _MOST_STRETCHED = 1.01, 50  # ratios of the longer to the shorter side
 
 
 def with_square_pixels(image: Image.Image, height: float, width: float) -> Image.Image:
-    """Stretch an image along the longer side of its pixels; one with square pixels is returned as it is.
+    """Stretch an image along the longer side of its pixels.
 
     Args:
-        image: In 8 bits.
+        image: In 8 bits; one with square pixels is returned as it is.
         height: Height of its pixels, in any unit.
         width: Their width.
 

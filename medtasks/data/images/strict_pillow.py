@@ -23,40 +23,48 @@ ON_BLACK = "transparency onto black"
 
 _PILLOW = os.path.dirname(PIL.__file__) + os.sep
 _setting = threading.Lock()
-_undo: list[
-    contextlib.ExitStack
-] = []  # one for each block that is open; blocks of several threads may overlap
+_undo: list[contextlib.ExitStack] = []
+"""Settings to restore, an entry for each block that is open. Blocks of several threads may overlap."""
 
 
 class UnreadableImage(OSError):
-    """The bytes are truncated, damaged or no image; another OSError is about the disk."""
+    """The bytes are truncated, damaged or no image. Another OSError is about the disk."""
 
 
 class NoReader(UnreadableImage):
-    """The package that reads such files is not installed; the message does not name the file."""
+    """The package that reads such files is not installed. The message does not name the file."""
 
 
 class UnclearRange(UnreadableImage):
-    """It is unknown which of an image's ``values`` (least and largest) are black and white."""
+    """It is unknown which of an image's values are black and white.
 
-    def __init__(self, what: str, values: Range) -> None:
+    Args:
+        fault: Beginning of the message.
+        values: The least and the largest value.
+    """
+
+    def __init__(self, fault: str, values: Range) -> None:
         super().__init__(
-            f"{what}; say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
+            f"{fault}; say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
         )
         self.values = values
 
 
 def open_image(source: ImageSource) -> Image.Image:
-    """Open an image in one of ``FORMATS``; Pillow's UnidentifiedImageError for any other."""
+    """Open an image in one of ``FORMATS``.
+
+    Raises:
+        UnidentifiedImageError: It has another format.
+    """
     return Image.open(source, formats=FORMATS)
 
 
 @contextlib.contextmanager
 def strict_decoding() -> Iterator[None]:
-    """Make Pillow refuse truncated files within the block; importing the harness makes it accept them silently.
+    """Make Pillow refuse truncated files within the block.
 
-    Its warnings and log lines about metadata, size and palettes are dropped: they name no file that a user knows, and
-    what matters is an error or in a dataset's manifest.
+    Importing the harness makes it accept them silently. Its warnings and log lines about metadata, size and palettes
+    are dropped: they name no file that a user knows, and what matters is an error or in a dataset's manifest.
     """
     with _setting:
         # The first block keeps the settings of the process, which come back when the last one ends.

@@ -44,7 +44,12 @@ class VolumeDigests(NamedTuple):
 
 
 def is_volume(file: str | Path) -> bool:
-    """Return whether a file is a volume, by its name."""
+    """Return whether a file is a volume, by its name.
+
+    Example:
+        >>> is_volume("scan.nii.gz"), is_volume("scan.png")
+        (True, False)
+    """
     return str(file).lower().endswith((*NIFTI, ARRAY, SERIES))
 
 
@@ -65,7 +70,11 @@ def holds_volume(path: Path) -> bool:
 
 @contextlib.contextmanager
 def unpacked_volume(file: Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a NIfTI file; errors of Python on a damaged one become :class:`UnreadableImage` within the block."""
+    """Open a NIfTI file, packed or not.
+
+    Raises:
+        UnreadableImage: It is damaged, or the block finds that.
+    """
     is_plain = isinstance(file, Path) and not file.name.lower().endswith(".gz")
     try:
         if isinstance(file, Path) and is_plain and not read_head(file).startswith(GZIP):
@@ -77,15 +86,20 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[IO[bytes]]:
     except _BROKEN as error:
         head = read_head(file)
         kind = "" if head.startswith(GZIP) else describe_file(head)
-        raise UnreadableImage(
-            f"it is {kind}" if kind else f"it cannot be unpacked: {error}"
-        ) from error
+        fault = f"it is {kind}" if kind else f"it cannot be unpacked: {error}"
+        raise UnreadableImage(fault) from error
 
 
 def read_header(data: bytes, length: int | None = None) -> Any:
-    """Return nibabel's header of one volume from the unpacked file's first ``HEADER_BYTES``, or UnreadableImage.
+    """Return nibabel's header of one volume.
 
-    With the ``length`` of the unpacked file, too few voxels are an error as well.
+    Args:
+        data: The first ``HEADER_BYTES`` of the unpacked file.
+        length: Its length in bytes, which has to hold all voxels; None does not check that.
+
+    Raises:
+        UnreadableImage: It is no NIfTI file, or not one volume of plain numbers with known axes.
+        UnusableFile: Its voxels would fill the memory.
     """
     import nibabel
 
@@ -97,15 +111,13 @@ def read_header(data: bytes, length: int | None = None) -> Any:
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
     if header["datatype"] not in _PLAIN_NUMBERS:
         raise UnreadableImage(f"its voxels are of type {header['datatype']} and no plain numbers")
-    header["pixdim"][0] = (
-        -1 if header["pixdim"][0] < 0 else 1
-    )  # as nibabel corrects both in files it loads
+    # nibabel corrects both in files it loads.
+    header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1
     header["pixdim"][1:4] = abs(header["pixdim"][1:4])
     with contextlib.suppress(ValueError):
         # The closest of right, front and head for each axis of a volume, and its direction.
-        if all(
-            towards in range(3) for towards, _ in nibabel.io_orientation(header.get_best_affine())
-        ):
+        axes_of_body = nibabel.io_orientation(header.get_best_affine())
+        if all(axis in range(3) for axis, _ in axes_of_body):
             bytes_needed = bytes_of_volume(header)
             check_size(bytes_needed, MOST_MEMORY)
             if length is not None and length < bytes_needed:
@@ -131,7 +143,13 @@ def bytes_of_volume(header: Any) -> int:
 
 
 def volume_digests(path: Path) -> VolumeDigests:
-    """Read a volume to its end; of NIfTI the digest of what is packed depends on header and voxels only."""
+    """Read a volume to its end.
+
+    The digest of what is packed in a NIfTI file depends on header and voxels only.
+
+    Raises:
+        UnreadableImage: A NIfTI file is damaged or not one volume.
+    """
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if is_slice(file))
         parts = sorted(_file_digest(file) for file in files)
@@ -140,7 +158,9 @@ def volume_digests(path: Path) -> VolumeDigests:
     packed = _file_digest(path)
     if not path.name.lower().endswith(NIFTI):
         return VolumeDigests(packed, packed)
-    voxels, beginning, length = hashlib.sha256(), b"", 0
+    voxels = hashlib.sha256()
+    beginning = b""
+    length = 0
     with unpacked_volume(path) as plain:
         while piece := plain.read(_PIECE):
             beginning = beginning or piece[:HEADER_BYTES]

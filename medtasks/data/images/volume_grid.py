@@ -51,12 +51,16 @@ class Volume:
         """Return height and width of a pixel of a slice in mm."""
         across = _ACROSS[plane]
         spacing = self.spacing()
-        return spacing[_FRONT if across == _HEAD else _HEAD], spacing[
-            _FRONT if across == _RIGHT else _RIGHT
-        ]
+        height = spacing[_FRONT if across == _HEAD else _HEAD]
+        width = spacing[_FRONT if across == _RIGHT else _RIGHT]
+        return height, width
 
     def slices(self, plane: Plane, positions: Sequence[int]) -> Voxels:
-        """Return the values of slices by their numbers from the feet, the front or the right.
+        """Return the values of slices as they are shown.
+
+        Args:
+            plane: Orientation of the slices.
+            positions: Their numbers, from the feet, the front or the right.
 
         Returns:
             Floats of shape (slices, height, width), see above.

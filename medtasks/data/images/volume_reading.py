@@ -80,9 +80,8 @@ def _array(path: Path) -> Volume:
     except (ValueError, EOFError, SyntaxError) as error:
         head = read_head(path)
         kind = "" if head.startswith(_ARRAY_MARK) else describe_file(head)
-        raise UnreadableImage(
-            f"it is {kind}" if kind else "it is cut short or no plain array"
-        ) from error
+        fault = f"it is {kind}" if kind else "it is cut short or no plain array"
+        raise UnreadableImage(fault) from error
     shape = stored.shape
     voxels = stored[0] if len(shape) == 4 and shape[0] == 1 else stored
     if voxels.ndim != 3 or 0 in shape:
@@ -116,8 +115,13 @@ def _in_memory(
 
 
 def _value_range(values: Voxels) -> tuple[float, float]:
-    """Return the least and the largest of values of shape (voxels,); UnreadableImage if one is no finite number."""
-    low, high = math.inf, -math.inf
+    """Return the least and the largest of values of shape (voxels,).
+
+    Raises:
+        UnreadableImage: One is no finite number.
+    """
+    low = math.inf
+    high = -math.inf
     for start in range(0, len(values), _PIECE):
         piece = values[start : start + _PIECE]
         low = min(low, float(piece.min()))
@@ -128,7 +132,7 @@ def _value_range(values: Voxels) -> tuple[float, float]:
 
 
 def _coordinates(header: object) -> str:
-    codes = [int(header[name]) for name in ("sform_code", "qform_code")]  # type: ignore[index]
-    if codes[0]:
-        return "sform"
-    return "qform" if codes[1] else "none: columns are taken to run to the left"
+    for name in ("sform", "qform"):
+        if int(header[f"{name}_code"]):  # type: ignore[index]
+            return name
+    return "none: columns are taken to run to the left"

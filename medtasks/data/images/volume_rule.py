@@ -68,20 +68,25 @@ class VolumeRule:
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "VolumeRule | None":
-        """Read the rule of a task or folder; None where it sets nothing, MedTasksError for an impossible value."""
+        """Read the rule of a task or folder, or return None where it sets nothing.
+
+        Raises:
+            MedTasksError: A value is impossible.
+
+        Example:
+            >>> str(VolumeRule.of_settings({"slices": 4, "window": "lung"}))
+            'axial, 4 slices as images, window lung'
+        """
         if not any(name in settings for name in SETTINGS):
             return None
         slices = settings.get("slices", cls.slices)
         if type(slices) is not int or not 0 <= slices <= _MOST_SLICES:
             raise MedTasksError(f"slices is {slices!r}; it must be 0 to {_MOST_SLICES}")
-        rule = cls(
-            Plane(_one_of("plane", settings.get("plane", cls.plane), [*Plane])),
-            slices,
-            _windows(settings.get("window", AUTOMATIC)),
-            Arrangement(
-                _one_of("slices_as", settings.get("slices_as", cls.arrangement), [*Arrangement])
-            ),
-        )
+        plane = _one_of("plane", settings.get("plane", cls.plane), [*Plane])
+        windows = _windows(settings.get("window", AUTOMATIC))
+        arrangement = settings.get("slices_as", cls.arrangement)
+        arrangement = _one_of("slices_as", arrangement, [*Arrangement])
+        rule = cls(Plane(plane), slices, windows, Arrangement(arrangement))
         if rule.arrangement is Arrangement.CHANNELS and len(rule.windows) != 3:
             raise MedTasksError(
                 f"slices_as: channels needs three windows, for red, green and blue; window names {len(rule.windows)}"
@@ -90,9 +95,11 @@ class VolumeRule:
 
     @property
     def images(self) -> int:
-        """Number of images of a volume; 1 for the volume itself."""
-        if self.slices == 0 or self.arrangement is Arrangement.MONTAGE:
-            return len(self.windows) if self.slices else 1
+        """Number of images of a volume, or 1 for the volume itself."""
+        if self.slices == 0:
+            return 1
+        if self.arrangement is Arrangement.MONTAGE:
+            return len(self.windows)
         if self.arrangement is Arrangement.CHANNELS:
             return self.slices
         return self.slices * len(self.windows)
@@ -106,7 +113,12 @@ class VolumeRule:
 
 
 def window_name(window: Window) -> str:
-    """Return a window's name, or its values as ``-160..240``."""
+    """Return a window's name, or its values.
+
+    Example:
+        >>> window_name("lung"), window_name((-160, 240))
+        ('lung', '-160..240')
+    """
     return window if isinstance(window, str) else f"{window[0]:g}..{window[1]:g}"
 
 

@@ -1,5 +1,6 @@
 """Images of a volume for models that see no volumes, by a rule."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,9 +38,13 @@ class ShownVolume(NamedTuple):
 
 
 def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
-    """Return a volume's slices as images with square pixels; errors as :func:`open_volume`.
+    """Return a volume's slices as images with square pixels.
 
-    Slices that are fewer than the rule's are shown more than once.
+    Slices that are fewer than the rule's are shown more than once. Errors are those of :func:`open_volume`.
+
+    Args:
+        path: The file or folder.
+        rule: Rule by which it is shown; None takes the default.
     """
     rule = rule or VolumeRule()
     volume = open_volume(path)
@@ -49,19 +54,22 @@ def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
     greys = []
     windows = []
     for window in rule.windows:
-        name, bounds = _bounds(window, values, in_hounsfield_units=volume.in_hounsfield_units)
-        grey = _grey(values, bounds)
+        name, (dark, bright) = _bounds(
+            window, values, in_hounsfield_units=volume.in_hounsfield_units
+        )
+        share = np.clip((values - dark) / (float(bright - dark) or 1), 0, 1)
+        grey = (share * 255).round().astype(np.uint8)
         greys.append(255 - grey if volume.is_inverted else grey)
         windows.append(name)
     images = _arrange(greys, rule.arrangement, volume.pixel_size(rule.plane))
     conversions = [f"volume, {rule}", f"window {' + '.join(windows)}"]
     if all(flat_mark(image) for image in images):
         conversions.append(NEARLY_FLAT)
+    numbers = ", ".join(str(position + 1) for position in positions)
     facts = volume_facts(volume) | {
         "window": " + ".join(windows),
         "values shown": f"{values.min():g}..{values.max():g}",
-        f"{rule.plane} slices shown": ", ".join(str(position + 1) for position in positions)
-        + f" of {depth}",
+        f"{rule.plane} slices shown": f"{numbers} of {depth}",
     }
     return ShownVolume(images, tuple(conversions), facts)
 
@@ -117,11 +125,6 @@ def _bounds(window: Window, values: Any, *, in_hounsfield_units: bool) -> tuple[
     return f"{window} ({window_name(WINDOWS[window])})", WINDOWS[window]
 
 
-def _grey(values: Any, bounds: Range) -> Any:
-    share = np.clip((values - bounds[0]) / (float(bounds[1] - bounds[0]) or 1), 0, 1)
-    return (share * 255).round().astype(np.uint8)
-
-
 def _arrange(
     greys: Sequence[Any], arrangement: Arrangement, pixel: tuple[float, float]
 ) -> list[Image.Image]:
@@ -129,14 +132,14 @@ def _arrange(
     if arrangement is Arrangement.CHANNELS:
         coloured = np.stack(greys, axis=-1)
         return [with_square_pixels(Image.fromarray(image), *pixel) for image in coloured]
-    # Stretched in RGB: in grey, another build of Pillow may round otherwise.
-    by_window = [
-        [with_square_pixels(Image.fromarray(image).convert("RGB"), *pixel) for image in grey]
-        for grey in greys
-    ]
+    by_window = []
+    for grey in greys:
+        # Stretched in RGB: in grey, another build of Pillow may round otherwise.
+        images = [Image.fromarray(image).convert("RGB") for image in grey]
+        by_window.append([with_square_pixels(image, *pixel) for image in images])
     if arrangement is Arrangement.MONTAGE:
         return [_montage(images) for images in by_window]
-    return [image for of_slice in zip(*by_window, strict=True) for image in of_slice]
+    return list(itertools.chain.from_iterable(zip(*by_window, strict=True)))
 
 
 def _montage(images: Sequence[Image.Image]) -> Image.Image:
