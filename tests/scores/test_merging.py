@@ -400,7 +400,9 @@ def test_withheld_replies_are_read_from_where_they_were_saved(merge, tmp_path, m
     assert "rouge_l," in rows[0]
     shutil.rmtree(tmp_path / "all")
     (home / "replies").rename(home / "elsewhere")
-    merge(shards, "holds no reply, because its dataset is credentialed, .* copy the folder 'replies'")
+    merge(
+        shards, "holds no reply, because its dataset is credentialed, .* copy the folder 'replies'"
+    )
     (home / "elsewhere").rename(home / "replies")
     for saved in (home / "replies").rglob("*.jsonl"):
         saved.write_text(re.sub('"reply": ".*"', '"reply": "other words"', saved.read_text()))
