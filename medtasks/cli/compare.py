@@ -26,7 +26,7 @@ from medtasks.scores.comparing import ComparedTask, Comparison, compare_all
 from medtasks.scores.run_values import NEAR_TIE, Agreement, LikelihoodAgreement, Overlap
 from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
-from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
+from medtasks.stats.paired import ALPHA, DRAWN_T, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.version import __version__
 
@@ -261,6 +261,10 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
     if DYADIC in names:
         out.print(
             f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error."
+        )
+    if DRAWN_T in names:
+        out.print(
+            f"{DRAWN_T}: t test of the difference on all questions of the benchmark, with the error of the draw."
         )
     if tests:
         out.print(

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
-from medtasks.cli.prepare_command import report_prepared
+from medtasks.cli.prepare_command import report_prepared, say_how_to_publish
 from medtasks.curate.drafts import Draft, DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (
@@ -428,6 +428,7 @@ def publish(
             "It is credentialed like its study: models and judges on other machines may not see it."
         )
     say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
+    say_how_to_publish(manifest)
 
 
 @app.command()

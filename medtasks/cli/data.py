@@ -18,13 +18,22 @@ from medtasks.cli.output import show as print_table
 from medtasks.cli.prepare_command import datasets_of, prepare, report_prepared, total_size
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
 from medtasks.data.dataset_lookup import own_datasets, prepared_state, preparing_again
-from medtasks.data.dataset_manifest import Manifest, described_images
+from medtasks.data.dataset_manifest import Draw, Manifest, described_images
 from medtasks.data.document_store import load_documents
-from medtasks.data.samples import Document
-from medtasks.data.selecting import SELECTABLE, choose, criteria_line, selectable, values_together
+from medtasks.data.drawing import DrawRequest, draw_documents
+from medtasks.data.samples import Document, Documents
+from medtasks.data.selecting import (
+    SELECTABLE,
+    Criteria,
+    choose,
+    criteria_line,
+    selectable,
+    values_together,
+)
 from medtasks.errors import MedTasksError, collected_warnings, listed
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
+from medtasks.report.wording import counted
 from medtasks.tasks.documents import (
     task_documents,
     task_problems,
@@ -227,13 +236,22 @@ def select(
     show: Annotated[
         bool, Option("--list", help="Show the values of the selected questions with counts.")
     ] = False,
+    draw: Annotated[
+        int | None,
+        Option(min=1, help="Draw about this many questions at random, to estimate scores of all."),
+    ] = None,
+    by: Annotated[
+        str | None, Option(metavar="COLUMN", help="Draw from each value of this column its share.")
+    ] = None,
+    seed: Annotated[int, Option(help="Random seed of the draw.")] = 0,
 ) -> None:
-    """Select questions by their columns, and make them a task of their own.
+    """Select questions by their columns or at random, and make them a task of their own.
 
     Values of one option are alternatives; all options must match. A value is a full name, its abbreviation in the
-    paper, or a pattern with * and ?.
+    paper, or a pattern with * and ?. With --draw, questions on one patient, image or pair are drawn together, and the
+    scores of the task are estimates of those of all questions.
     """
-    from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
+    from medtasks.tasks.own_tasks import whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
     criteria = {
@@ -241,7 +259,21 @@ def select(
     }
     for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
         criteria[column] = (*criteria.get(column, ()), value)
+    request = _draw_request(draw, by, seed, criteria)
+    if request is not None and new is not None:
+        _make_task(dataset, criteria, new, request)
+        return
     documents = load_documents(dataset)
+    if request is not None:
+        _print_draw(dataset, draw_documents(documents, request)[1])
+        return
+    _print_selection(dataset, documents, criteria, show=show)
+    if new is not None:
+        _make_task(dataset, criteria, new, None)
+
+
+def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, show: bool) -> None:
+    """Print the number of documents that fit, and the values of their columns if there are no criteria."""
     chosen = choose(documents, criteria)
     condition = f" with {criteria_line(criteria)}" if criteria else ""
     pairs = (
@@ -254,9 +286,40 @@ def select(
         out.print(
             "The keyword is the right answer: accuracy on these questions is that answer's recall."
         )
-    if new is None:
-        return
-    manifest, tasks, groups = select_as(dataset, criteria, new)
+
+
+def _draw_request(
+    number: int | None, by: str | None, seed: int, criteria: Criteria
+) -> DrawRequest | None:
+    """Return the draw asked for, if any. MedTasksError: it is combined with other options."""
+    if number is None:
+        if by is not None:
+            raise MedTasksError("--by names the strata of a draw; give --draw, too")
+        return None
+    if criteria:
+        raise MedTasksError(
+            f"--draw stands for all questions, and {criteria_line(criteria)} for some; give one of them"
+        )
+    return DrawRequest(number, by, seed)
+
+
+def _print_draw(dataset: str, design: Draw) -> None:
+    """Print the numbers of a draw, and those of its strata if there are several."""
+    say(f"{dataset}: {design}")
+    rows = []
+    for stratum in design.strata:
+        clusters = f"{stratum.drawn} of {stratum.existing}"
+        questions = f"{stratum.rows} of {stratum.existing_rows}"
+        rows.append((stratum.name, clusters, questions))
+    print_table(number_table("", (design.by or "stratum", "clusters", "questions"), rows))
+
+
+def _make_task(dataset: str, criteria: Criteria, new: str, request: DrawRequest | None) -> None:
+    from medtasks.tasks.own_tasks import select_as  # imports download libraries
+
+    manifest, tasks, groups = select_as(dataset, criteria, new, request)
+    if manifest.draw is not None:
+        _print_draw(dataset, manifest.draw)
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
     if groups:
@@ -279,6 +342,69 @@ def _print_values(documents: Sequence[Document]) -> None:
                 (value, str(counts[value]), *(str(len(together[value])) for together in distinct))
             )
         print_table(number_table("", headings, rows))
+
+
+@app.command()
+def look(
+    context: typer.Context,
+    name: Annotated[
+        str, Argument(help="A prepared dataset, a task or a variant such as NAME_blank.")
+    ],
+    sample: Annotated[
+        int, Option(min=1, help="Number of samples, drawn at random but always the same.")
+    ] = 3,
+    ids: Annotated[
+        list[str] | None, Option("--id", help="Sample to show instead; repeatable.")
+    ] = None,
+    folder: Annotated[
+        Path | None, Option("--out", help="Folder for a page and PNG files. Default: only print.")
+    ] = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Show images as a model gets them, next to what the headers of their files say and what was done with them.
+
+    Names and ids of patients are in neither; those that are part of an image are.
+    """
+    from medtasks.report.looking import look_at, task_to_look_at, write_look
+
+    look_into(context, include_path)
+    task = task_to_look_at(name)
+    looked_at = look_at(task, sample, ids or ())
+    for shown in looked_at:
+        say(f"sample {shown.doc_id}: the model gets {counted(len(shown.images), 'image')}")
+        if shown.fault:
+            say(shown.fault)
+        seen = {image.file: image.facts for image in shown.images}
+        for file, facts in [*seen.items(), *shown.files.items()]:
+            say(f"  {file}")
+            say_columns([("   ", *fact) for fact in facts.items()])
+    if folder is not None:
+        say(f"{write_look(task, looked_at, folder)}: open it in a browser")
+
+
+@app.command()
+def publish(
+    name: Annotated[str, Argument(help="A prepared dataset of your own.")],
+    folder: Annotated[
+        Path, Option("--out", help="New folder, named as the benchmark and its first task.")
+    ],
+    licence: Annotated[
+        str, Option(help="Licence by which you publish questions and images, such as cc-by-4.0.")
+    ],
+) -> None:
+    """Write a dataset of your own, with its tasks, into a folder for the Hub, which pip installs as well.
+
+    Nothing leaves the machine: you upload the folder. Credentialed data and those of others are refused.
+    """
+    from medtasks.curate.hub_folder import publish_folder
+
+    with out.status(f"Writing {folder} ..."):
+        benchmark = publish_folder(name, folder, licence)
+    access = benchmark.manifest.access
+    say(f"{folder}: {len(benchmark.documents)} questions, {access}, {licence}")
+    say("Look at README.md, and name the authors in its citation.")
+    say(f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {shlex.quote(str(folder))}")
+    say(f"Upload it: hf upload ORG/{benchmark.name} {shlex.quote(str(folder))} --repo-type dataset")
 
 
 def options() -> dict[str, str]:

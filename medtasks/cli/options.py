@@ -20,6 +20,14 @@ from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 ModelName = Annotated[
     str | None, Option("--model", help="Model to take from a folder with runs of several models.")
 ]
+HelpedBy = Annotated[
+    Path | None,
+    Option(
+        "--helped-by",
+        metavar="RUN",
+        help="Another model's run on all questions: narrows the intervals of a task of 'data select --draw'.",
+    ),
+]
 MaxFailed = Annotated[
     str,
     Option("--max-failed", help="Number (5) or share (1%) of samples without reply or verdict."),

@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from medtasks.cli.options import (
     GroupColumns,
+    HelpedBy,
     IncludePath,
     JsonFile,
     ModelName,
@@ -27,8 +28,12 @@ from medtasks.errors import MedTasksError, RepliesError, plain
 from medtasks.report import tables
 from medtasks.report.report_model import RunReport, report_as_dict
 from medtasks.report.wording import counted, names_by, number
+from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.result_files import repeat_folders
-from medtasks.tasks.task_files import included_option, task_files
+from medtasks.runs.run import Source, replies_to
+from medtasks.scores.helped_scores import with_help
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import included_option, task_file, task_files
 from medtasks.version import __version__
 
 Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
@@ -58,6 +63,7 @@ def report(
     ] = None,
     by: GroupColumns = None,
     prevalence: Prevalence = None,
+    helped_by: HelpedBy = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -93,6 +99,8 @@ def report(
                 f"{run} holds runs of {len(commands)} models; report on one with one of: {'; '.join(commands)}; "
                 f"all of them in one table: medtasks board {shlex.quote(str(run))}{included_option()}"
             ) from error
+        if helped_by is not None:
+            content = _with_help(content, Source(run, model), Source(helped_by))
         adjusted = zip(
             content.tasks,
             for_prevalence([part.rules for part in content.tasks], prevalence),
@@ -109,13 +117,27 @@ def report(
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
+def _with_help(content: RunReport, run: Source, helper: Source) -> RunReport:
+    """Return a report in which scores of drawn tasks are helped by a run on all questions.
+
+    RepliesError: no task is drawn, or there is no such run.
+    """
+    helped = {}
+    for part in [part for part in content.tasks if part.draw] or content.tasks[:1]:
+        task = task_file(part.name)
+        recorded = read_recorded(task, task_documents(task), [replies_to(part.name, run)])
+        rules, sentences = with_help(task, recorded.only_run, part.rules, helper)
+        helped[part.name] = replace(part, rules=tuple(rules), draw=(*part.draw, *sentences))
+    return replace(content, tasks=tuple(helped.get(part.name, part) for part in content.tasks))
+
+
 def _print_notes(content: RunReport) -> None:
     """Print the tasks without results, the sentences on missing samples, and the notes of a report."""
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
     sentences: list[tuple[str, str]] = []
     for task in content.tasks:
-        sentences += [(task.name, sentence) for sentence in task.missing]
+        sentences += [(task.name, sentence) for sentence in (*task.draw, *task.missing)]
     for text, names in names_by(sentences).items():
         say(f"note: {names}: {text}")
     for note in content.notes:

@@ -364,6 +364,13 @@ def _prepare_own(
         say(
             "It counts as credentialed: no judge on another machine may see it. Change this with --access."
         )
+    say_how_to_publish(manifest)
+
+
+def say_how_to_publish(manifest: Manifest) -> None:
+    """Print the command that writes a dataset for others, unless only the user may see it."""
+    if manifest.access != Access.CREDENTIALED:
+        say(f"For others: medtasks data publish {manifest.name} --out FOLDER --licence LICENCE")
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:

@@ -7,20 +7,23 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 from typer import Argument, Option
 
+from medtasks.cli.look_runs import LooksOfRun, read_looks
 from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
+from medtasks.data.looks import LOOK_VARIABLE, Look
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match, unknown_name
-from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run, earlier_runs
 from medtasks.net.journal import RUN_VARIABLE
 from medtasks.running.harness_run import (
     repeat_notices,
@@ -34,6 +37,7 @@ from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
 from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
+from medtasks.runs.looks import LookRecord
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
 from medtasks.runs.run_manifest import (
@@ -41,11 +45,13 @@ from medtasks.runs.run_manifest import (
     PrimaryOutcome,
     RecipeFacts,
     RunManifest,
+    RunState,
     Severity,
     TaskOutcome,
     check_primary,
     continued_run,
     manifest_files,
+    read_manifests,
     warn,
 )
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
@@ -118,6 +124,13 @@ def run(
     margin: Annotated[
         float | None, Option(help="Margin of non-inferiority in the primary outcome.")
     ] = None,
+    looks: Annotated[
+        Path | None,
+        Option(help="Plan of 'medtasks plan --looks': stop at the look that shows a difference."),
+    ] = None,
+    against: Annotated[
+        Path | None, Option(help="Run of the whole task, with which --looks compares.")
+    ] = None,
     prepare: Prepare = False,
     yes: Yes = False,
 ) -> None:
@@ -136,12 +149,7 @@ def run(
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
     part = _shard_of(shard, repeats, prepare=prepare)
-    try:
-        start = shlex.split(launcher)
-    except ValueError as error:
-        raise MedTasksError(
-            f"--launcher {launcher} cannot be read ({error}); close the quotation mark"
-        ) from error
+    start = _words_of(launcher)
     command = [
         "medtasks",
         "run",
@@ -161,7 +169,15 @@ def run(
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
     context.with_resource(including(options.folders()))
-    stated = _primary_outcome(primary, margin, names)
+    others = {
+        "--shard": part,
+        "--only-failed": only_failed,
+        "--primary": primary,
+        "--margin": margin,
+        "--repeats": repeats > 1,
+    }
+    of_looks = read_looks(looks, against, names, others)
+    stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
         datasets = {name: datasets_of_tasks(name) for name in names}
@@ -171,15 +187,38 @@ def run(
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    notices = _checked_run(ready, options, arguments, part, output, repeats)
+    rows = of_looks.rows if of_looks else part
+    notices = _checked_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
         tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
     )
     with stopping_by_signal():
-        if repeats > 1:
-            _repeat(call, output, arguments, repeats)
-        else:
-            call.run(output, arguments)
+        _start(call, output, arguments, repeats, of_looks)
+
+
+def _start(
+    call: "_Call",
+    output: Path,
+    arguments: Sequence[str],
+    repeats: int,
+    of_looks: LooksOfRun | None,
+) -> None:
+    """Run once, at each look, or several times."""
+    if of_looks is not None:
+        of_looks.take(partial(call.run, output, arguments), call.limit)
+    elif repeats > 1:
+        _repeat(call, output, arguments, repeats)
+    else:
+        call.run(output, arguments)
+
+
+def _words_of(launcher: str) -> list[str]:
+    try:
+        return shlex.split(launcher)
+    except ValueError as error:
+        raise MedTasksError(
+            f"--launcher {launcher} cannot be read ({error}); close the quotation mark"
+        ) from error
 
 
 def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
@@ -268,8 +307,13 @@ class _Call:
     only_failed: bool
     primary: PrimaryOutcome | None
 
-    def run(self, output: Path, arguments: Sequence[str]) -> None:
-        """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
+    def run(
+        self, output: Path, arguments: Sequence[str], look: LookRecord | None = None
+    ) -> RunManifest:
+        """Run once, or return the run of a look that was finished before, and else keep replies of earlier looks.
+
+        Raises MedTasksError if a task has no results, or lost too many samples.
+        """
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(
                 self.command,
@@ -280,23 +324,29 @@ class _Call:
                 self.part,
                 self.recipe,
             )
-            manifest = manifest.model_copy(update={"primary": self.primary})
+            manifest = manifest.model_copy(update={"primary": self.primary, "look": look})
             check_primary(output, manifest)
             earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+            if look is not None:
+                earlier = _earlier_look(output, manifest, arguments, look)
+                if earlier and _is_taken(earlier, look):
+                    return earlier
             run = earlier.run if earlier else continued_run(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})
-            recording = RunRecording(
-                output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
-            )
+        recording = RunRecording(
+            output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
+        )
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
         kept_replies = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
-        sharded = {SHARD_VARIABLE: str(self.part)} if self.part else {}
+        part = {SHARD_VARIABLE: str(self.part)} if self.part else {}
+        if look is not None:
+            part = {LOOK_VARIABLE: str(look.rows)}
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**kept_replies, **sharded, RUN_VARIABLE: manifest.run}
+                    environment = {**kept_replies, **part, RUN_VARIABLE: manifest.run}
                     run_tasks(
                         self.selection.ready,
                         arguments,
@@ -308,6 +358,7 @@ class _Call:
         finally:
             _print_outcomes(recording.manifest, output)
         self._check_complete(recording)
+        return recording.manifest
 
     def _check_complete(self, recording: RunRecording) -> None:
         """Raise MedTasksError if a task has no results, or lost too many samples."""
@@ -333,6 +384,31 @@ class _Call:
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
                 f"{shlex.join([*redacted_arguments(self.command), '--only-failed'])}"
             )
+
+
+def _earlier_look(
+    output: Path, current: RunManifest, arguments: Sequence[str], look: LookRecord
+) -> RunManifest | None:
+    """Return the finished run of a look, else the newest of its comparison, None if there is none.
+
+    Raises MedTasksError if a look of the comparison in this folder was asked differently.
+    """
+    kept = list(earlier_runs(output, current, arguments))
+    looks = []
+    for earlier in read_manifests(output, lambda _: None):
+        if earlier.part == current.part and any(task.samples for task in earlier.tasks.values()):
+            looks.append(earlier)
+    if len(looks) > len(kept):
+        raise MedTasksError(
+            f"looks in {output} had another model, settings or versions; go on with those, or give another "
+            f"--output_path"
+        )
+    return next((run for run in kept if _is_taken(run, look)), kept[0] if kept else None)
+
+
+def _is_taken(run: RunManifest, look: LookRecord) -> bool:
+    """Return whether a run has answered all questions of a look."""
+    return run.state is RunState.FINISHED and run.look is not None and run.look.index == look.index
 
 
 def _print_outcomes(manifest: RunManifest, output: Path) -> None:
@@ -383,7 +459,7 @@ def _checked_run(
     ready: Sequence[str],
     options: HarnessOptions,
     arguments: Sequence[str],
-    part: Shard | None,
+    part: Shard | Look | None,
     output: Path,
     repeats: int,
 ) -> list[Notice]:

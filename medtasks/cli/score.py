@@ -16,6 +16,7 @@ from typer import Argument, Option
 from medtasks.cli.options import (
     FileColumns,
     GroupColumns,
+    HelpedBy,
     IncludePath,
     JsonFile,
     KitName,
@@ -47,6 +48,7 @@ from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
+from medtasks.scores.draw_notes import UNWEIGHTED_TABLES, draw_notes, no_means
 from medtasks.scores.error_classes import (
     OF_ANSWERS,
     WrongAnswer,
@@ -55,6 +57,7 @@ from medtasks.scores.error_classes import (
     export_wrong_answers,
 )
 from medtasks.scores.error_labels import kinds_by_human, read_error_labels
+from medtasks.scores.helped_scores import with_help
 from medtasks.scores.joint_judging import judge_side_by_side
 from medtasks.scores.judge_labels import CheckedScore, checked_scores, read_labels, write_sheet
 from medtasks.scores.reply_parsing import EXAMPLE, parse_reply
@@ -108,6 +111,7 @@ def score(
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
     by: GroupColumns = None,
+    helped_by: HelpedBy = None,
     prevalence: Prevalence = None,
     kit: KitName = None,
     columns_of_file: FileColumns = None,
@@ -128,6 +132,12 @@ def score(
     runs = [take_answer_field(run, answer_field) for run in read.runs]
     recorded = dict(ChainMap(*runs))
     rules = _scores_of_runs(chosen, documents, runs, metric or ())
+    help_notes: list[str] = []
+    if helped_by is not None:
+        helped, help_notes = with_help(
+            chosen, read.only_run, list(rules.values()), Source(helped_by)
+        )
+        rules = dict(zip(rules, helped, strict=True))
     rules = dict(zip(rules, *for_prevalence([list(rules.values())], prevalence), strict=True))
     _export_errors(export_errors, chosen, documents, rules, size)
     by_human = _kinds_by_human(error_labels, rules)
@@ -141,6 +151,11 @@ def score(
     }
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
     summary |= _optional_facts(read, answer_field, classes)
+    replied = {doc_id for doc_id, reply in recorded.items() if not reply.failed}
+    unweighted = [*no_means(chosen.metrics), UNWEIGHTED_TABLES]
+    notes = draw_notes(data, documents, replied, unweighted) + help_notes
+    if notes:
+        summary["draw_notes"] = notes
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})
     _print_origins(files, replies, read.notes)
     title = _title(task, recorded, len(documents))
@@ -152,6 +167,8 @@ def score(
             _score_table("wrong answers, as a human judged them", by_human, paired=False)
         )
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
+    for sentence in notes:
+        say(sentence)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
 

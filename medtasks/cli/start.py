@@ -19,21 +19,27 @@ from rich.text import Text
 from typer import Argument, Option
 
 from medtasks.cli.data import write_sample_home
+from medtasks.cli.look_runs import write_plan
 from medtasks.cli.options import IncludePath, JsonFile, look_into
-from medtasks.cli.output import out, print_state_of_data, say, say_columns, write_json
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
+from medtasks.data.shards import clusters_of
 from medtasks.doctor.check_results import State
 from medtasks.errors import MedTasksError, plain
 from medtasks.home import HOME_VARIABLE, as_json
 from medtasks.lmms.plugin import installed_adapters
 from medtasks.report.published import published_of
+from medtasks.report.tables import number_table
 from medtasks.report.wording import number
 from medtasks.running.recipes import Backend, Recipe, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
-from medtasks.scores.planning import assumptions
+from medtasks.scores.draw_planning import draw_sizes
+from medtasks.scores.look_plans import plan_looks
+from medtasks.scores.planning import Assumptions, assumptions
 from medtasks.scores.planning import plan as planned
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import INCLUDE, scored_task
 from medtasks.tasks.task_index import tasks_folder
 from medtasks.version import __version__
@@ -187,13 +193,34 @@ def plan(
     rule: Annotated[
         str | None, Option(help="Rule for the runs. Default: the task's first.")
     ] = None,
+    draw: Annotated[
+        bool, Option("--draw", help="Which interval a draw of so many questions gives one score.")
+    ] = False,
+    looks: Annotated[
+        int | None,
+        Option(metavar="N", help="Plan a comparison that may stop early, at N looks."),
+    ] = None,
+    seed: Annotated[int, Option(help="Random seed for the order of questions at looks.")] = 0,
+    plan_file: Annotated[Path, Option("--out", help="File for the plan of looks.")] = Path(
+        "looks.json"
+    ),
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Compute the number of samples that shows a difference between two models, and the smallest detectable one."""
+    """Compute the number of samples that shows a difference between two models, and the smallest detectable one.
+
+    With --draw: how wide the interval of one model's score is if only a part of the questions is drawn and asked.
+    """
     look_into(context, include_path, run or ())
     chosen = scored_task(task)
     assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    if draw:
+        _plan_draw(chosen, assumed, json_file)
+        return
+    if looks is not None:
+        write_plan(plan_looks(chosen, assumed, difference, power, looks, seed, rule), plan_file)
+        print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+        return
     result = planned(assumed, difference, margin, power, tests)
     write_json(json_file, {"schema_version": 1, "task": task, **as_json(result)})
     discordance = assumed.discordance_of(result.difference or 0.0)
@@ -232,6 +259,33 @@ def plan(
             f"The prepared ones show it with a power of {number(result.reached_for_margin)}."
         )
     print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+
+
+def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> None:
+    """Print the width of the interval by size of the draw. MedTasksError: the data are too few for a draw."""
+    documents = task_documents(task)
+    clusters = len({*clusters_of(documents)})
+    sizes = draw_sizes(assumed, len(documents), clusters)
+    content = {"assumptions": assumed, "draws": [size._asdict() for size in sizes]}
+    write_json(json_file, {"schema_version": 1, "task": task.name, **as_json(content)})
+    if not sizes:
+        raise MedTasksError(
+            f"'{task.name}' has {len(documents)} questions in {clusters} clusters, too few to draw from; ask all"
+        )
+    say(
+        f"{task.name}, {assumed.metric}, score {number(assumed.score)} ({assumed.score_source}), design effect "
+        f"{assumed.design:.2f} ({assumed.design_source}). All {len(documents):,} questions:"
+    )
+    rows = []
+    for size in sizes:
+        rows.append(
+            (f"{size.questions:,}", f"{size.clusters:,}", f"± {100 * size.half_width:.1f} pts")
+        )
+    show(number_table("", ("questions drawn", "clusters", "95 % interval"), rows))
+    say(
+        "The interval is for the score on all questions, and strata (--by) narrow it. The first N questions (--limit) "
+        "give none, however many they are: they are no random sample."
+    )
 
 
 RunFolders = Annotated[

@@ -157,18 +157,18 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
     plain = [
         (name.replace("_", " "), value) for name, value in sheet.items() if name not in sections
     ]
-    parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
+    parts = [f"# Datasheet of {sheet['name']}", markdown_table(("what", "value"), plain)]
     for name, value in sections.items():
         parts.append(f"## {name.replace('_', ' ').capitalize()}")
         if not value:
             parts.append("None.")
         elif isinstance(value, Mapping):
-            parts.append(_table(("", "value"), _mapping_rows(value)))
+            parts.append(markdown_table(("", "value"), _mapping_rows(value)))
         elif name == "caveats":
             parts.append("\n".join(f"- {sentence}" for sentence in value))
         else:
             parts.append(
-                _table(
+                markdown_table(
                     [key.replace("_", " ") for key in value[0]],
                     [list(record.values()) for record in value],
                 )
@@ -194,7 +194,8 @@ def _text(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table in Markdown; texts are escaped, and numbers have three digits."""
     cells = [
         [_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row]
         for row in rows

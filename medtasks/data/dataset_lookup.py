@@ -81,6 +81,9 @@ def provenance(name: str) -> dict[str, Any]:
         facts["left_out"] = (
             [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
         )
+        if manifest.draw is not None:  # names of strata are values of a column
+            for number, stratum in enumerate(facts["draw"]["strata"], start=1):
+                stratum["name"] = f"stratum {number}"
     return facts
 
 

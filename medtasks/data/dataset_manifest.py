@@ -21,6 +21,34 @@ SHOWN_VOLUMES = "shown_volumes"
 """Key of the rules by which a run has shown volumes, in the data of its results."""
 
 
+class DrawnStratum(BaseModel):
+    """Numbers of one stratum of a draw."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str  # value of the column
+    existing: int  # clusters
+    drawn: int  # clusters; each had the same chance
+    existing_rows: int
+    rows: int  # of the drawn clusters
+
+
+class Draw(BaseModel):
+    """Design of a random draw of whole clusters, from which the weight of each follows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int
+    by: str | None  # column of the strata
+    strata: tuple[DrawnStratum, ...]
+
+    def __str__(self) -> str:
+        existing = sum(stratum.existing_rows for stratum in self.strata)
+        drawn = sum(stratum.rows for stratum in self.strata)
+        by = f", by {self.by}" if self.by else ""
+        return f"{drawn:,} of {existing:,} questions drawn at random (seed {self.seed}{by})"
+
+
 class Manifest(BaseModel):
     """Facts recorded when a dataset was prepared; the harness writes them into every result."""
 
@@ -39,6 +67,7 @@ class Manifest(BaseModel):
     left_out: tuple[str, ...] = ()  # rows left out and why, one sentence each
     selected_from: str | None = None  # the dataset this one is a part of; the images stay there
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
+    draw: Draw | None = None  # design, if the part was drawn at random
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
     image_range: tuple[float, float] | None = (
         None  # black and white, of images with more than 8 bits

@@ -234,6 +234,11 @@ def embedded_path(file: str) -> Path | None:
     return home() / _EMBEDDED / file.removeprefix(_MARK)
 
 
+def embedded_name(data: bytes) -> str:
+    """Return the name that documents have for an encoded image in a table, by its content."""
+    return f"{_MARK}{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
+
+
 def encoded_image(text: str) -> bytes | None:
     """Return the image that a text holds as base64, bare or in a data URI, or None for any other text.
 
@@ -352,11 +357,12 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
     if isinstance(data, str):
         data = encoded_image(data)
     if isinstance(data, bytes) and data:
-        file = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
+        name = embedded_name(data)
+        file = Path(folder) / name.removeprefix(_MARK)
         if not file.is_file():
             with written_whole(file) as partial_file:
                 partial_file.write_bytes(data)
-        return f"{_MARK}{file.name}"
+        return name
     if not isinstance(path, str) or not path:
         raise ValueError("lacks an image; fix the row, or leave it out")
     _check_path(path, root, is_embedded=path is not image)

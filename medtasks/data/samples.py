@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_LETTERS = 26  # options of a question that is answered by a letter
+DRAWN = "drawn"  # column for the cluster and stratum in a draw, and field of its scores
 REPLY_LANGUAGE = "reply_language"  # column for the language that a task names
 
 Document = Mapping[str, Any]
@@ -133,6 +134,11 @@ class Sample:
     def patient_image(self) -> str | None:
         """The image of a known patient, which other patients may share. None where the cluster is none of a patient."""
         return self._hashed_id("image") if self.cluster_id.startswith("patient-") else None
+
+    @property
+    def drawn(self) -> Mapping[str, int] | None:
+        """Cluster and stratum in a draw from a whole dataset (:mod:`medtasks.data.drawing`); None of other samples."""
+        return self.document.get(DRAWN)
 
     def _hashed_id(self, kind: str) -> str | None:
         value = self.document.get(f"{kind}_id")

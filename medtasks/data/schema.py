@@ -46,6 +46,7 @@ column              meaning
 ``keyword``         fine label of the case, which is the right answer; may be null
 ``answer_type``     as published: ``OPEN`` or ``CLOSED``; of Rad-ReStruct ``single_choice`` and two others
 ``language``        ``en`` or ``zh``
+``drawn``           cluster and stratum of a row in a random draw, see :mod:`medtasks.data.drawing`
 ``part``            name of the file that the row is from (OmniMedVQA only), else null
 ==================  ====================================================================================================
 
@@ -58,7 +59,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import DRAWN, Document, letter
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
@@ -154,6 +155,14 @@ def arrow_schema(columns: Columns) -> Any:
         else:
             fields[name] = type_for_alias(kind)
     return schema(fields)
+
+
+def drawn_schema(schema: Any) -> Any:
+    """Return the schema of a table with the column of a draw."""
+    from pyarrow import field, int64, struct
+
+    numbers = ("cluster", "stratum", "existing")
+    return schema.append(field(DRAWN, struct([field(name, int64()) for name in numbers])))
 
 
 def image_digests(document: Document) -> dict[str, str]:

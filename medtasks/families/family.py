@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.privacy import PrivateText
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import DRAWN, Sample, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
@@ -277,6 +277,9 @@ class TaskFamily(ABC):
         if rule.fenced:
             score["rule"] = f"{score['rule']}{FENCED}"
         score["reason"] = str(score["reason"])
+        # The others of its stratum stand for a failed sample.
+        if sample.drawn is not None and score["reason"] != Reason.ADAPTER_FAILED:
+            score[DRAWN] = dict(sample.drawn)
         if reply.cut:
             score["cut"] = True
             # One without an answer had no room for it.

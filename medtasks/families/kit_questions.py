@@ -11,11 +11,12 @@ question it divides by zero. The rule that fixes its arithmetic, and the careful
 Used by the hooks for MedEvalKit's short answers and for MultiMedEval's. Scores must hold no text.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import DRAWN, Sample
 from medtasks.extract.careful.yes_no import gold_verdict
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
@@ -46,6 +47,7 @@ from medtasks.metrics.metric import (
     Score,
     ScoreFilter,
     ScoreList,
+    with_units,
 )
 
 _WHOLE = "whole_run"  # field of scores of a run that was checked for questions of both kinds
@@ -161,14 +163,14 @@ class _OpenAccuracy(Metric[Score]):
 
     def estimate(self, scores: ScoreList) -> Estimate:
         estimate = super().estimate(scores)
-        valued = self.values(scores)
+        valued = self.values(with_units(scores))
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
             return estimate
-        error = estimate.error / len(valued)
+        # A drawn question stands for several of the whole set.
+        number = math.fsum(score[DRAWN].weight if DRAWN in score else 1.0 for score, _ in valued)
+        error = estimate.error / number
         effective = None if error else estimate.effective
-        return replace(
-            estimate, value=estimate.value / len(valued), error=error, effective=effective
-        )
+        return replace(estimate, value=estimate.value / number, error=error, effective=effective)
 
 
 _RIGHT = _field("right")

@@ -5,13 +5,14 @@ Used by the families of free texts. No message may quote a text, which may be a 
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.privacy import PrivateText
+from medtasks.data.samples import DRAWN
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
 from medtasks.judges import green_judge as green_judge  # registers GREEN
@@ -32,10 +33,12 @@ from medtasks.metrics.ngram_metrics import WITHOUT_WORDS
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 from medtasks.stats.bootstrap import values_with_errors
 from medtasks.stats.exchange import SummedCounts
+from medtasks.stats.sample_design import DrawnUnit, are_drawn, drawn_mean
 from medtasks.stats.standard_error import clustered_error
 
-# cluster, target, reply, and the file of the saved reply: another run tries failed metrics again
-TextRow = tuple[str, PrivateText, PrivateText, str | None]
+# cluster, or unit of a drawn sample, target, reply, and the file of the saved reply: another run tries failed metrics
+# again
+TextRow = tuple[Hashable, PrivateText, PrivateText, str | None]
 
 NO_MEAN = "is no mean over samples"
 
@@ -99,7 +102,13 @@ def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
     Args:
         reply: Field of the score that has the reply.
     """
-    return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
+
+    def row(score: Mapping[str, Any]) -> TextRow:
+        unit = score.get(DRAWN)
+        cluster = unit if isinstance(unit, DrawnUnit) else score["cluster_id"]
+        return cluster, score["reference"], score[reply], score.get("saved")
+
+    return row
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
@@ -153,7 +162,11 @@ def _estimate(
     values = [value for value, _ in valued]
     if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
         return Estimate(total, error_of_counts)
-    of_means = clustered_error(values, [cluster for _, cluster in valued])
+    clusters = [cluster for _, cluster in valued]
+    if are_drawn(clusters):
+        value, of_draw = drawn_mean(values, clusters)
+        return Estimate(value, of_draw.error, of_draw.clusters, of_draw.degrees, of_draw.effective)
+    of_means = clustered_error(values, clusters)
     if len(values) == len(rows):
         return Estimate(total, of_means.error)
     # The clusters are fewer than those of all samples.

@@ -175,10 +175,21 @@ def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
-    """Return the newest run in a folder for results whose replies a new run may keep.
+    """Return the newest of :func:`earlier_runs`. Raises MedTasksError if there is none."""
+    for earlier in earlier_runs(output, current, arguments):
+        return earlier
+    raise MedTasksError(
+        f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
+        f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
+    )
 
-    It asked the same model the same, with the same versions and data; only the way of sending requests may differ.
-    Raises MedTasksError if no run fits.
+
+def earlier_runs(
+    output: Path, current: RunManifest, arguments: Sequence[str]
+) -> Iterator[RunManifest]:
+    """Yield the runs in a folder for results whose replies a new run may keep, newest first.
+
+    They asked the same model the same, with the same versions and data; only the way of sending requests may differ.
     """
     question = what_is_asked(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):
@@ -188,7 +199,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
             and any(record.samples for record in earlier.tasks.values())
             and earlier.path != current.path
             and what_is_asked(read_options(earlier.arguments)) == question
-            and earlier.shard == current.shard
+            and earlier.part == current.part
             and all(
                 earlier.versions.get(name) == current.versions.get(name)
                 for name in ("lmms_eval", "medtasks")
@@ -199,8 +210,4 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
                 for name in shared
             )
         ):
-            return earlier
-    raise MedTasksError(
-        f"--only-failed found no run in {output} that asked the same model for the same tasks, with these data and "
-        f"versions, and kept its samples (--log_samples); leave the option out to ask all samples"
-    )
+            yield earlier

@@ -13,6 +13,7 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
+from medtasks.data.looks import LOOK_VARIABLE, Look
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
@@ -67,8 +68,9 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     ours = {name: task for name, task in tasks.items() if _is_ours(task)}
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
     _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
-    shard = Shard.from_environment()
-    if shard is not None:
+    look = os.environ.get(LOOK_VARIABLE)
+    shard = Look.parse(look) if look else Shard.from_environment()
+    if isinstance(shard, Shard):
         _check_shard(shard, call.arguments, is_lmms=is_lmms)
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
@@ -331,13 +333,14 @@ def _annotate(
     results: MutableMapping[str, Any],
     lm: Any,
     ours: HarnessTasks,
-    shard: Shard | None,
+    shard: Shard | Look | None,
     rows: Mapping[str, int],
 ) -> None:
     """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
     remarks = []
     if shard is not None:
-        remarks.append(f"[SHARD {shard}]")
+        kind = "PARTIAL, LOOK" if isinstance(shard, Look) else "SHARD"
+        remarks.append(f"[{kind} {shard.index}/{shard.count}]")
         _record_shard(results, shard, rows)
     if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
         results[SERVED_MODEL] = dict(facts)
@@ -357,10 +360,12 @@ def _annotate(
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, int]) -> None:
-    """Record how many rows of each task a shard asked, and say how shards are joined."""
+def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping[str, int]) -> None:
+    """Record how many rows of each task a part asked, and say how shards are joined."""
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count
+    if isinstance(shard, Look):
+        return
     empty = [task for task, count in rows.items() if not count]
     none = f", and there is none of {listed(empty)}" if empty else ""
     say(
@@ -376,8 +381,8 @@ def _record_shard(results: Mapping[str, Any], shard: Shard, rows: Mapping[str, i
 
 
 @contextlib.contextmanager
-def _asking_only(shard: Shard | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
+def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
+    """Let the harness's tasks ask only the rows of a part within the block; yield the number of rows by task."""
     chosen: dict[str, frozenset[int]] = {}
     for name, task in tasks.items():
         if shard is None:

@@ -153,6 +153,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Index our tasks, few-shot twins and variants too, after those of the harness and of the user's folders."""
     from medtasks.home import own_tasks_folders
     from medtasks.runs.redaction import redact_log
+    from medtasks.tasks.task_files import installed_tasks
     from medtasks.tasks.task_index import tasks_folder
 
     _guard_evaluation()
@@ -168,6 +169,7 @@ def _index_ours(build: AnyFunction, *args: Any, **kwargs: Any) -> Any:
                 *folders,
                 str(tasks_folder()),
                 *map(str, own_tasks_folders()),
+                *map(str, installed_tasks()),
             ]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
@@ -324,6 +326,10 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         from medtasks.tasks.documents import check_judge
         from medtasks.tasks.task_files import members_of
 
+        named = getattr(call.arguments.get("cli_args"), "tasks", None)
+        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
+            # The harness took the name for that of a folder of task files, which is here, too.
+            call.arguments["tasks"] = [named]
         for name in call.arguments["tasks"]:
             tasks += members_of(name)
     for task in tasks:
@@ -332,7 +338,7 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
 
     try:
         with asked_as_family(call.arguments):
-            results = evaluate(*args, **kwargs)
+            results = evaluate(*call.args, **call.kwargs)
     except ValueError as error:
         if tasks and str(error).startswith(f"Model '{_DEFAULT_MODEL}' not found"):
             raise MedTasksError(

@@ -14,7 +14,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
+from medtasks.data.samples import DRAWN
 from medtasks.stats.exchange import SummedCounts
+from medtasks.stats.sample_design import DrawnUnit, drawn_mean, drawn_units
 from medtasks.stats.standard_error import (
     Dyad,
     clustered_error,
@@ -120,6 +122,24 @@ def clustered(scores: ScoreList) -> ScoreList:
     ]
 
 
+def with_units(scores: ScoreList) -> ScoreList:
+    """Return all scores of a run on drawn data with the unit of each, which parts of them keep; others as they are."""
+    draws = [score.get(DRAWN) for score in scores]
+    if not any(isinstance(draw, Mapping) for draw in draws):
+        return scores
+    units = drawn_units(draws)
+    return [{**score, DRAWN: unit} for score, unit in zip(scores, units, strict=True)]
+
+
+def units_by_cluster(scores: ScoreList) -> dict[Hashable, DrawnUnit]:
+    """Return the unit of a draw that holds each cluster; empty for scores of a whole benchmark."""
+    units = {}
+    for score in with_units(scores):
+        if isinstance(score.get(DRAWN), DrawnUnit):
+            units[score.get("cluster_id")] = score[DRAWN]
+    return units
+
+
 @dataclass(frozen=True)
 class Metric(Declaration, Generic[U]):
     """A mean over samples, or over units of several samples. By default each score is a unit.
@@ -167,8 +187,14 @@ class Metric(Declaration, Generic[U]):
         return values, weights_kept, list(zip(*clusters, strict=True))
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        """Return value and standard error."""
+        """Return value and standard error, of the whole benchmark if the samples were drawn from it."""
         values, weights, clusters = self._valued(scores)
+        drawn = units_by_cluster(scores)
+        if drawn and clusters:
+            firsts = [first for first, *_ in clusters]
+            units = [drawn[first] for first in firsts]
+            estimate = _drawn_estimate(values, units, weights, firsts)
+            return estimate if self.has_error else Estimate(estimate.value)
         total = math.fsum(weights)
         value = math.nan
         if total:
@@ -202,6 +228,18 @@ class Metric(Declaration, Generic[U]):
         for value, weight, members in zip(values, weights, clusters, strict=True):
             by_unit[frozenset(members)].append(weight * (value - center) / total)
         return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
+
+
+def _drawn_estimate(
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    weights: Sequence[float],
+    clusters: Sequence[Hashable],
+) -> Estimate:
+    value, error = drawn_mean(values, units, weights)
+    # One drawn cluster may hold several patients or images.
+    unit = unit_of(clusters) if len({*clusters}) == error.clusters else "cluster"
+    return Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit=unit)
 
 
 def unit_of(clusters: Iterable[Hashable]) -> str:
@@ -259,7 +297,8 @@ class Panel(Generic[R]):
 
     def of(self, scores: ScoreList) -> PanelResult:
         """Return the results for some scores."""
-        return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
+        joined = clustered(with_units(list(scores)))
+        return _computed(self, frozenset(Counter(map(self.row, joined)).items()))
 
 
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
@@ -309,6 +348,8 @@ class CorpusMetric(Declaration):
         if not self.has_error:
             return Estimate(estimate.value)
         clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
+        if estimate.effective is not None:  # of drawn samples
+            return replace(estimate, unit=unit_of(clusters))
         if estimate.clusters is not None:  # of a panel in which some scores have no value
             effective = None if estimate.error > 0 else float(estimate.clusters)
             return replace(estimate, effective=effective, unit=unit_of(clusters))

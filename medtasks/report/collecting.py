@@ -15,6 +15,7 @@ from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import NOTA, NOTA_CONTROL, ROTATED, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
+from medtasks.families.counts import is_failed
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.missing_weights import fetch_command
 from medtasks.report.differences import (
@@ -30,6 +31,7 @@ from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
 from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 from medtasks.scores.audit_items import audit_items, image_files
+from medtasks.scores.draw_notes import UNWEIGHTED_TABLES, draw_notes, no_means
 from medtasks.scores.score_model import Baseline, RuleScores
 from medtasks.scores.subgroups import grouped_by, with_interval
 from medtasks.scores.task_reading import (
@@ -314,6 +316,7 @@ def reading_section(reading: TaskReading) -> Section:
         calibration=calibration,
         items=audit_items(reading),
         pictures=image_files(reading),
+        draw=_draw_notes(reading),
         missing=(
             *_not_asked(answered, documents),
             *missing,
@@ -325,6 +328,16 @@ def reading_section(reading: TaskReading) -> Section:
         ),
     )
     return Section(report, reading, notes, readings=[reading])
+
+
+def _draw_notes(reading: TaskReading) -> tuple[str, ...]:
+    """Describe scores of drawn data; none of a whole dataset."""
+    data = {**reading.data, **reading.recorded.data}
+    replied: set[str] = set()
+    for computed in reading.computed.values():
+        replied |= {doc_id for doc_id, score in computed.samples.items() if not is_failed(score)}
+    unweighted = [*no_means(reading.task.metrics), UNWEIGHTED_TABLES]
+    return tuple(draw_notes(data, reading.documents, replied, unweighted))
 
 
 def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:

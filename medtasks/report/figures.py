@@ -184,7 +184,7 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
     sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
-    small = {group.name for group in groups if not group.compared}
+    small = {group.name for group in groups if not (group.compared or group.drawn)}
     baseline = _best_level(task, rules, metric)
     overall = _overall_scores(rules, column, metric)
     wholes = {

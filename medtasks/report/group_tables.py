@@ -130,7 +130,7 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
 def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Table:
     """Return one metric by group, with the gap of each group to all other samples."""
     groups = chain.from_iterable(rule.groups[column] for rule in rules)
-    small = {group.name for group in groups if not group.compared}
+    small = {group.name for group in groups if not (group.compared or group.drawn)}
     headings = [*cells(column, "Questions")]
     for rule in rules:
         headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
@@ -174,7 +174,9 @@ def _group_notes(
             small[group.name] = rules[0].group_score(column, group.name, metric)
     yield from cluster_notes(small)
     with_interval = [name for name, score in small.items() if score and score.clusters != 1]
-    if with_interval:
+    if any(group.drawn for group in groups):
+        yield "Groups of drawn questions are not compared; brackets hold 95 % intervals of their own."
+    elif with_interval:
         names = ", ".join(with_interval)
         yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}."
 

@@ -172,6 +172,7 @@ class TaskReport:
     )  # image files by key; empty if withheld
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
     image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
+    draw: tuple[str, ...] = ()  # sentences on scores that estimate those of a larger set
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
     settings: Mapping[str, str] = field(
         default_factory=dict

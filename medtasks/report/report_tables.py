@@ -41,6 +41,7 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
             about = f"{about} Data: {task.dataset}, {fingerprint}.".lstrip()
         notes = (
             *tables[0].notes,
+            *task.draw,
             *task.missing,
             *["Credentialed data: only scores are shown."] * task.withheld,
         )

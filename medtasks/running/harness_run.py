@@ -128,9 +128,7 @@ def run_tasks_here(
         before = _results_files(output)
         reason = "it left no results"
         try:
-            evaluate_here(
-                [*arguments, *_UTC, "--tasks", _tasks_argument([name])], output.absolute()
-            )
+            evaluate_here([*arguments, *_UTC, "--tasks", name], output.absolute())
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this task alone
             reason = redacted(str(error) if isinstance(error, MedTasksError) else one_line(error))
         new = [path for path, state in _results_files(output).items() if before.get(path) != state]
@@ -181,7 +179,7 @@ def _run(
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    tasks = _tasks_argument(names)
+    tasks = ",".join(names)
     # The harness reads a folder name that is a number, such as a shard's, as that number, and loses the results.
     folder = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
     with tempfile.TemporaryDirectory() as temporary:
@@ -226,15 +224,6 @@ def _run(
         outcome.failed += failed
         outcome.reasons |= dict.fromkeys(failed, reason)
         watch(outcome)
-
-
-def _tasks_argument(names: Sequence[str]) -> str:
-    """Return ``--tasks``; a single task with the name of a folder here is named twice.
-
-    Else the harness takes it for a folder of task files.
-    """
-    is_folder = len(names) == 1 and tasks_of(names[0]) and os.path.isdir(names[0])
-    return ",".join([*names, *names] if is_folder else names)
 
 
 def _end_in_words(code: int) -> str:

@@ -13,6 +13,7 @@ from string import Template
 from typing import Any
 
 from medtasks.data.document_store import open_documents
+from medtasks.data.looks import Look
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.samples import Document
 from medtasks.data.schema import SPLIT
@@ -51,7 +52,9 @@ _PREPARED = "medtasks.data.path_of."
 class PlannedRun:
     """A run before it starts, with its tasks looked up: names of ours and others, the user's files, and datasets."""
 
-    def __init__(self, names: Sequence[str], options: HarnessOptions, shard: Shard | None) -> None:
+    def __init__(
+        self, names: Sequence[str], options: HarnessOptions, shard: Shard | Look | None
+    ) -> None:
         self.options = options
         self.shard = shard
         self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
@@ -85,7 +88,7 @@ class PlannedRun:
 
 
 def check(
-    tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None
+    tasks: Sequence[str], arguments: Sequence[str], shard: Shard | Look | None = None
 ) -> list[Notice]:
     """Return the problems of a run of tasks, ours or not, before it starts; nothing is printed, changed or downloaded.
 
@@ -320,9 +323,8 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
     }
     if run.shard is not None and any(choosing.values()):
         names = listed([name for name, is_set in choosing.items() if is_set])
-        yield refuse(
-            f"--shard {run.shard} chooses the rows of every task itself; leave out {names}"
-        )
+        option = "--looks" if isinstance(run.shard, Look) else f"--shard {run.shard}"
+        yield refuse(f"{option} chooses the rows of every task itself; leave out {names}")
     if offset >= 0 and not is_empty:
         yield from _cut_notices(run, offset, limit)
 

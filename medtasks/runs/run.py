@@ -16,6 +16,7 @@ from typing import Any
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
+from medtasks.runs.looks import LookRecord
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
@@ -142,6 +143,11 @@ class RecordedRun:
     def primary(self) -> PrimaryOutcome | None:
         """Primary outcome that the newest call states."""
         return self.manifests[-1].stated_primary if self.manifests else None
+
+    @property
+    def look(self) -> LookRecord | None:
+        """Newest look of a comparison that may stop early."""
+        return self.manifests[-1].look if self.manifests else None
 
     @property
     def made(self) -> str:

@@ -20,6 +20,7 @@ from medtasks.data.named_files import MOST_TEXT, read_named
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
+from medtasks.runs.looks import LookRecord
 from medtasks.runs.sample_counts import SampleCounts
 
 ENDING = "_run.json"
@@ -287,6 +288,7 @@ class RunManifest(_Record):
     shard: Shard | None = (
         None  # part of the rows that was asked; None for all, and for merged shards
     )
+    look: LookRecord | None = None  # of a comparison that may stop early
     merged: tuple[
         str, ...
     ] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
@@ -298,6 +300,13 @@ class RunManifest(_Record):
         """The primary outcome; none if replies are copies of an earlier run, whose scores may have been seen."""
         copied = any(record.copied_samples for record in self.tasks.values())
         return None if copied else self.primary
+
+    @property
+    def part(self) -> str:
+        """The part of the rows that its calls ask together: a shard or a plan of looks; empty for all rows."""
+        if self.look is not None:
+            return f"{self.look.plan} {self.look.against_digest}"
+        return "" if self.shard is None else str(self.shard)
 
     @property
     def path(self) -> Path | None:
@@ -351,7 +360,7 @@ def continued_run(output: Path, current: RunManifest) -> str:
             current.model.name,
             current.model.weights,
         )
-        if is_same_model and earlier.shard == current.shard:
+        if is_same_model and earlier.part == current.part:
             return earlier.run if earlier.can_go_on else ""
     return ""
 

@@ -106,6 +106,8 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
             stated if run.primary else "There is no primary outcome: replies are older copies."
         )
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
+    if last.look is not None:
+        notes.append(str(last.look))
     if last.shard is not None:
         notes.append(
             f"This is shard {last.shard} of a run, so that its scores are of a part of the questions; join all "

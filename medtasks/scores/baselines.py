@@ -27,7 +27,7 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.scores.comparing import paired_values
-from medtasks.scores.run_values import Values, main_metrics
+from medtasks.scores.run_values import Values, main_metrics, with_drawn_units
 from medtasks.scores.score_model import Baseline
 from medtasks.scores.scoring import scores_of
 from medtasks.stats.paired import PairedResult, compare_paired
@@ -163,7 +163,7 @@ def _best_against(
 
     def values(metric: AnyMetric, scores: ScoreList) -> Values:
         settled = task.family.settled([scores[position] for position in shared])
-        return task.family.sample_values(metric, settled, samples)
+        return with_drawn_units(task.family.sample_values(metric, settled, samples), settled)
 
     for metric in main_metrics(task):
         if not isinstance(metric, Metric):

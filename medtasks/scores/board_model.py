@@ -20,13 +20,14 @@ from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
+from medtasks.scores.draw_notes import draw_notes, no_means
 from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
 from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
 from medtasks.scores.scoring import rule_scores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import recorded_values
 from medtasks.stats.ranks import rank_intervals
-from medtasks.stats.standard_error import mean_error
+from medtasks.stats.sample_design import mean_and_error
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
@@ -311,11 +312,13 @@ def _scored_cells(
     files: dict[str, Path] = {}
     documents: Documents = ()
     data: Mapping[str, Any] = {}
+    replied: set[str] = set()  # in all runs
     for run, source in sources.items():
         try:
             if not documents:
                 documents = task_documents(task)
                 data = task_provenance(task, documents)
+                replied = {str(document["doc_id"]) for document in documents}
             repeats = []
             for repeat in source.repeats:
                 file = replies_to(task.name, repeat)
@@ -327,11 +330,15 @@ def _scored_cells(
                 ]
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
+                for replies in recorded.runs:
+                    replied &= {doc_id for doc_id, reply in replies.items() if not reply.failed}
             cells[run] = replace(
                 _cell(task, metric, repeats), questions=len(documents) * len(repeats)
             )
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
+    for note in draw_notes(data, documents, replied, no_means([metric])):
+        _note(notes, task.name, note)
     return cells, files, data
 
 
@@ -353,9 +360,9 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
         (score,) = rule_scores(task, rule, scores, scores, [metric]).scores
     else:
         means = [value for _, value in values.values()]
-        error = mean_error(means, [cluster for cluster, _ in values.values()])
+        average, error = mean_and_error(means, [cluster for cluster, _ in values.values()])
         numbers = (error.error, error.clusters, error.degrees, error.effective)
-        score = with_interval(metric, Estimate(mean(means), *numbers))
+        score = with_interval(metric, Estimate(average, *numbers))
     return BoardCell(score, len(scores) - lost, invalid, lost, values=values)
 
 

@@ -3,6 +3,7 @@
 With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
 """
 
+import contextlib
 import itertools
 from collections import ChainMap
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from medtasks.scores.comparison_checks import (
     check_for_verdict,
     prompt_warnings,
 )
+from medtasks.scores.draw_notes import draw_notes
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
@@ -39,7 +41,13 @@ from medtasks.scores.run_values import (
 )
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
-from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
+from medtasks.stats.paired import (
+    DRAWN_T,
+    PairedResult,
+    PairedValues,
+    compare_paired,
+    correct_by_holm,
+)
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
@@ -51,6 +59,10 @@ BothValues = Mapping[tuple[str, str], tuple[Values, Values]]
 LabelsByTask = Mapping[str, Mapping[str, Label]]
 """People's labels by run and document id."""
 
+_ESTIMATED = (
+    "'{}' was drawn from a larger set, for which differences are estimated, but not tested within a margin or "
+    "corrected by labels; leave these out, or ask all questions"
+)
 _TAKEN_AS_TRUE = (
     "verdicts of the judge are taken as true, so that one who errs more often about one of the models moves the "
     "difference; label replies of each ('medtasks judge sample') and give --labels"
@@ -363,6 +375,8 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
+    if data.get("draw") and (margin is not None or any(source.labels for source in runs.values())):
+        raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
     origins = {name: read_origins(*of_run) for name, of_run in files.items()}
     firsts = {
@@ -379,16 +393,33 @@ def compare_task(
         for recorded in (read_recorded(task, documents, [file]) for file in of_run):
             replies[name] += recorded.runs
             notes += [f"{name}: {note.rstrip('.')}" for note in recorded.notes]
+        with contextlib.suppress(MedTasksError):  # files of replies, or repeats
+            if look := runs[name].run.look:
+                notes.append(f"{name}: {look} The tests here do not allow for the looks")
     labels = {
         name: read_labels(source.labels)
         for name, source in runs.items()
         if source.labels is not None
     }
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
-    warnings = [*compared.warnings, *notes]
+    warnings = [*_draw_notes(compared, data, documents, replies), *compared.warnings, *notes]
     if margin is not None:
         warnings += prompt_warnings(task, documents, [*firsts.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def _draw_notes(
+    compared: ComparedTask,
+    data: Mapping[str, Any],
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+) -> list[str]:
+    """Describe comparisons on drawn data; empty for data that are whole."""
+    answered = [set(ChainMap(*map(_valid, repeats))) for repeats in runs.values()]
+    tests = [(test.metric, test.result.test) for test in compared.comparisons]
+    unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
+    notes = draw_notes(data, documents, set.intersection(*answered), [*unweighted])
+    return [note.rstrip(".") for note in notes]
 
 
 def _sample_files(task: str, source: Source) -> list[Path]:

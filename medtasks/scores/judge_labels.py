@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from medtasks.data.samples import Documents, Sample
+from medtasks.data.samples import DRAWN, Documents, Sample
 from medtasks.data.table_files import read_table
 from medtasks.errors import RepliesError, SourceError, unknown_name
 from medtasks.families.counts import was_asked
@@ -145,7 +145,14 @@ def read_labels(path: Path) -> dict[str, Label]:
 def checked_scores(
     task: TaskFile, documents: Documents, replies: Replies, labels: Mapping[str, Label]
 ) -> dict[str, CheckedScore]:
-    """Return each row's score from a judge's verdicts, with its correction by people's labels."""
+    """Return each row's score from a judge's verdicts, with its correction by people's labels.
+
+    RepliesError: no reply has a label, or the samples were drawn from a larger set.
+    """
+    if any(document.get(DRAWN) for document in documents):
+        raise RepliesError(
+            f"labels do not correct estimates from drawn questions such as those of '{task.name}'; leave them out"
+        )
     digests = {doc_id: digest_of(reply.text or "")[:16] for doc_id, reply in replies.items()}
     labelled = {
         doc_id: label for doc_id, label in labels.items() if digests.get(doc_id) == label.digest

@@ -96,6 +96,10 @@ def assumptions(
     if runs and not shared:
         raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
     units = _units(task, documents, metric)
+    if not units:
+        raise RepliesError(
+            f"{metric.name} of '{task.name}' is no mean over samples, which plan needs"
+        )
     assumed = Assumptions(
         metric=metric.name,
         samples=len(units),

@@ -21,10 +21,11 @@ from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.extract.published.letter_choice import most_likely
 from medtasks.families.family import Replies, Reply, compares_texts
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean, units_by_cluster
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
 from medtasks.scores.scoring import AUROC, class_metrics, rows_of
 from medtasks.scores.task_calibration import area_by_sample
+from medtasks.stats.sample_design import mean_and_error
 from medtasks.stats.standard_error import Dyad
 from medtasks.tasks.task_file import TaskFile
 
@@ -125,7 +126,9 @@ def run_values(
             )
             continue
         try:
-            values[key] = task.family.sample_values(metric, scores, samples)
+            values[key] = with_drawn_units(
+                task.family.sample_values(metric, scores, samples), scores
+            )
             _check_mean(task, metric, scores, values[key])
         except NotComparable as why:
             values[key], skipped[key] = {}, str(why)
@@ -134,13 +137,27 @@ def run_values(
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
 
 
+def with_drawn_units(values: Values, scores: Sequence[Score]) -> Values:
+    """Replace clusters and dyads by the units of a draw that hold them, if the scores are of drawn samples."""
+    drawn = units_by_cluster(scores)
+    if not drawn:
+        return values
+    replaced = {}
+    for sample, (cluster, value) in values.items():
+        name = cluster.first if isinstance(cluster, Dyad) else str(cluster)
+        replaced[sample] = (drawn[name], value)
+    return replaced
+
+
 def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values) -> None:
     """Raise NotComparable if a metric is not the mean of these values."""
     texts = compares_texts(
         metric
     )  # are compared with their mean already, by computing all their metrics
     if values and not texts:
-        average = mean([value for _, value in values.values()])
+        average, _ = mean_and_error(
+            [value for _, value in values.values()], [unit for unit, _ in values.values()]
+        )
         if not math.isclose(average, metric.estimate(scores).value, rel_tol=1e-9, abs_tol=1e-12):
             raise NotComparable(NO_MEAN)
     elif (

@@ -50,12 +50,16 @@ class MetricScore:
 class Group:
     """Scores of a part of the questions, such as those of one medical area."""
 
+    not_in_json: ClassVar = ("drawn",)
     name: str  # value of the column
     questions: int  # answered
     scores: tuple[
         MetricScore, ...
     ]  # the main metrics, with intervals that hold for all compared groups together
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
+    drawn: bool = (
+        False  # whether it estimates a group of a benchmark from a draw; then it is not compared
+    )
     p_holm: tuple[
         float, ...
     ] = ()  # per score: test against all other samples, corrected for the column's groups

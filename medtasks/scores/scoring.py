@@ -33,6 +33,7 @@ from medtasks.metrics.metric import (
     clustered,
     evaluate,
     forget_computed,
+    with_units,
 )
 from medtasks.metrics.pairs import PairCounts, PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
@@ -208,7 +209,10 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
     versioned = task.family.versioned if as_letters else task.versioned_rule
     return {
-        name: (versioned(row), list(task.family.settled(scores_of(task, row, documents, ordered))))
+        name: (
+            versioned(row),
+            list(with_units(task.family.settled(scores_of(task, row, documents, ordered)))),
+        )
         for name, row in rows.items()
     }
 
@@ -233,7 +237,7 @@ def rule_scores(
     """Aggregate scores of samples under one rule; ``columns`` group them: documents, or scores with their columns."""
     metrics = metrics or task.metrics
     reasons = count_reasons(scores)
-    scores = list(task.family.settled(list(scores)))
+    scores = list(with_units(task.family.settled(list(scores))))
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
     table = tuple(
@@ -260,10 +264,10 @@ def rule_scores(
     answers = paired_answers(task.metrics[0].selection(scores))
     groups = by_category(task, columns, scores, list(dict.fromkeys((CATEGORIES, *task.breakdown))))
     whole = replace(whole, groups=groups.groups, column_tests=groups.tests)
-    return replace(whole, pairs=_pair_outcomes(answers), categories=count(answers))
+    return replace(whole, pairs=_pair_outcomes(answers, scores), categories=count(answers))
 
 
-def _pair_outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
+def _pair_outcomes(answers: Sequence[PairedAnswer], scores: ScoreList) -> PairOutcomes:
     pairs = complete_pairs(answers)
     solved = [pair for pair in pairs if pair.solved]
     valid = [pair for pair in pairs if pair.valid and not pair.solved]
@@ -290,7 +294,7 @@ def _pair_outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
         both_invalid=invalid[2],
         incomplete=len({answer.pair_id for answer in answers}) - len(pairs),
         both_wrong=len(both_wrong),
-        solved_of_decided=with_interval(decided, decided.estimate(())),
+        solved_of_decided=with_interval(decided, decided.estimate(scores)),
     )
 
 
@@ -307,7 +311,7 @@ def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate
     few: dict[str, list[str]] = {}
     for name in main:
         estimate = estimates[name]
-        if not estimate.clusters or estimate.degrees is None:
+        if not estimate.clusters or estimate.degrees is None or estimate.effective == math.inf:
             continue
         worth = min(without_noise(estimate.degrees + 1), estimate.clusters)
         sentence = f"Only about {worth:.2g} independent {estimate.unit}s: intervals are rough"

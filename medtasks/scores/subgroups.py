@@ -22,7 +22,16 @@ from medtasks.data.selecting import values
 from medtasks.errors import RepliesError, listed, near_match
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
-from medtasks.metrics.metric import Declaration, Estimate, Metric, Role, Score, ScoreList, clustered
+from medtasks.metrics.metric import (
+    Declaration,
+    Estimate,
+    Metric,
+    Role,
+    Score,
+    ScoreList,
+    clustered,
+    units_by_cluster,
+)
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
 from medtasks.scores.score_model import ColumnTest, Group, MetricScore
 from medtasks.stats.equivalence import WORKING_CORRELATION
@@ -216,6 +225,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
         for document, score in zip(documents, joined, strict=True)
         if not is_failed(score)
     ]
+    is_drawn = bool(units_by_cluster(scores))
     by_column: dict[str, tuple[Group, ...]] = {}
     totals = parts([score for _, score in answered])
     for column in task.breakdown:
@@ -228,7 +238,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
             (name, sum(not is_unjudged(score) for score in groups[name]), parts(groups[name]))
             for name in _in_order({name: len(members) for name, members in groups.items()}, bands)
         ]
-        by_column[column] = _compared(of_column, totals)
+        by_column[column] = _compared(of_column, totals, is_drawn=is_drawn)
     return Subgroups(by_column, _column_tests(by_column, totals))
 
 
@@ -240,6 +250,7 @@ def by_category(
     A pair counts once for each of its images in a group, as in the benchmark. Both lists have shape (samples,).
     """
     by_column, totals = dict[str, tuple[Group, ...]](), list[_Part]()
+    is_drawn = bool(units_by_cluster(scores))
     for column in columns:
         bands = {} if column == CATEGORIES else number_bands(documents, column)
         grouped = [
@@ -253,16 +264,20 @@ def by_category(
         for answer in answers:
             for name in answer.categories:
                 sizes[name] = sizes.get(name, 0) + 1
-        totals = _pair_parts(answers, None)
+        totals = _pair_parts(answers, None, scores)
         names = _in_order(sizes, bands)
         by_column[column] = _compared(
-            [(name, sizes[name], _pair_parts(answers, name)) for name in names], totals
+            [(name, sizes[name], _pair_parts(answers, name, scores)) for name in names],
+            totals,
+            is_drawn=is_drawn,
         )
     return Subgroups(by_column, _column_tests(by_column, totals))
 
 
-def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part]:
-    """Return the scores of pairs and of single images, of those in a group or of all."""
+def _pair_parts(
+    answers: Sequence[PairedAnswer], name: str | None, scores: ScoreList
+) -> list[_Part]:
+    """Return the scores of pairs and of single images, of those in a group or of all; ``scores`` tell of a draw."""
     here = [answer for answer in answers if name is None or name in answer.categories]
     pairs = complete_pairs(answers)
     images_of = {
@@ -282,21 +297,25 @@ def _pair_parts(answers: Sequence[PairedAnswer], name: str | None) -> list[_Part
     return [
         _Part(
             solved,
-            solved.estimate(()),
+            solved.estimate(scores),
             sum(images_of.values()),
-            solved.deviations(()),
+            solved.deviations(scores),
             sum(map(bool, images_of.values())),
         ),
-        _Part(right, right.estimate(()), len(here), right.deviations(()), len(by_pair)),
+        _Part(right, right.estimate(scores), len(here), right.deviations(scores), len(by_pair)),
     ]
 
 
 def _compared(
-    groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]
+    groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part], *, is_drawn: bool
 ) -> tuple[Group, ...]:
-    """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all."""
+    """Return the groups of a column with their intervals, gaps to the others and tests; ``totals`` are of all.
+
+    Groups of a draw are not tested: they are estimates with intervals of their own.
+    """
     compared = [
-        any(part.weight for part in parts)
+        not is_drawn
+        and any(part.weight for part in parts)
         and all(part.planned_size >= LEAST_EFFECTIVE for part in parts if part.weight)
         for *_, parts in groups
     ]
@@ -317,6 +336,7 @@ def _compared(
                 for part in parts
             ),
             compared=chosen,
+            drawn=is_drawn,
             p_holm=tuple(p for _, p in of_group),
             gaps=tuple(gap for gap, _ in of_group),
         )

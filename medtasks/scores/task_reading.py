@@ -35,11 +35,11 @@ from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.run_values import Values, values_by_question
+from medtasks.scores.run_values import Values, values_by_question, with_drawn_units
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
 from medtasks.scores.subgroups import grouped_by, with_interval
-from medtasks.stats.standard_error import mean_error
+from medtasks.stats.sample_design import mean_and_error
 from medtasks.tasks.documents import (
     access_of_task,
     image_settings,
@@ -347,9 +347,9 @@ def estimate_by_question(
         by_reading.append(values)
     questions = values_by_question(by_reading).values()
     means = [mean(values) for _, values in questions]
-    error = mean_error(means, [cluster for cluster, _ in questions])
+    average, error = mean_and_error(means, [cluster for cluster, _ in questions])
     numbers = (error.error, error.clusters, error.degrees, error.effective)
-    return Estimate(mean(means), *numbers), [values for _, values in questions]
+    return Estimate(average, *numbers), [values for _, values in questions]
 
 
 def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Values:
@@ -366,8 +366,11 @@ def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Val
     values = reading.task.family.sample_values(
         metric, scores, list(zip(answered, clusters, strict=True))
     )
-    average = mean([value for _, value in values.values()])
-    return values if math.isclose(average, metric.estimate(scores).value, abs_tol=1e-12) else {}
+    in_draw = with_drawn_units(values, scores)
+    average, _ = mean_and_error(
+        [value for _, value in in_draw.values()], [unit for unit, _ in in_draw.values()]
+    )
+    return in_draw if math.isclose(average, metric.estimate(scores).value, abs_tol=1e-12) else {}
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:

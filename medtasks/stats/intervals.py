@@ -58,7 +58,7 @@ def interval(
 
     ``degrees`` are those of freedom of Student's t; if None, the quantile is the normal one. A ``share`` is a fraction
     of samples, or a mean of values between 0 and 1; ``effective`` is its effective sample size, which otherwise follows
-    from the error.
+    from the error. A score with an infinite one is known exactly: both ends are its value.
 
     Ends are NaN for an undefined value or error, without a degree of freedom, and for an error of 0, except for shares
     with ``effective``. Raises a ValueError for a share that is not between 0 and 1, or a negative error.
@@ -67,6 +67,8 @@ def interval(
         raise ValueError(
             f"expected a share between 0 and 1 and an error of at least 0, but got {value} and {error}"
         )
+    if effective == math.inf:
+        return value, value
     if not (math.isfinite(value) and math.isfinite(error)) or (
         degrees is not None and not degrees > 0
     ):

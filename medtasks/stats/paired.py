@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.stats.intervals import t_quantile
-from medtasks.stats.standard_error import Dyad, mean_error, separate_units
+from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
+from medtasks.stats.standard_error import Dyad, separate_units
 
 ALPHA = 0.05
 POWER = 0.80
@@ -17,12 +18,15 @@ MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 DYADIC = "dyadic t"
 DELONG = "paired DeLong t"
+DRAWN_T = "t of the draw"
 
 DRAWS = 10_000
 SEED = 20261121  # of the random signs: the same runs give the same digits; written into every comparison
 
 _EXTREME = 20  # draws that are as extreme, of a p-value at the first level of Holm
 _BLOCK = 4_000_000  # random numbers held at once: 32 MB
+_MOST_DRAWS = 1_000_000  # at a small level; of many units fewer:
+_MOST_SIGNS = 4_000_000_000
 _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another order differ by less
 _NO_SPREAD = 1e-9  # of the largest difference
 
@@ -46,7 +50,9 @@ class PairedResult:
     difference: float  # second minus first
     low: float  # of its 95 % interval, as is high
     high: float
-    test: str  # DYADIC for dyads that share members, MCNEMAR for right and wrong, one sample per unit, else SIGN_FLIP
+    # DYADIC for dyads that share members, DRAWN_T for drawn units, MCNEMAR for right and wrong, one sample per unit,
+    # else SIGN_FLIP
+    test: str
     p: float  # two-sided, of that test
     mcnemar: float | None
     detectable: float  # smallest true difference found with about 80 % power at the level of :func:`correct_by_holm`
@@ -81,6 +87,7 @@ def compare_paired(
     second: Sequence[float],
     units: Sequence[Hashable],
     smaller: int | None = None,
+    level: float = ALPHA,
 ) -> PairedResult:
     """Compare two models on the same samples.
 
@@ -90,10 +97,12 @@ def compare_paired(
     dyadic error and its degrees of freedom (a sign flip of components of connected pairs would be valid, too, but finds
     5 of 100 differences less). With values of :func:`~medtasks.stats.calibration.area_values`, of which ``smaller`` is
     the number of units in the smaller group of positives or negatives: Student's t with one degree of freedom less.
-    The result does not depend on the order of the samples.
+    For units that were drawn from a benchmark: Student's t with the error of the draw, for the difference on all of the
+    benchmark. The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
-    :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
+    :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample. The interval has a
+    confidence of 1 - ``level``; for a small one a sign-flip test draws as many more signs as it takes to pass.
     """
     units = separate_units(units)
     in_dyads = any(isinstance(unit, Dyad) for unit in units)
@@ -102,27 +111,35 @@ def compare_paired(
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
     gained, lost = _discordant_samples(differences)
     evidence: int | None = number
-    if in_dyads or smaller is not None:
-        test = DYADIC if smaller is None else DELONG
-        low, high, p = _student_test(differences, units, None if smaller is None else smaller - 1.0)
+    in_draw = are_drawn(units)
+    if in_draw or in_dyads or smaller is not None:
+        degrees = None
+        test = DRAWN_T if in_draw else DYADIC
+        if smaller is not None:
+            degrees = smaller - 1.0
+            test = DRAWN_T if in_draw else DELONG
+        low, high, p = _student_test(differences, units, degrees, level)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
         low, high = (
-            agresti_min_interval(lost, gained, samples) if samples > 1 else (math.nan, math.nan)
+            agresti_min_interval(lost, gained, samples, level)
+            if samples > 1
+            else (math.nan, math.nan)
         )
         test, p = MCNEMAR, mcnemar(lost, gained)
         evidence = lost + gained
     else:
-        low, high = sign_flip_interval(differences, units)
-        test, p = SIGN_FLIP, sign_flip_test(differences, units)
+        draws = draws_at(level, number)
+        low, high = sign_flip_interval(differences, units, draws, level=level)
+        test, p = SIGN_FLIP, sign_flip_test(differences, units, draws)
     if all(0 <= value <= 1 for value in (*first, *second)):
         low, high = max(low, -1.0), min(high, 1.0)
     result = PairedResult(
         samples=samples,
         units=number,
-        first=math.fsum(first) / samples,
-        second=math.fsum(second) / samples,
-        difference=math.fsum(differences) / samples,
+        first=_mean(first, units),
+        second=_mean(second, units),
+        difference=_mean(differences, units),
         low=low,
         high=high,
         test=test,
@@ -134,6 +151,10 @@ def compare_paired(
     return replace(result, detectable=_detectable(result, differences, units, 1))
 
 
+def _mean(values: Sequence[float], units: Sequence[Hashable]) -> float:
+    return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
+
+
 def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
     """Return the numbers of samples that only the second, and only the first model got right."""
     return sum(difference > 0 for difference in differences), sum(
@@ -142,28 +163,33 @@ def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
 
 
 def _student_test(
-    differences: Sequence[float], units: Sequence[Hashable], degrees: float | None
+    differences: Sequence[float],
+    units: Sequence[Hashable],
+    degrees: float | None,
+    level: float,
 ) -> tuple[float, float, float]:
-    """Return the 95 % interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
+    """Return the interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
 
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
     at most 6 % (``benchmarks/intervals.py``).
     """
-    error, mean = mean_error(differences, units), math.fsum(differences) / len(differences)
+    mean, error = mean_and_error(differences, units)
+    if error.effective == math.inf:  # all of the benchmark
+        return mean, mean, 0.0 if mean else 1.0
     if degrees is not None:
         error = replace(error, degrees=degrees)
     if error.error > _NO_SPREAD * max(map(abs, differences)):
-        half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
+        half = t_quantile(1 - level / 2, error.degrees) * error.error
         return (
             mean - half,
             mean + half,
             min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees)),
         )
-    if math.isnan(error.error):
+    if math.isnan(error.error) or not error.degrees > 0:
         return math.nan, math.nan, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
-    size = error.degrees + 1
-    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
+    size = error.effective if are_drawn(units) else error.degrees + 1
+    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size, level)
     return low, high, 0.5**error.degrees if mean else 1.0
 
 
@@ -192,6 +218,12 @@ def draws_for(tests: int) -> int:
     return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
 
 
+def draws_at(level: float, units: int) -> int:
+    """Return the number of drawn signs of as many units with which a test at a small level can pass."""
+    most = max(DRAWS, min(_MOST_DRAWS, _MOST_SIGNS // units))
+    return min(most, max(DRAWS, math.ceil(_EXTREME / level)))
+
+
 def _detectable(
     result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int
 ) -> float:
@@ -206,7 +238,7 @@ def _detectable(
         return math.nan
     level = ALPHA / tests
     if result.test != MCNEMAR:
-        error = mean_error(differences, units)
+        _, error = mean_and_error(differences, units)
         if not error.error > _NO_SPREAD * max(map(abs, differences)):
             return math.nan
         return (
@@ -238,9 +270,9 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def agresti_min_interval(
-    only_first: float, only_second: float, samples: float
+    only_first: float, only_second: float, samples: float, level: float = ALPHA
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two paired shares (second minus first).
+    """Return the interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
     the four cells. Unlike Wald's, it has a width if the models differ on no sample. The first two arguments are numbers
@@ -249,7 +281,7 @@ def agresti_min_interval(
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
     half = (
-        t_quantile(1 - ALPHA / 2, None)
+        t_quantile(1 - level / 2, None)
         * math.sqrt((gained + lost) - (gained - lost) ** 2 / total)
         / total
     )
@@ -284,9 +316,13 @@ def sign_flip_test(
 
 
 def sign_flip_interval(
-    differences: Sequence[float], clusters: Sequence[Hashable], draws: int = DRAWS, seed: int = SEED
+    differences: Sequence[float],
+    clusters: Sequence[Hashable],
+    draws: int = DRAWS,
+    seed: int = SEED,
+    level: float = ALPHA,
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the mean difference: all true values that the sign-flip test does not reject.
+    """Return the interval of the mean difference: all true values that the sign-flip test does not reject.
 
     Source: Hartigan (1969), Journal of the American Statistical Association 64. With the signs of some units exchanged,
     a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
@@ -306,7 +342,7 @@ def sign_flip_interval(
         lower.append(np.nan_to_num(means.min(axis=0), nan=-np.inf))
         upper.append(np.nan_to_num(means.max(axis=0), nan=np.inf))
     low, high = np.sort(np.concatenate(lower)), np.sort(np.concatenate(upper))[::-1]
-    rejected = int(ALPHA * len(low))
+    rejected = int(level * len(low))
     if (
         not np.isfinite([low[rejected], high[rejected]]).all()
         or max(differences) - min(differences) < _TIE

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.stats.paired import ALPHA, exceeding, holm, mcnemar
-from medtasks.stats.standard_error import Dyad, mean_error, separate_units
+from medtasks.stats.sample_design import DrawnUnit, mean_and_error
+from medtasks.stats.standard_error import Dyad, separate_units
 
 Floats = NDArray[np.float64]
 _NO_SPREAD = 1e-9  # of the largest difference
@@ -22,7 +23,7 @@ def rank_intervals(
     A model's first rank is one more than the number of models that are significantly better, and its last rank leaves
     out those that are significantly worse. All pairs of models are tested on the samples that both have, corrected by
     Holm, so that all intervals hold together with 95 % confidence. Tests: exact McNemar for right and wrong with one
-    sample per unit, else Student's t with the clustered or dyadic error of the differences.
+    sample per unit, else Student's t with the clustered or dyadic error of the differences, or that of a draw.
     Source: Al Mohamad, Goeman and van Zwet (2022), Statistics in Medicine 41, for rank intervals from Tukey's or
     Holm's pairwise tests.
 
@@ -61,16 +62,19 @@ def _compare(differences: Floats, units: Sequence[Hashable]) -> tuple[float, flo
     of_shared = [unit for unit, in_both in zip(units, is_shared, strict=True) if in_both]
     if not shared.any():
         return 0.0, 1.0
-    mean = float(shared.mean())
     gained = int((shared == 1).sum())
     lost = int((shared == -1).sum())
     differing = int((shared != 0).sum())
-    in_dyads = any(isinstance(unit, Dyad) for unit in of_shared)
-    if gained + lost == differing and len(set(of_shared)) == len(of_shared) and not in_dyads:
-        return mean, mcnemar(lost, gained)
-    error = mean_error(shared.tolist(), of_shared)
+    is_dependent = any(isinstance(unit, Dyad | DrawnUnit) for unit in of_shared)
+    if gained + lost == differing and len(set(of_shared)) == len(of_shared) and not is_dependent:
+        return float(shared.mean()), mcnemar(lost, gained)
+    mean, error = mean_and_error(shared.tolist(), of_shared)
+    if error.effective == math.inf:  # drawn clusters that are all of the benchmark
+        return mean, 0.0 if mean else 1.0
     if error.error > _NO_SPREAD * float(np.abs(shared).max()):
         return mean, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
-    if math.isnan(error.error):  # a single unit, or dyads that all share members
+    if (
+        math.isnan(error.error) or not error.degrees > 0
+    ):  # one unit, or dyads that all share members
         return mean, 1.0
     return mean, 0.5**error.degrees  # equal differences show nothing of their spread

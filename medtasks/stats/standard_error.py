@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 _WORKING_CORRELATION = 0.2  # within clusters; degrees of freedom depend on it little
 _LEAST_DEGREES = 1.5  # of clusters of very unequal size
-_FEW_CLUSTERS = 8  # with the rarer outcome, which then do not show the correlation within clusters
+FEW_CLUSTERS = 8  # with the rarer outcome, which then do not show the correlation within clusters
 _NO_SPREAD = 1e-9
 
 
@@ -83,11 +83,11 @@ def clustered_error(
     sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
     variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
-    rarer = _clusters_with_rarer_outcome(
+    rarer = clusters_with_rarer_outcome(
         mean, [[values[index] for index in indices] for indices in members.values()]
     )
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
-    few = _FEW_CLUSTERS
+    few = FEW_CLUSTERS
     if set(values) <= {0.0, 1.0}:
         effective = min(effective, len(values))
     else:
@@ -124,7 +124,7 @@ def _correction(sizes: NDArray[np.float64]) -> tuple[float, float]:
     return float(summed / trace), float(trace**2 / square)
 
 
-def _clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]) -> int:
+def clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]) -> int:
     """Return the number of clusters that do not hold the more frequent one of the outcomes 0 and 1 only."""
     outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
     numbers = []

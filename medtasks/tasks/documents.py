@@ -556,16 +556,22 @@ def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
         yield f"{key}: there is no column '{name}'{hint}"
 
 
+def call_hook(
+    hook: Callable[..., Any], document: Document, settings: Any, *, always: bool = False
+) -> Any:
+    """Call a hook of a prompt as the harness does, with settings if it takes them (or ``always``) and has some."""
+    takes_settings = always or len(inspect.signature(hook).parameters) > 1
+    if takes_settings and settings is not None:
+        return hook(document, settings)
+    return hook(document)
+
+
 def _hook_failures(
     key: str, hook: Callable[..., Any], document: Document, settings: Any, *, private: bool
 ) -> Iterator[str]:
     """Yield why a hook fails on a sample, called as the harness calls it."""
-    arguments = [document]
-    takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
-    if takes_settings and settings is not None:
-        arguments.append(settings)
     try:
-        hook(*arguments)
+        call_hook(hook, document, settings, always=key == "doc_to_text")
     except (JudgeNotConfigured, JudgeRefused):
         pass  # no fault of the task
     except MedTasksError as error:

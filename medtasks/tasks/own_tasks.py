@@ -21,6 +21,7 @@ from medtasks.data.dataset_lookup import (
     prepared_folder,
 )
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
+from medtasks.data.drawing import DrawRequest
 from medtasks.data.prepare.prepare_dataset import publish_part
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.selecting import Criteria, criteria_line
@@ -127,8 +128,12 @@ def whole_dataset(name: str) -> str:
     return dataset
 
 
-def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str], list[str]]:
+def select_as(
+    dataset: str, criteria: Criteria, name: str, request: DrawRequest | None = None
+) -> tuple[Manifest, list[str], list[str]]:
     """Make a dataset of the matching documents of a prepared one; return it with the names of its tasks and groups.
+
+    With a ``request``, documents are drawn at random instead.
 
     ``name`` is that of the part and of its first task; groups of the whole dataset's tasks get one of the part's.
     Raises UnknownName for an unknown column, and MedTasksError if the name is taken or invalid, no document matches,
@@ -153,12 +158,13 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
                 raise MedTasksError(
                     f"there is a task or dataset '{name}' already; choose another name with --as"
                 )
-    manifest = publish_part(dataset, criteria, name)
+    manifest = publish_part(dataset, criteria, name, request)
+    part = str(manifest.draw or f"only {criteria_line(manifest.selection)}")
     for task, new in names.items():
-        description = f"{shipped[task].description}; only {criteria_line(manifest.selection)}"
+        description = f"{shipped[task].description}; {part}"
         write_task_file(new, task_copy(task, new, name, description), _PART_COMMAND)
     for group, new in groups.items():
-        description = f"{shipped[group].description}; only {criteria_line(manifest.selection)}"
+        description = f"{shipped[group].description}; {part}"
         write_task_file(new, group_copy(group, new, names, description), _PART_COMMAND)
     return manifest, list(names.values()), list(groups.values())
 

@@ -1,30 +1,40 @@
 """Tasks by name, read without the harness: ours, those in the user's folders, and the members of groups and tags.
 
-They come from three places, and of two with one name the first counts, as in the harness: folders of the user's
-(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants are found by name
-(:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` and ``<task>_stress`` are tags: the task and all its sanity or
-stress variants. For the harness a task without a file gets a temporary one that is complete, as does one
-that names a family (:func:`index_entries`).
+They come from four places, and of two with one name the first counts, as in the harness: folders of the user's
+(``--include_path``, see :func:`including`), this package, ``MEDTASKS_HOME/tasks``, and installed packages
+(:func:`installed_tasks`). Variants are found by name (:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` and
+``<task>_stress`` are tags: the task and all its sanity or stress variants. For the harness a task without a file gets a
+temporary one that is complete, as does one that names a family (:func:`index_entries`).
 """
 
 import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.variants import SANITY, STRESS
-from medtasks.errors import MedTasksError, RepliesError, UnknownName, listed, unknown_name
+from medtasks.errors import (
+    MedTasksError,
+    RepliesError,
+    UnknownName,
+    listed,
+    one_line,
+    unknown_name,
+    warn_once,
+)
 from medtasks.home import own_tasks_folders
+from medtasks.tasks.installed_packages import folder_of_package, task_packages
 from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
     Config,
     TaskIndex,
     dumped,
+    harness_folder,
     index_tasks,
     is_short,
     mapping_in,
@@ -121,14 +131,68 @@ def refuse_shipped_names() -> None:
 
 
 def task_files() -> Mapping[str, TaskFile]:
-    """Return all tasks and groups by name, sorted: ours, of the user's own datasets, and of included folders.
+    """Return all tasks and groups by name, sorted: ours, of the user's own datasets and folders, and of packages.
 
     Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises MedTasksError.
     """
-    return _Tasks(
-        _included,
-        {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))},
-    )
+    others: dict[str, TaskFile] = {}
+    for tasks in installed_tasks().values():
+        others |= tasks
+    users = {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))}
+    for name in others.keys() & users.keys():
+        warn_once(
+            f"'{name}' is a task of an installed package ({others[name].path}) and one of your own, which counts "
+            f"({users[name].path}); rename yours, or uninstall the package"
+        )
+    return _Tasks(_included, others | users)
+
+
+@cache
+def installed_tasks() -> Mapping[Path, Mapping[str, TaskFile]]:
+    """Return the tasks of installed packages by name, for each of the folders that hold their files.
+
+    A package that is broken, or has a name of ours, the harness's or another package's, is left out with a warning.
+    """
+    packages: dict[Path, Mapping[str, TaskFile]] = {}
+    for point in task_packages():
+        try:
+            folder = folder_of_package(point)
+            index = index_tasks([folder], strict=True)
+            tasks = {task.name: task for task in _tasks(index)}
+            if not tasks:
+                raise MedTasksError(f"{folder} holds no task file")
+            taken = names_of_others(tasks)
+            for others in packages.values():
+                taken |= {name: others[name].path for name in others.keys() & tasks.keys()}
+            for name, path in taken.items():
+                raise MedTasksError(
+                    f"{tasks[name].path} has a task '{name}', which is a name in {path}; rename it, or uninstall one "
+                    f"of them"
+                )
+        except Exception as error:  # noqa: BLE001 - others' packages must not hide all tasks
+            cause = str(error) if isinstance(error, MedTasksError) else one_line(error)
+            warn_once(
+                f"the tasks of the installed package '{point.name}' ({point.value}) are left out: {cause}"
+            )
+        else:
+            packages[folder] = tasks
+    return packages
+
+
+def names_of_others(names: Collection[str]) -> dict[str, Path]:
+    """Return those of the names that a task, variant, group or tag of ours or the harness has, with their files."""
+    shipped = _Tasks({}, {})
+    paths: dict[str, Path] = {}
+    for file in shipped.values():
+        paths |= dict.fromkeys((file.name, *file.tags, *tags_of(file)), file.path)
+    harness = harness_folder()
+    index = TaskIndex() if harness is None else index_tasks([harness], names)
+    for name in names:
+        if (variant := _variant(name, shipped)) is not None:
+            paths[name] = variant.path
+        elif name in index:  # a tag has no file of its own
+            paths[name] = index.paths.get(name, Path("lmms_eval"))
+    return {name: paths[name] for name in names if name in paths}
 
 
 class _Tasks(Mapping[str, TaskFile]):

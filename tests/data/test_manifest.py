@@ -36,7 +36,7 @@ def test_written_and_read_again_with_a_fingerprint_of_text_and_pixels(tmp_path):
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
     images = {"image_rule": "reference", "image_range": None, "image_conversions": {}}
-    whole = {"selected_from": None, "selection": {}, "volume_settings": {}, **images}
+    whole = {"selected_from": None, "selection": {}, "draw": None, "volume_settings": {}, **images}
     assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS | whole
     changes = ({"text_sha256": "3" * 64}, {"pixels_sha256": "3" * 64}, {"source": "elsewhere"})
     others = [manifest.model_copy(update=change).fingerprint for change in changes]

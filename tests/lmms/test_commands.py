@@ -1,19 +1,23 @@
 """Commands as users give them: from the installed wheel, and all that README and docs show."""
 
 import doctest
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from lmms_eval.models import MODEL_REGISTRY_V2
+from PIL import Image
 
 from medtasks.doctor.check_results import State
 from medtasks.doctor.examining import importable_model
-from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_files import installed_tasks, task_files
 from medtasks.tasks.task_index import tasks_folder
 
 from ..curate.reviewed_study import detailed_study, review
@@ -66,14 +70,20 @@ NOT_TESTED = re.compile(r"# not tested: \w")
 JUDGE = "127.0.0.1:8000"
 
 
+INSTALLS_FOLDER = "pip install ./"
+
+
 def shell_lines(page):
-    """Lines of the page's shell blocks that can be run; what installs is the gate's to run, see ``.ci/run``."""
+    """Lines of the page's shell blocks that can be run; what installs medtasks is for the gate, see ``.ci/run``."""
     blocks = re.findall(
         r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
     lines = "".join(blocks).splitlines()
     return [
-        line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")
+        line
+        for line in lines
+        if not NOT_TESTED.search(line)
+        and (line.startswith(INSTALLS_FOLDER) or not line.startswith("pip install"))
     ]
 
 
@@ -96,6 +106,8 @@ def run_command(command, folder, patch):
         for word in shlex.split(command)[1:]:
             name, _, value = word.partition("=")
             patch.setenv(name, value.replace("$PWD", str(folder)))
+    elif command.startswith(INSTALLS_FOLDER):
+        install_folder(folder / command.removeprefix(INSTALLS_FOLDER), folder / "site", patch)
     elif command.startswith(("medtasks ", "lmms_eval ")):
         alone, may_fail, _ = command.partition(" || true")
         words = [os.path.expandvars(word) for word in shlex.split(alone, comments=True)]
@@ -113,12 +125,40 @@ def run_command(command, folder, patch):
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
 
 
+def install_folder(folder, site, patch):
+    """Put a package where Python finds it until the test ends, as pip would, which may need the network."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    name = project["project"]["name"]
+    assert project["tool"]["setuptools"]["package-dir"] == {name: "."}
+    shutil.copytree(folder, site / name)
+    about = site / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = []
+    for group, points in project["project"]["entry-points"].items():
+        lines += [f"[{group}]", *(f"{point} = {value}" for point, value in points.items())]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    patch.syspath_prepend(str(site))
+    installed_tasks.cache_clear()
+
+
 def run_examples(page):
     """Run the page's Python examples and compare what they return with what the page prints."""
     text = page.read_text(encoding="utf-8")
     source = "\n".join(re.findall(r"^```python\n(>>> .*?)^```", text, re.DOTALL | re.MULTILINE))
     examples = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
     assert doctest.DocTestRunner().run(examples).failed == 0
+
+
+def with_my_images(folder):
+    """Write the folder that the page on publishing begins with; its DICOM file is a PNG here, which needs no extra."""
+    (folder / "my_images").mkdir()
+    page = (REPOSITORY / "docs" / "publish.md").read_text(encoding="utf-8")
+    content = json.loads(re.search(r"^```json\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1])
+    for number, sample in enumerate(content["samples"]):
+        sample["images"] = [f"{number}.png"]
+        Image.linear_gradient("L").rotate(90 * number).save(folder / "my_images" / f"{number}.png")
+    (folder / "my_images" / "dataset.json").write_text(json.dumps(content))
 
 
 def curated(folder):
@@ -129,6 +169,7 @@ def curated(folder):
 PREPARED = {
     "own_tasks.md": lambda folder: write_blocks(folder / "my_tasks"),
     "curate.md": curated,
+    "publish.md": with_my_images,
 }
 
 
@@ -158,11 +199,18 @@ def test_scripts_can_be_read():
             subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+@pytest.fixture
+def packages_of_its_own():
+    """Forget the packages that a page installs."""
+    yield
+    installed_tasks.cache_clear()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if shell_lines(page)], ids=lambda page: page.stem
 )
-def test_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+def test_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, packages_of_its_own):
     PREPARED.get(page.name, lambda folder: None)(tmp_path)
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("lmms_eval.__main__.make_table", lambda *_: "")  # no test reads it

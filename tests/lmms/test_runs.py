@@ -6,7 +6,9 @@ from types import ModuleType
 import pytest
 from lmms_eval.api.metrics import pooled_sample_stderr
 
-from medtasks.data.shards import SHARD_VARIABLE
+from medtasks.data.document_store import load_documents
+from medtasks.data.looks import LOOK_VARIABLE, Look, look_sizes
+from medtasks.data.shards import SHARD_VARIABLE, clusters_of
 from medtasks.errors import MedTasksError
 from medtasks.hooks.groups import best_highest, best_lowest
 from medtasks.lmms.evaluation import guard_evaluation
@@ -121,6 +123,19 @@ def test_what_chooses_rows_too_and_another_harness_are_refused(
     monkeypatch.setenv(SHARD_VARIABLE, shard)
     with pytest.raises(MedTasksError, match=message):
         module.evaluate(object(), {}, *options)
+
+
+def test_a_look_asks_its_rows_of_whole_pairs(sample, monkeypatch):
+    clusters = clusters_of(load_documents("mediconfusion"))
+    look = Look(2, 4, 5, look_sizes(clusters, 5, 4, len(clusters))[1])
+    monkeypatch.setenv(LOOK_VARIABLE, str(look))
+    results = evaluate(["mediconfusion"], constant("A"))
+    asked = {line["doc_id"] for line in results["samples"]["mediconfusion"]}
+    assert sorted(asked) == look.rows(clusters)
+    assert results["n-samples"]["mediconfusion"] == {"original": 32, "effective": look.size}
+    assert results["results"]["mediconfusion"]["incomplete_pairs,reference"] == 0
+    alias = "mediconfusion [SAMPLE DATA] [PARTIAL, LOOK 2/4]"
+    assert results["results"]["mediconfusion"]["alias"] == alias
 
 
 @each_row(

@@ -17,6 +17,7 @@ extra ``dicom``. JPEG with 12 bits per value takes ``pylibjpeg-libjpeg``, whose 
 import contextlib
 import importlib
 import math
+import re
 import struct
 import sys
 import warnings
@@ -58,6 +59,21 @@ _COLOUR_TABLES = tuple(
 )
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 """Height and width of a pixel, in DCMTK's order."""
+_CODE = re.compile(
+    "[A-Z]{1,3}|MONOCHROME[12]|PALETTE COLOR|YBR_[A-Z0-9_]+|IDENTITY|INVERSE|LINEAR|LINEAR_EXACT|SIGMOID"
+)
+"""Code strings of the attributes below."""
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "modality": ("Modality",),
+    "values stand for": ("PhotometricInterpretation", "PresentationLUTShape"),
+    "window": ("WindowCenter", "WindowWidth", "VOILUTFunction"),
+    "rescale": ("RescaleSlope", "RescaleIntercept"),
+    "padding": ("PixelPaddingValue", "PixelPaddingRangeLimit"),
+    "spacing": ("PixelSpacing", "ImagerPixelSpacing", "PixelAspectRatio", "SliceThickness"),
+    "orientation": ("ImageOrientationPatient", "PatientOrientation", "ViewPosition"),
+    "frames": ("NumberOfFrames",),
+}
+"""Attributes of DICOM files by the fact that they are shown as."""
 
 
 @contextlib.contextmanager
@@ -329,3 +345,54 @@ def _through_voi_table(dataset: Any, values: Any) -> Any:
     greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
     at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
     return to_unit(greys[at], 0, 2**bits - 1)
+
+
+# ---- facts of headers, for people ----
+
+
+def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
+    """Add facts from the header of a DICOM file by name, until a damaged part; errors as :func:`reading_dicom`.
+
+    Headers hold names of patients. Only technical attributes are read, and a value that is neither a number nor a code
+    is withheld.
+    """
+    facts["kind"] = "DICOM"
+    with reading_dicom("a DICOM file", path, force=True) as (pydicom, dataset):
+        syntax = dataset.file_meta.get("TransferSyntaxUID")
+        if syntax in pydicom.uid.UID_dictionary:
+            facts["kind"] += f", {syntax.name}"
+        facts["size"] = f"{int(dataset.Columns)} x {int(dataset.Rows)}"
+        signed = "signed" if dataset.get("PixelRepresentation") else "unsigned"
+        facts["bits"] = f"{int(dataset.BitsStored)} of {int(dataset.BitsAllocated)}, {signed}"
+        _lift_functional_groups(dataset)
+        facts.update(_attributes(dataset))
+        if dataset.get("VOILUTSequence"):
+            facts["window"] = "VOI table"
+        stored = dataset.pixel_array
+        slope = float(dataset.get("RescaleSlope") or 1)
+        intercept = float(dataset.get("RescaleIntercept") or 0)
+        ends = sorted(float(end) * slope + intercept for end in (stored.min(), stored.max()))
+        facts["values"] = f"{ends[0]:g} to {ends[1]:g}"
+
+
+def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
+    for fact, names in _ATTRIBUTES.items():
+        texts = []
+        for name in [name for name in names if name in dataset]:
+            label = f"{name} " if len(names) > 1 else ""
+            texts.append(label + _technical(dataset.get(name)))
+        if texts:
+            yield fact, ", ".join(texts)
+
+
+def _technical(value: Any) -> str:
+    """Return the numbers or codes in an attribute as text, or that something else is withheld."""
+    is_single = isinstance(value, str) or not hasattr(value, "__iter__")
+    texts = []
+    for part in [value] if is_single else value:
+        text = str(part).strip()
+        try:
+            texts.append(f"{float(text):g}")
+        except ValueError:
+            texts.append(text if _CODE.fullmatch(text) else "withheld")
+    return "\\".join(texts)

@@ -17,13 +17,15 @@ from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
+from medtasks.data.drawing import DrawRequest, draw_documents
 from medtasks.data.images.image_store import read_facts
 from medtasks.data.images.volume_files import volume_digests
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.privacy import access_of
-from medtasks.data.schema import SPLIT, image_digests, image_key
+from medtasks.data.samples import Documents
+from medtasks.data.schema import SPLIT, drawn_schema, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
@@ -117,21 +119,34 @@ def prepare(name: str, options: Options) -> Manifest:
     return publish_part(info.part_of, info.selection, name)
 
 
-def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
-    """Make the documents of a prepared dataset that fit a dataset of their own.
+def publish_part(
+    dataset: str,
+    criteria: Criteria,
+    name: str,
+    request: DrawRequest | None = None,
+) -> Manifest:
+    """Make the documents of a prepared dataset that fit, or a random draw of them, a dataset of their own.
 
     Args:
         dataset: The prepared one.
         criteria: Values by column.
         name: Of the new dataset.
+        request: What to draw, in place of ``criteria``.
 
     Raises:
         MedTasksError: An image is broken, or nothing can be written. Further errors are those of
-            :func:`medtasks.data.selecting.choose`.
+            :func:`medtasks.data.selecting.choose` and :func:`medtasks.data.drawing.draw_documents`.
     """
     folder = prepared_folder(dataset)
     whole = Manifest.read(folder)
-    documents = choose(load_documents(dataset), criteria)
+    documents: Documents = load_documents(dataset)
+    schema = open_documents(dataset)[SPLIT].features.arrow_schema
+    draw = None
+    if request is None:
+        documents = choose(documents, criteria)
+    else:
+        documents, draw = draw_documents(documents, request)
+        schema = drawn_schema(schema)
     files = sorted({file for document in documents for file in image_digests(document)})
     facts = {}
     progress = tqdm(files, "Fingerprint of the images", unit="image", leave=False, disable=None)
@@ -147,10 +162,11 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
         **measure_documents(documents, facts),
         "selected_from": dataset,
         "selection": {column: tuple(values) for column, values in criteria.items() if values},
+        "draw": draw,
     }
     manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
-        publish(work, manifest, documents, open_documents(dataset)[SPLIT].features.arrow_schema)
+        publish(work, manifest, documents, schema)
     return manifest
 
 

@@ -1,0 +1,73 @@
+"""Sentences on scores of a dataset that was drawn at random from a benchmark: what they estimate, what is assumed."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from medtasks.data.dataset_manifest import Draw
+from medtasks.data.samples import DRAWN, Documents
+from medtasks.families.family import compares_texts
+from medtasks.metrics.metric import AnyMetric, Metric
+
+UNWEIGHTED_TABLES = "numbers by class or category, calibration"
+
+
+def draw_notes(
+    data: Mapping[str, Any],
+    documents: Documents,
+    replied: Container[str],
+    unweighted: Sequence[str] = (),
+) -> list[str]:
+    """Describe the scores of drawn data, in one sentence if all metrics are means and all samples have a reply.
+
+    Args:
+        data: Provenance of the data; none of a whole dataset has a draw.
+        documents: All documents of the drawn dataset.
+        replied: Ids of those with a reply that did not fail.
+        unweighted: Names of numbers that are no means.
+    """
+    if not data.get("draw"):
+        return []
+    draw = Draw.model_validate(data["draw"])
+    existing = sum(stratum.existing_rows for stratum in draw.strata)
+    drawn = sum(stratum.rows for stratum in draw.strata)
+    by = f", by {draw.by}" if draw.by else ""
+    notes = [
+        f"Estimate of all {existing:,} questions from {drawn:,} drawn ones (seed {draw.seed}{by}): weighted, interval "
+        f"for the full benchmark; assumes only that the draw was random."
+    ]
+    missing = [document for document in documents if document["doc_id"] not in replied]
+    if drawn == existing and not missing:
+        notes = [
+            f"All {existing:,} questions of the benchmark were drawn and answered: the interval has no width, and says "
+            f"nothing about other questions."
+        ]
+    if missing:
+        notes.append(_missing_note(documents, missing, len(draw.strata), replied))
+    if unweighted:
+        notes.append(f"Of the drawn questions alone, unweighted: {', '.join(unweighted)}.")
+    return notes
+
+
+def no_means(metrics: Iterable[AnyMetric]) -> list[str]:
+    """Return the names of the metrics that are no means over samples, but for counts."""
+    names = []
+    for metric in metrics:
+        is_mean = isinstance(metric, Metric) or compares_texts(metric)
+        if metric.has_error and not is_mean:
+            names.append(metric.name)
+    return names
+
+
+def _missing_note(
+    documents: Documents, missing: Documents, strata: int, replied: Container[str]
+) -> str:
+    with_reply = {
+        document[DRAWN]["stratum"] for document in documents if document["doc_id"] in replied
+    }
+    note = (
+        f"{len(missing):,} drawn questions have no reply: the others of their stratum stand for them, which assumes "
+        f"that replies are missing at random"
+    )
+    if empty := strata - len(with_reply):
+        note += f"; {empty} of {strata} strata have none and are in no score"
+    return f"{note}."

@@ -1,0 +1,98 @@
+"""Scores of a drawn task with the help of another model's run on all questions, which narrows their intervals."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from medtasks.data.dataset_lookup import part_of
+from medtasks.data.samples import DRAWN, Documents
+from medtasks.errors import RepliesError
+from medtasks.families.family import Replies, Reply
+from medtasks.metrics.metric import AnyMetric, Estimate
+from medtasks.runs.recorded_replies import read_recorded
+from medtasks.runs.run import Source, replies_to
+from medtasks.scores.run_values import Values, chosen_metrics, run_values
+from medtasks.scores.score_model import MetricScore, RuleScores
+from medtasks.scores.subgroups import with_interval
+from medtasks.stats.sample_design import HelpedMean, are_drawn, helped_mean
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, task_files
+
+_UNITS = ("doc_id", "pair_id")  # columns with the ids of what a metric has a value for
+
+
+def with_help(
+    task: TaskFile, replies: Replies, rules: Sequence[RuleScores], helper: Source
+) -> tuple[list[RuleScores], list[str]]:
+    """Return the scores of a drawn task with the help of a run on its whole dataset, and sentences on that.
+
+    Only metrics with a value for every answered question, or pair, are helped. A question without a value of the other
+    run counts as 0 in all of its means, which keeps the estimate unbiased. RepliesError: the task is not drawn, or
+    there is no run of the whole task.
+    """
+    name = _whole_task(task)
+    whole = task_file(name)
+    documents = task_documents(task)
+    questions = task_documents(whole)
+    helping = read_recorded(whole, questions, [replies_to(name, helper)]).only_run
+    metrics = {metric.name: metric for metric in chosen_metrics(task)}
+    own_values = run_values(task, documents, replies, list(metrics.values())).values
+    helping_values = run_values(whole, questions, helping, list(metrics.values())).values
+    answered = [doc for doc in documents if _is_answered(replies.get(doc["doc_id"]))]
+    helped = []
+    sentences = []
+    for rule in rules:
+        scores = list(rule.scores)
+        for place, score in enumerate(scores):
+            values = own_values.get((rule.name, score.metric), {})
+            column = next((name for name in _UNITS if _ids(answered, name) == {*values}), None)
+            if column is None or not values:
+                continue
+            number = len(_ids(questions, column))
+            result = _helped(values, helping_values[rule.name, score.metric], number)
+            scores[place] = _helped_score(metrics[score.metric], score, result)
+            sentences.append(
+                f"{score.metric} ({rule.name}): helped by {helper.path} on all questions with a factor of "
+                f"{result.factor:.2f}; the standard error is {result.gain:.0%} smaller, as far as "
+                f"{result.error.clusters} clusters tell."
+            )
+        helped.append(replace(rule, scores=tuple(scores)))
+    return helped, sentences or [
+        f"{helper.path} helps no score: none has a value for each question."
+    ]
+
+
+def _whole_task(task: TaskFile) -> str:
+    """Return the task with the same ending on the dataset that a drawn one is a part of."""
+    part = task.dataset or ""
+    name = f"{part_of(part)}{task.name.removeprefix(part)}"
+    if name not in task_files() or not task_documents(task)[0].get(DRAWN):
+        raise RepliesError(
+            f"--helped-by narrows scores of tasks of 'medtasks data select --draw', and '{task.name}' is none"
+        )
+    return name
+
+
+def _is_answered(reply: Reply | None) -> bool:
+    return reply is not None and not reply.failed
+
+
+def _ids(documents: Documents, column: str) -> set[str]:
+    return {str(document.get(column)) for document in documents}
+
+
+def _helped(values: Values, others: Values, number: int) -> HelpedMean:
+    """Return the mean with the help of the values of another run, which has this ``number`` of questions or pairs."""
+    units = [unit for unit, _ in values.values()]
+    assert are_drawn(units)
+    mean = math.fsum(value for _, value in others.values()) / number
+    of_helper = [others.get(name, (None, 0.0))[1] for name in values]
+    return helped_mean([value for _, value in values.values()], units, of_helper, mean)
+
+
+def _helped_score(metric: AnyMetric, score: MetricScore, result: HelpedMean) -> MetricScore:
+    error = result.error
+    numbers = (error.error, error.clusters, error.degrees, error.effective)
+    value = min(max(result.value, 0.0), 1.0) if score.share else result.value
+    return with_interval(metric, Estimate(value, *numbers, unit=score.unit))

@@ -1,0 +1,226 @@
+"""Mean over a whole benchmark from clusters of it that were drawn at random within strata.
+
+The value is the ratio of Hajek (1971): a sample weighs as many samples as it represents. Its error is that of the
+linearised residuals, summed by cluster, between the clusters of each stratum, with the finite-population correction
+(Särndal, Swensson and Wretman, "Model Assisted Survey Sampling", 1992, sections 5.6, 5.7 and 8.3). It assumes only that
+the draw was random: nothing about the model, or about how samples of a cluster relate. Samples that a metric leaves out
+are outside of its domain: their clusters count with residuals of 0.
+
+With another model's values of all samples it is the difference estimator (the same, section 6.3; AIPW, or PPI++ with a
+model in place of a judge: Angelopoulos, Duchi and Zrnic, 2023, arXiv 2311.01453). It is unbiased whatever that model
+answers, and its factor minimises the error.
+
+Coverage in redraws from real replies is in ``benchmarks/RESULTS.md`` (``benchmarks/redraws.py``).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeGuard
+
+import numpy as np
+
+from medtasks.stats.standard_error import (
+    FEW_CLUSTERS,
+    Floats,
+    MeanError,
+    clusters_with_rarer_outcome,
+    mean_error,
+)
+
+_NO_SPREAD = 1e-12  # of a variance: nothing but rounding
+_QUANTILE = (
+    1.96  # of the interval of a share, whose upper end is at least one cluster for a share of 0
+)
+
+
+class DrawnUnit(NamedTuple):
+    """A drawn cluster, and what its stratum tells about its weight."""
+
+    cluster: int
+    stratum: int
+    existing: int  # clusters of the stratum
+    answered: int  # drawn ones with a reply
+
+    @property
+    def weight(self) -> float:
+        """Number of clusters that it represents."""
+        return self.existing / self.answered
+
+
+@dataclass(frozen=True)
+class HelpedMean:
+    """Mean with the help of another model's values."""
+
+    value: float
+    error: MeanError
+    factor: float  # of the other model's values, from 0 to 1; 0 if they do not help
+    gain: float  # share of the standard error that they save
+
+
+def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | None]:
+    """Return the unit of each sample with a reply.
+
+    A cluster without a reply is represented by the others of its stratum.
+
+    Args:
+        draws: ``cluster``, ``stratum`` and number of ``existing`` clusters in the stratum of each sample; None for a
+            sample without a reply.
+    """
+    answered: dict[int, set[int]] = defaultdict(set)
+    for draw in draws:
+        if draw is not None:
+            answered[draw["stratum"]].add(draw["cluster"])
+    units: list[DrawnUnit | None] = [None] * len(draws)
+    for place, draw in enumerate(draws):
+        if draw is not None:
+            units[place] = DrawnUnit(**draw, answered=len(answered[draw["stratum"]]))
+    return units
+
+
+def are_drawn(units: Sequence[Hashable]) -> TypeGuard[Sequence[DrawnUnit]]:
+    """Return whether units are those of a draw, which stands for a whole benchmark."""
+    return bool(units) and isinstance(units[0], DrawnUnit)
+
+
+def mean_and_error(values: Sequence[float], units: Sequence[Hashable]) -> tuple[float, MeanError]:
+    """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error."""
+    if are_drawn(units):
+        return drawn_mean(values, units)
+    mean = math.fsum(values) / len(values) if values else math.nan
+    return mean, mean_error(values, units)
+
+
+def drawn_mean(
+    values: Sequence[float], units: Sequence[DrawnUnit], sizes: Sequence[float] | None = None
+) -> tuple[float, MeanError]:
+    """Return the estimated mean over the whole benchmark and its error.
+
+    If all clusters were drawn and answered, the mean is known: the error is 0, and the effective number infinite.
+    Otherwise that number may exceed the samples, as those that were asked are no longer uncertain.
+
+    Args:
+        values: Shape (samples,).
+        units: Unit of each sample.
+        sizes: Weight of each sample in the metric itself; 1 by default.
+    """
+    weights = [
+        size * unit.weight for size, unit in zip(sizes or [1.0] * len(units), units, strict=True)
+    ]
+    total = math.fsum(weights)
+    if not total:
+        return math.nan, MeanError(math.nan, math.nan, math.nan, 0)
+    mean = math.fsum(map(math.prod, zip(values, weights, strict=True))) / total
+    clusters = len({*units})
+    strata = _strata(values, mean, weights, units)
+    if not any(stratum.unseen for stratum in strata):
+        return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
+    variance = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.unseen)
+    effective = _effective_number(mean, values, units, strata)
+    return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
+
+
+@dataclass(frozen=True)
+class _Stratum:
+    """Clusters of a stratum that have a reply."""
+
+    sums: Floats  # of residuals by cluster, 0 for clusters outside of the domain
+    existing: int  # clusters
+
+    @property
+    def unseen(self) -> float:
+        """Share of its clusters that have no reply."""
+        return 1 - len(self.sums) / self.existing
+
+    def product(self, other: "_Stratum") -> float:
+        """Return the covariance of two totals of this stratum, as if it had been drawn with replacement.
+
+        A single cluster shows no variance of its own: its residual is taken from the mean of all strata.
+        """
+        number = len(self.sums)
+        if number < 2:
+            return float(self.sums @ other.sums)
+        centred = self.sums - self.sums.mean()
+        return float(centred @ (other.sums - other.sums.mean())) * number / (number - 1)
+
+
+def _strata(
+    values: Sequence[float], mean: float, weights: Sequence[float], units: Sequence[DrawnUnit]
+) -> list[_Stratum]:
+    residuals: dict[DrawnUnit, list[float]] = defaultdict(list)
+    total = math.fsum(weights)
+    for value, weight, unit in zip(values, weights, units, strict=True):
+        residuals[unit].append(weight * (value - mean) / total)
+    strata: dict[int, _Stratum] = {}
+    places: dict[int, int] = defaultdict(int)
+    for unit in sorted(residuals):
+        empty = _Stratum(np.zeros(unit.answered), unit.existing)
+        stratum = strata.setdefault(unit.stratum, empty)
+        stratum.sums[places[unit.stratum]] = math.fsum(residuals[unit])
+        places[unit.stratum] += 1
+    return list(strata.values())
+
+
+def _effective_number(
+    mean: float,
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    strata: Sequence[_Stratum],
+) -> float:
+    """Return the number of independent answers with the same error, if the mean is a share.
+
+    Bounds as of :func:`~medtasks.stats.standard_error.clustered_error` hold before the finite-population correction: at
+    most the number of replies, and that of the clusters where few show the rarer outcome.
+    """
+    by_cluster: dict[DrawnUnit, list[float]] = defaultdict(list)
+    for value, unit in zip(values, units, strict=True):
+        by_cluster[unit].append(value)
+    variance = math.fsum(stratum.product(stratum) for stratum in strata)
+    corrected = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    existing = sum(stratum.existing for stratum in strata)
+    unseen = 1 - sum(len(stratum.sums) for stratum in strata) / existing
+    effective = float(len(by_cluster))
+    if corrected > _NO_SPREAD and 0 < mean < 1:
+        unseen = corrected / variance
+        effective = min(mean * (1 - mean) / variance, len(values))
+    if clusters_with_rarer_outcome(mean, [*by_cluster.values()]) >= FEW_CLUSTERS:
+        return effective / unseen
+    # A cluster that was not drawn may have the rarer outcome, however many were drawn.
+    return min(min(effective, len(by_cluster)) / unseen, _QUANTILE**2 * max(existing - 1, 1))
+
+
+def helped_mean(
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    helper: Sequence[float],
+    helper_mean: float,
+) -> HelpedMean:
+    """Return the estimated mean over the whole benchmark with the help of another model's values.
+
+    Args:
+        values: Shape (samples,).
+        units: Unit of each sample.
+        helper: Values of the other model on these samples.
+        helper_mean: Its mean over all samples of the benchmark.
+    """
+    plain, error = drawn_mean(values, units)
+    of_helper, _ = drawn_mean(helper, units)
+    weights = [unit.weight for unit in units]
+    own_strata = _strata(values, plain, weights, units)
+    helping_strata = _strata(helper, of_helper, weights, units)
+    pairs = list(zip(own_strata, helping_strata, strict=True))
+    common = math.fsum(own.unseen * own.product(other) for own, other in pairs)
+    spread = math.fsum(other.unseen * other.product(other) for _, other in pairs)
+    factor = min(max(common / spread, 0.0), 1.0) if spread > _NO_SPREAD else 0.0
+    if not factor or not error.error:
+        return HelpedMean(plain, error, 0.0, 0.0)
+    left = [value - factor * other for value, other in zip(values, helper, strict=True)]
+    _, of_left = drawn_mean(left, units)
+    gain = 1 - of_left.error / error.error
+    effective = error.effective / max((1 - gain) ** 2, _NO_SPREAD)
+    error = replace(
+        error, error=of_left.error, degrees=max(error.degrees - 1, 0.0), effective=effective
+    )
+    return HelpedMean(plain - factor * (of_helper - helper_mean), error, factor, gain)
