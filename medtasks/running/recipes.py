@@ -123,10 +123,7 @@ class Recipe(_Data):
         arguments: dict[str, JsonValue] = {}
         if backend == "hf":
             model = settings.model
-            names = {"pretrained": "hub id", "dtype": "dtype"}
-            if model == _HF_VLM:
-                names["revision"] = "revision"
-            arguments = {name: self.fact(key) for name, key in names.items() if key in self.facts}
+            arguments = self._weights_arguments()
         elif user_args.get("base_url"):
             model = SERVER_MODEL
             # Sent to a server per request, not at its start.
@@ -144,6 +141,12 @@ class Recipe(_Data):
         values = {name: write_argument(value) for name, value in arguments.items()}
         pairs = [f"{name}={value}" for name, value in {**values, **user_args}.items()]
         return model, ",".join(pairs)
+
+    def _weights_arguments(self) -> dict[str, JsonValue]:
+        names = {"pretrained": "hub id", "dtype": "dtype"}
+        if self.hf.model == _HF_VLM:
+            names["revision"] = "revision"
+        return {name: self.fact(key) for name, key in names.items() if key in self.facts}
 
     def serve_command(self) -> str:
         """Return the vLLM command that serves the model with the same settings."""

@@ -6,7 +6,7 @@ object, so that a listing imports nothing of the user's.
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -264,15 +264,23 @@ def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule
     for pipeline in config.get("filter_list") or unfiltered:
         steps = pipeline.get("filter") or []
         name = str(pipeline["name"])
-        fenced = any(step.get("fenced") for step in steps)
-        named = next((step for step in steps if "rule" in step), None)
-        if named is not None:
-            reasoned = bool(named.get("reasoned"))
-            yield name, Rule(str(named["rule"]), named.get("option"), fenced, reasoned)
+        rule = _named_rule(steps)
+        if rule is not None:
+            yield name, rule
         elif by_judge:
+            fenced = any(step.get("fenced") for step in steps)
             yield "reference" if name == _UNNAMED else name, Rule(fenced=fenced)
         elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):
             yield name, Rule(default)
+
+
+def _named_rule(steps: Sequence[Config]) -> Rule | None:
+    """Return the rule that a step of a pipeline of filters names, None if none does."""
+    fenced = any(step.get("fenced") for step in steps)
+    for step in steps:
+        if "rule" in step:
+            return Rule(str(step["rule"]), step.get("option"), fenced, bool(step.get("reasoned")))
+    return None
 
 
 def templates_in(settings: Config, key: str = "template") -> list[str]:
