@@ -16,7 +16,7 @@ from medtasks.running.harness_run import run_tasks_here, wanted_tasks
 from medtasks.running.preflight import check
 from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import ADAPTER, model_label, write_argument
-from medtasks.runs.run_manifest import Notice, Severity
+from medtasks.runs.run_manifest import Severity
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import task_file, tasks_of
@@ -59,7 +59,11 @@ def run_function(
             arguments += [f"--{key}", str(option)]
     GIVEN[path] = function
     try:
-        notices = _accepted_notices(names, arguments)
+        notices = check(names, arguments)
+        if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
+            raise MedTasksError("; and ".join(refused))
+        for notice in notices:
+            logger.warning(notice.sentence)
         command = [f"medtasks.evaluate({list(names)}, {label}, output={str(output)!r})"]
         manifest = first_manifest(command, arguments, names, selection, notices)
         recording = RunRecording(
@@ -87,20 +91,6 @@ def _possible_selection(names: Sequence[str]) -> Selection:
     if compared := [task.name for task in tasks if task.compares_likelihoods]:
         raise likelihood_error(compared)
     return selection
-
-
-def _accepted_notices(names: Sequence[str], arguments: Sequence[str]) -> Sequence[Notice]:
-    """Check a run, warn of what was noticed, and return it.
-
-    Raises:
-        MedTasksError: The run is refused.
-    """
-    notices = check(names, arguments)
-    if refused := [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]:
-        raise MedTasksError("; and ".join(refused))
-    for notice in notices:
-        logger.warning(notice.sentence)
-    return notices
 
 
 def _report_losses(recording: RunRecording) -> None:

@@ -58,6 +58,9 @@ from medtasks.tasks.task_index import (
 _OURS = "medtasks."
 _OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
+# Units of rows: their name, what becomes of cut ones, and a row of one.
+_PAIRS = ("pairs", "are then in no score of pairs", "each image of a pair")
+_ROTATIONS = ("questions", "have then no worst case and no flips", "each rotation of a question")
 
 
 class PlannedRun:
@@ -218,14 +221,13 @@ def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
     """Look up tasks: the harness takes half a minute to refuse a name."""
     names = [name for name in run.foreign if not os.path.exists(name)]
     tasks = _task_names() if names else set()
-    folder_hint = f"; a task from a folder of your own needs {INCLUDE} FOLDER"
-    if run.options.folders():
-        folder_hint = ""
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
             hint = near_match(name, tasks) or "; no other name is like it"
+            if not run.options.folders():
+                hint += f"; a task from a folder of your own needs {INCLUDE} FOLDER"
             where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
-            yield refuse(f"there is no task '{name}', {where}{hint}{folder_hint}")
+            yield refuse(f"there is no task '{name}', {where}{hint}")
 
 
 def _task_names() -> set[str]:
@@ -299,8 +301,10 @@ def _leaks(options: HarnessOptions) -> Iterator[str]:
     if options.text("use_cache"):
         yield "--use_cache writes replies into a database"
     if options.text("cache_requests").lower() not in (*_OFF, "delete"):
-        folder = "a folder of the harness's installation"
-        yield f"--cache_requests writes documents and prompts into {folder}"
+        yield (
+            "--cache_requests writes documents and prompts into a folder of the harness's "
+            "installation"
+        )
     if options.flag("write_out"):
         yield "--write_out prints prompts and targets"
     if options.flag("wandb_log_samples"):
@@ -309,8 +313,10 @@ def _leaks(options: HarnessOptions) -> Iterator[str]:
         yield "--swanlab_log_samples uploads samples to SwanLab"
     push = options.pairs("hf_hub_log_args").get("push_samples_to_hub", "")
     if push.strip().lower() not in _OFF:
-        option = "--hf_hub_log_args push_samples_to_hub"
-        yield f"{option} uploads the results folder with its samples to the Hub"
+        yield (
+            "--hf_hub_log_args push_samples_to_hub uploads the results folder with its samples to "
+            "the Hub"
+        )
 
 
 # ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard chooses them itself ----
@@ -375,13 +381,7 @@ def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterato
         except MedTasksError:  # missing or damaged, which is reported elsewhere
             continue
         is_rotated = tasks_of(task) == [task] and task_file(task).variant == ROTATED
-        kind = "pairs"
-        loss = "are then in no score of pairs"
-        parts = "each image of a pair is one"
-        if is_rotated:
-            kind = "questions"
-            loss = "have then no worst case and no flips"
-            parts = "each rotation of a question is one"
+        kind, loss, part = _ROTATIONS if is_rotated else _PAIRS
         units = _units_of(table, is_rotated=is_rotated)
         start = int(offset)
         if units and start >= len(units):
@@ -396,7 +396,7 @@ def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterato
         if cut:
             yield warn(
                 f"{setting} cuts {cut} of {count} {kind} of {task}, which {loss}: it counts consecutive rows of the "
-                f"data, {parts}; give {' or '.join(better)}"
+                f"data, {part} is one; give {' or '.join(better)}"
             )
 
 

@@ -322,5 +322,5 @@ def _way_of_running(recipe: Mapping[str, Any]) -> dict[str, Any]:
     facts = {**(recipe.get("facts") or {})}
     for name in ("hub id", "revision", "parameters", "licence", "gated"):
         facts.pop(name, None)
-    kept = {key: recipe[key] for key in ("hf", "server", "traps") if key in recipe}
-    return {"facts": facts, **kept}
+    settings = {key: recipe[key] for key in ("hf", "server", "traps") if key in recipe}
+    return {"facts": facts, **settings}

@@ -241,12 +241,11 @@ class RunRecording:
 
     def _end(self, why: str) -> None:
         """Record the end of the run. ``why`` says what interrupted it, and is empty if nothing did."""
-        state = RunState.FINISHED
-        for record in self.manifest.tasks.values():
-            if record.outcome is not TaskOutcome.DONE or record.reason:
-                state = RunState.WITH_FAILURES
-        if self.over_limit():
-            state = RunState.WITH_FAILURES
+        records = self.manifest.tasks.values()
+        is_whole = all(each.outcome is TaskOutcome.DONE and not each.reason for each in records)
+        state = RunState.WITH_FAILURES
+        if is_whole and not self.over_limit():
+            state = RunState.FINISHED
         if why:
             state = RunState.INTERRUPTED
         model = self.manifest.model
@@ -282,12 +281,9 @@ class RunRecording:
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""
-        lost = {}
-        for name, record in self.manifest.tasks.items():
-            counts = record.counts
-            if counts and not self._limit.allows(counts):
-                lost[name] = counts
-        return lost
+        counts = {name: record.counts for name, record in self.manifest.tasks.items()}
+        allows = self._limit.allows
+        return {name: each for name, each in counts.items() if each and not allows(each)}
 
     def losses_over_limit(self) -> str:
         """Describe the tasks that lost more samples than may fail, each with the cause of its first failure."""
@@ -354,10 +350,8 @@ def versions() -> dict[str, str | None]:
         >>> list(versions())[:2]
         ['python', 'medtasks']
     """
-    by_name: dict[str, str | None] = {"python": platform.python_version()}
-    for name in DISTRIBUTIONS:
-        by_name[name] = installed_version(name)
-    return by_name
+    distributions = {name: installed_version(name) for name in DISTRIBUTIONS}
+    return {"python": platform.python_version(), **distributions}
 
 
 def commit() -> str | None:
@@ -420,9 +414,7 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     arguments = options.pairs("model_args")
     random_weights = name == "medtasks_tiny" and arguments.get("weights") == "random"
     weights = {} if random_weights else {**DEFAULTS.get(name, {})}
-    for key, value in arguments.items():
-        if key in WEIGHTS and value:
-            weights[key] = value
+    weights |= {key: value for key, value in arguments.items() if key in WEIGHTS and value}
     labels = []
     fingerprints: dict[str, str] = {}
     unknown = []

@@ -134,8 +134,8 @@ def equivalence(
     above = exceeding(statistic(-margin), error.degrees)
     below = exceeding(-statistic(margin), error.degrees)
     variance = error.error**2 * samples
-    needed = _samples_needed(variance, samples, error.clusters, mean, margin, reach)
-    return Equivalence(margin, *intervals[0], test, max(above, below), intervals[1], needed)
+    number = _samples_needed(variance, samples, error.clusters, mean, margin, reach)
+    return Equivalence(margin, *intervals[0], test, max(above, below), intervals[1], number)
 
 
 def _score_statistic(

@@ -134,13 +134,17 @@ def compare_paired(
     number = len(set(units))
     samples = len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
-    gained = sum(difference > 0 for difference in differences)
-    lost = sum(difference < 0 for difference in differences)
+    signs = np.sign(differences)
+    gained = int((signs > 0).sum())
+    lost = int((signs < 0).sum())
     evidence: int | None = number
     in_draw = are_drawn(units)
     if in_draw or in_dyads or smaller is not None:
-        degrees = None if smaller is None else smaller - 1.0
-        test = DYADIC if smaller is None else DELONG
+        degrees = None
+        test = DYADIC
+        if smaller is not None:
+            degrees = smaller - 1.0
+            test = DELONG
         if in_draw:
             test = DRAWN_T
         low, high, p = _student_test(differences, units, degrees, level)

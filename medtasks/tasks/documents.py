@@ -382,9 +382,9 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
 def _key_problems(written: Config) -> list[str]:
     """Return why keys of a task file are misspelt, or need a ``family``."""
     misspelt = []
-    known = [*KEYS, *FAMILY_KEYS]
+    valid = [*KEYS, *FAMILY_KEYS]
     for key in written:
-        hint = "" if key in known else near_match(str(key), known)
+        hint = "" if key in valid else near_match(str(key), valid)
         if hint:
             misspelt.append(f"no key is called '{key}'{hint}")
     alone = [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
@@ -539,11 +539,8 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
         >>> images_by_id([{"doc_id": 1, "image_id": "ct.png"}, {"doc_id": 2}])
         {'1': 'ct.png'}
     """
-    ids = {}
-    for document in documents:
-        if document.get("image_id") is not None:
-            ids[str(document["doc_id"])] = str(document["image_id"])
-    return ids
+    with_image = [document for document in documents if document.get("image_id") is not None]
+    return {str(document["doc_id"]): str(document["image_id"]) for document in with_image}
 
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:

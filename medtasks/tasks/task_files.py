@@ -103,7 +103,7 @@ def included_folders(*names: str) -> list[str]:
     folders: dict[str, None] = {}
     for name in names or _included:
         variant = variant_of(name)
-        base = name if variant is None else variant[0]
+        base = variant[0] if variant else name
         if base in _included:
             folders[str(_included[base].path.parent)] = None
     return list(folders)
@@ -115,13 +115,9 @@ def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
     Args:
         configs: Contents of the tasks' files, by name.
     """
-    ignoring = []
-    failing = []
-    for name, config in configs.items():
-        if config.get("num_fewshot") == 0:
-            ignoring.append(name)
-        elif not config.get("fewshot_config"):
-            failing.append(name)
+    ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
+    others = [name for name in configs if name not in ignoring]
+    failing = [name for name in others if not configs[name].get("fewshot_config")]
     problems = []
     for names, effect in (
         (ignoring, "has no effect on {}, whose files set it to 0"),
@@ -129,8 +125,7 @@ def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
     ):
         if not names:
             continue
-        possible_twins = [f"{name}{TWIN_ENDING}" for name in names]
-        twins = [name for name in possible_twins if name in task_files()]
+        twins = [f"{name}{TWIN_ENDING}" for name in names if f"{name}{TWIN_ENDING}" in task_files()]
         instead = f"choose {listed(twins)} instead, in lmms_eval" if twins else "leave it out"
         problems.append(f"--num_fewshot {effect.format(listed(names))}; {instead}")
     return problems
@@ -435,9 +430,7 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
-        free: dict[str, str] = {}
-        if sanity:
-            free = _free_variants(task, taken)
+        free = _free_variants(task, taken) if sanity else {}
         for variant, name in free.items():
             entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         if is_new:
