@@ -1,4 +1,7 @@
-"""A run in this process that asks a function in place of a model, for :func:`medtasks.evaluate`."""
+"""A run in this process that asks a function in place of a model, for :func:`medtasks.evaluate`.
+
+The harness gets the function by a name under which it is kept only for the run.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +18,7 @@ from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import ADAPTER, model_label, write_argument
 from medtasks.runs.run_manifest import Severity
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
-from medtasks.tasks.documents import select
+from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import task_file, tasks_of
 
 
@@ -42,24 +45,18 @@ def run_function(
         MedTasksError: A task cannot run, or not with a function; the run is refused; no task has results, or no sample
             a reply. Of several tasks, one that fails is a warning, as are samples without a reply.
     """
-    selection = select(names)
-    if selection.missing:
-        raise MedTasksError(
-            "; ".join(f"{name}: {cause}" for name, cause in selection.missing.items())
-        )
-    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
-    if compared := [task.name for task in tasks if task.compares_likelihoods]:
-        raise likelihood_error(compared)
+    selection = _possible_selection(names)
     path = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
-    values = {"class": path, **model_arguments}
-    pairs = [
-        f"{key}={write_argument(str(value))}" for key, value in values.items() if value is not None
-    ]
-    label = model_label(ADAPTER, ",".join(pairs))
-    arguments = ["--log_samples"]
-    for key, value in {"model": ADAPTER, "model_args": ",".join(pairs), **options}.items():
-        if value is not None:
-            arguments += [f"--{key}", str(value)]
+    pairs = [f"class={write_argument(path)}"]
+    for key, argument in model_arguments.items():
+        if argument is not None:
+            pairs.append(f"{key}={write_argument(str(argument))}")
+    model_args = ",".join(pairs)
+    label = model_label(ADAPTER, model_args)
+    arguments = ["--log_samples", "--model", ADAPTER, "--model_args", model_args]
+    for key, option in options.items():
+        if option is not None:
+            arguments += [f"--{key}", str(option)]
     GIVEN[path] = function
     try:
         notices = check(names, arguments)
@@ -80,17 +77,37 @@ def run_function(
     return label
 
 
+def _possible_selection(names: Sequence[str]) -> Selection:
+    """Select the tasks of names.
+
+    Raises:
+        MedTasksError: A task cannot run here, or compares likelihoods, which a function does not have.
+    """
+    selection = select(names)
+    if selection.missing:
+        causes = [f"{name}: {cause}" for name, cause in selection.missing.items()]
+        raise MedTasksError("; ".join(causes))
+    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
+    if compared := [task.name for task in tasks if task.compares_likelihoods]:
+        raise likelihood_error(compared)
+    return selection
+
+
 def _report_losses(recording: RunRecording) -> None:
-    """Warn of tasks without results and samples without replies. Raises MedTasksError where nothing is left."""
+    """Warn of tasks without results and samples without replies.
+
+    Raises:
+        MedTasksError: No task has results with a reply.
+    """
     records = recording.manifest.tasks
     problems = [f"{name}: {record.reason}" for name, record in records.items() if record.reason]
-    problems += filter(None, [recording.losses_over_limit()])
+    if losses := recording.losses_over_limit():
+        problems.append(losses)
     if not problems:
         return
     sentence = "; ".join(problems)
-    if not any(
-        record.results and (record.counts is None or record.counts.scored)
-        for record in records.values()
-    ):
-        raise MedTasksError(f"there is nothing to score: {sentence}")
-    logger.warning(f"In no score: {sentence}")
+    for record in records.values():
+        if record.results and (record.counts is None or record.counts.scored):
+            logger.warning(f"In no score: {sentence}")
+            return
+    raise MedTasksError(f"there is nothing to score: {sentence}")

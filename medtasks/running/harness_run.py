@@ -48,29 +48,41 @@ from medtasks.tasks.task_index import mapping_in
 _PATIENCE = 10
 _STEP = 0.05
 _UTC = ("--timezone", "UTC")
+# Modules of the harness's models that send a seed with each request.
+_SEED_PER_REQUEST = ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm")
 
 
 @dataclass
 class HarnessOutcome:
-    """Outcome of the tasks so far."""
+    """Outcome of the tasks so far.
 
-    done: list[str] = field(default_factory=list)  # tasks whose results are on disk
-    failed: list[str] = field(
-        default_factory=list
-    )  # tasks that ran, alone if there are several, and left no results
-    results: list[Path] = field(default_factory=list)  # in the order they were written
-    files: dict[str, Path] = field(default_factory=dict)  # results file, by task
-    rows: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # values by ``<metric>,<filter>``, by task
-    reasons: dict[str, str] = field(
-        default_factory=dict
-    )  # why results or samples are missing, by task
-    asked: dict[str, int] = field(default_factory=dict)  # number of rows that were asked, by task
-    notices: list[Notice] = field(default_factory=list)  # what went wrong besides
-    processes: list[HarnessProcess] = field(
-        default_factory=list
-    )  # of the harness, including a running one
+    Attributes:
+        done: Tasks whose results are on disk.
+        failed: Tasks that ran, alone if there are several, and left no results.
+        results: Results files in the order they were written.
+        files: Results file of each task.
+        rows: Values of each task by ``<metric>,<filter>``.
+        reasons: Why results or samples of a task are missing.
+        asked: Number of rows of each task that were asked.
+        notices: Other problems.
+        processes: Processes of the harness, including a running one.
+    """
+
+    done: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    results: list[Path] = field(default_factory=list)
+    files: dict[str, Path] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+    processes: list[HarnessProcess] = field(default_factory=list)
+
+    def add_failures(self, tasks: Sequence[str], reason: str) -> None:
+        """Add the tasks among these that are not done to the failed ones."""
+        failed = [task for task in tasks if task not in self.done]
+        self.failed += failed
+        self.reasons |= dict.fromkeys(failed, reason)
 
 
 def run_tasks(
@@ -99,13 +111,8 @@ def run_tasks(
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
     zone = [] if read_options(arguments).text("timezone") else _UTC
-    command = [
-        *(launcher or [sys.executable]),
-        "-m",
-        "medtasks.lmms.harness_process",
-        *arguments,
-        *zone,
-    ]
+    harness = ["-m", "medtasks.lmms.harness_process"]
+    command = [*(launcher or [sys.executable]), *harness, *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(tasks) > 1:
         for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
@@ -121,7 +128,11 @@ def run_tasks_here(
 ) -> HarnessOutcome:
     """Run tasks in this process, each name in a call of its own, so that one that fails does not affect the others.
 
-    Arguments are those of :func:`run_tasks`; ``watch`` is called after each name.
+    Args:
+        names: Tasks, groups and tags.
+        arguments: Further arguments of the harness.
+        output: Folder for results.
+        watch: Called with the outcome after each name.
     """
     outcome = HarnessOutcome()
     for name in names:
@@ -131,18 +142,23 @@ def run_tasks_here(
             evaluate_here([*arguments, *_UTC, "--tasks", name], output.absolute())
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this task alone
             reason = redacted(str(error) if isinstance(error, MedTasksError) else one_line(error))
-        new = [path for path, state in _results_files(output).items() if before.get(path) != state]
-        _add_results([name], new, outcome)
-        failed = [task for task in wanted_tasks([name]) if task not in outcome.done]
-        outcome.failed += failed
-        outcome.reasons |= dict.fromkeys(failed, reason)
+        _add_results([name], _new_files(output, before), outcome)
+        outcome.add_failures(wanted_tasks([name]), reason)
         watch(outcome)
     return outcome
 
 
 def wanted_tasks(names: Sequence[str]) -> list[str]:
-    """Return the tasks that names stand for, in order; names of others stay as they are."""
-    return list(dict.fromkeys(task for name in names for task in tasks_of(name) or [name]))
+    """Return the tasks that names stand for, in order. Names of others stay as they are.
+
+    Example:
+        >>> wanted_tasks(["mediconfusion", "mmlu", "mediconfusion"])
+        ['mediconfusion', 'mmlu']
+    """
+    tasks: dict[str, None] = {}
+    for name in names:
+        tasks |= dict.fromkeys(tasks_of(name) or [name])
+    return list(tasks)
 
 
 @contextlib.contextmanager
@@ -152,11 +168,8 @@ def stopping_by_signal() -> Iterator[None]:
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
-    ]
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, stop)
     try:
@@ -174,24 +187,20 @@ def _run(
     watch: Callable[[HarnessOutcome], None],
     variables: Mapping[str, str],
 ) -> None:
+    """Run tasks in one process of the harness, and add what it leaves to the outcome."""
     before = _results_files(output)
     began = time.monotonic()
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    tasks = ",".join(names)
     # The harness reads a folder name that is a number, such as a shard's, as that number, and loses the results.
     folder = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
+    arguments = [*command, "--tasks", ",".join(names), "--output_path", folder]
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
-        arguments = [*command, "--tasks", tasks, "--output_path", folder]
         # Code of a checkpoint has no use for a login.
-        environment = {
-            **os.environ,
-            **variables,
-            **dict.fromkeys(PHYSIONET_VARIABLES, ""),
-            ERROR_VARIABLE: str(error),
-        }
+        environment = {**os.environ, **variables, **dict.fromkeys(PHYSIONET_VARIABLES, "")}
+        environment[ERROR_VARIABLE] = str(error)
         try:
             process = subprocess.Popen(arguments, env=environment)
         except OSError as failure:
@@ -208,22 +217,18 @@ def _run(
         finally:
             facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
             outcome.processes[-1] = running.model_copy(update=facts)
-            new = [
-                path for path, state in _results_files(output).items() if before.get(path) != state
-            ]
-            cut = _add_results(names, new, outcome)
+            cut = _add_results(names, _new_files(output, before), outcome)
             watch(outcome)
         cause = error.read_text(encoding="utf-8") if error.is_file() else ""
-    expected = wanted_tasks(names)
-    is_unwritten = bool(cut) and process.returncode == 0
-    if is_unwritten or len(expected) == 1:
+    tasks = wanted_tasks(names)
+    if cut and process.returncode == 0:
+        reason = _unwritten(cut[0], "is cut off")
+    elif len(tasks) == 1:
         reason = cause or _end_in_words(process.returncode)
-        if is_unwritten:
-            reason = _unwritten(cut[0], "is cut off")
-        failed = [task for task in expected if task not in outcome.done]
-        outcome.failed += failed
-        outcome.reasons |= dict.fromkeys(failed, reason)
-        watch(outcome)
+    else:
+        return
+    outcome.add_failures(tasks, reason)
+    watch(outcome)
 
 
 def _end_in_words(code: int) -> str:
@@ -236,23 +241,23 @@ def _end_in_words(code: int) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
-    """End a process and its descendants with growing force; a launcher may leave its own processes running.
+    """End a process and its descendants with growing force. A launcher may leave its own processes running.
 
     Ctrl-C in a terminal has notified all of them already; a second one gives them no more time.
     """
     children: list[RunProcess] = []
     with contextlib.suppress(psutil.Error):
-        children = [
-            process_of(child.pid) for child in psutil.Process(process.pid).children(recursive=True)
-        ]
-    children = [child for child in children if child.began is not None]
+        for descendant in psutil.Process(process.pid).children(recursive=True):
+            child = process_of(descendant.pid)
+            if child.began is not None:
+                children.append(child)
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
-        if is_notified and _have_ended(process, children):
+        if is_notified and _wait_for_end(process, children):
             return
         process.terminate()
         for child in children:
             send(child, signal.SIGTERM)
-        if _have_ended(process, children):
+        if _wait_for_end(process, children):
             return
     process.kill()
     for child in children:
@@ -260,7 +265,8 @@ def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
     process.wait()
 
 
-def _have_ended(process: "subprocess.Popen[bytes]", children: Sequence[RunProcess]) -> bool:
+def _wait_for_end(process: "subprocess.Popen[bytes]", children: Sequence[RunProcess]) -> bool:
+    """Return whether a process and its children end in time."""
     deadline = time.monotonic() + _PATIENCE
     while process.poll() is None or any(map(is_running, children)):
         if time.monotonic() > deadline:
@@ -270,7 +276,7 @@ def _have_ended(process: "subprocess.Popen[bytes]", children: Sequence[RunProces
 
 
 def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutcome) -> list[Path]:
-    """Add the tasks of new results files; return the files that are cut off.
+    """Add the tasks of new results files. Return the files that are cut off.
 
     The harness goes on after a file that it could not write, so samples are counted here.
     """
@@ -283,10 +289,8 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutc
             continue
         offset = mapping_in(results.content, "config").get("offset") or 0
         for task, count in mapping_in(results.content, "n-samples").items():
-            samples, expected = (
-                results.samples(task),
-                min(count["effective"], count["original"] - offset),
-            )
+            samples = results.samples(task)
+            expected = min(count["effective"], count["original"] - offset)
             lines = read_lines(samples, note=lambda damage: None) if samples.is_file() else ()
             whole = len({line.row for line in lines})  # each has a line for every filter
             if whole < expected:
@@ -318,6 +322,11 @@ def _results_files(output: Path) -> dict[Path, tuple[int, ...]]:
     return states
 
 
+def _new_files(output: Path, before: Mapping[Path, tuple[int, ...]]) -> list[Path]:
+    """Return the results files that are new or changed since their states were taken."""
+    return [path for path, state in _results_files(output).items() if before.get(path) != state]
+
+
 # ---- repeats with other seeds ----
 
 
@@ -327,42 +336,53 @@ def repeat_seed(arguments: Sequence[str], number: int) -> int:
 
 
 def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
-    """Return the arguments of the harness for a repeat, counted from 1; the first has the original seeds.
+    """Return the arguments of the harness for a repeat.
 
     Seeds go up by one: those of Python, NumPy and PyTorch, ``seed`` in ``--model_args`` for our models, and ``seed`` in
     ``--gen_kwargs`` for the harness's models that send it to a server. Few-shot examples stay the same.
+
+    Args:
+        arguments: The user's arguments of the harness.
+        number: Number of the repeat, from 1. The first has the original seeds.
+
+    Raises:
+        MedTasksError: The user's ``seed`` is no whole number.
     """
-    options, added = read_options(arguments), number - 1
+    options = read_options(arguments)
+    added = number - 1
     *others, examples = seeds(options)
     raised = [str((seed or 0) + added) for seed in others]
     changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
     is_simple = options.flag("force_simple")
     path = class_path_of(options.text("model"), options.model_arguments(), force_simple=is_simple)
-    module = path.rpartition(".")[0]
+    default = 0
     if takes_our_arguments(path):
-        option, pairs, default = "--model_args", options.written_model_arguments(), 0
-    elif module in (
-        "lmms_eval.models.chat.openai",
-        "lmms_eval.models.simple.vllm",
-    ):  # with a seed per request
-        option, pairs, default = "--gen_kwargs", options.pairs("gen_kwargs"), others[2] or 0
+        option = "--model_args"
+        values = options.written_model_arguments()
+    elif path.rpartition(".")[0] in _SEED_PER_REQUEST:
+        option = "--gen_kwargs"
+        values = options.pairs("gen_kwargs")
+        default = others[2] or 0
     else:
         return changed
     try:
-        seed = int(pairs.get("seed", default)) + added
+        seed = int(values.get("seed", default)) + added
     except ValueError as error:
         raise MedTasksError(
-            f"seed={pairs['seed']} is no whole number; give one, or leave it out"
+            f"seed={values['seed']} is no whole number; give one, or leave it out"
         ) from error
-    return [
-        *changed,
-        option,
-        ",".join(f"{key}={value}" for key, value in {**pairs, "seed": str(seed)}.items()),
-    ]
+    pairs = [f"{key}={value}" for key, value in {**values, "seed": seed}.items()]
+    return [*changed, option, ",".join(pairs)]
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
-    """Yield the problems of repeats of tasks, groups and tags before they begin."""
+    """Yield the problems of repeats before they begin.
+
+    Args:
+        names: Tasks, groups and tags.
+        options: The harness's options.
+        repeats: Number of repeats.
+    """
     if (options.number("repeats") or 1) > 1:
         yield refuse(
             "--num_samples asks the harness for repeats, of which our tasks read the first alone; give --repeats "
@@ -375,27 +395,25 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
             "--use_cache may answer every repeat with the replies of the first; leave it out"
         )
     alike = []
+    by_user = options.pairs("gen_kwargs")
     for task in filter(tasks_of, wanted_tasks(names)):
-        settings = {
-            **mapping_in(task_config(task), "generation_kwargs"),
-            **options.pairs("gen_kwargs"),
-        }
-        try:
-            is_warm = float(settings.get("temperature", 0)) > 0
-        except (TypeError, ValueError):
-            is_warm = False
-        is_sampled = is_warm and str(settings.get("do_sample", True)).lower() not in (
-            "false",
-            "0",
-            "none",
-        )
-        if not is_sampled or task_file(task).compares_likelihoods:
+        settings = {**mapping_in(task_config(task), "generation_kwargs"), **by_user}
+        if not _is_sampled(settings) or task_file(task).compares_likelihoods:
             alike.append(task)
     if alike:
-        sampled = {**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"}
+        sampled = {**by_user, "temperature": "0.6", "do_sample": "true"}
         sampling = ",".join(f"{key}={value}" for key, value in sampled.items())
         yield refuse(
             f"--repeats {repeats} would get the same answers {repeats} times from {listed(alike)}, decoded at "
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
             f"--repeats out"
         )
+
+
+def _is_sampled(settings: Mapping[str, Any]) -> bool:
+    """Return whether decoding settings draw tokens at random."""
+    try:
+        is_warm = float(settings.get("temperature", 0)) > 0
+    except (TypeError, ValueError):
+        return False
+    return is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")

@@ -1,10 +1,15 @@
-"""Problems with a run that its arguments and task files show before it begins, among them traps of the harness."""
+"""Problems with a run that its arguments and task files show before it begins, among them traps of the harness.
+
+:func:`check` is called by ``medtasks run`` and :func:`medtasks.evaluate`. Nothing is printed, changed or downloaded.
+"""
 
 import contextlib
 import importlib.util
+import itertools
 import math
 import os
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -15,7 +20,6 @@ from typing import Any
 from medtasks.data.document_store import open_documents
 from medtasks.data.looks import Look
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
-from medtasks.data.samples import Document
 from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
@@ -42,39 +46,59 @@ from medtasks.tasks.task_files import (
     tasks_of,
     variants_of,
 )
-from medtasks.tasks.task_index import DottedName, TaskIndex, harness_folder, index_tasks, mapping_in
+from medtasks.tasks.task_index import (
+    Config,
+    DottedName,
+    TaskIndex,
+    harness_folder,
+    index_tasks,
+    mapping_in,
+)
 
 _OURS = "medtasks."
 _OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
+# Units of rows: their name, what becomes of cut ones, and a row of one.
+_PAIRS = ("pairs", "are then in no score of pairs", "each image of a pair")
+_ROTATIONS = ("questions", "have then no worst case and no flips", "each rotation of a question")
 
 
 class PlannedRun:
-    """A run before it starts, with its tasks looked up: names of ours and others, the user's files, and datasets."""
+    """A run before it starts, with its tasks looked up.
+
+    Args:
+        names: Names given to ``--tasks``.
+        options: The harness's options.
+        shard: The part of the rows that is asked, None for all.
+
+    Attributes:
+        ours: Tasks of this package and the user's own.
+        foreign: Names that only the harness knows, or files.
+        configs: Contents of the user's task files, by task: of ``--include_path``, named files, own datasets.
+        datasets: Dataset of each task whose dataset is known.
+    """
 
     def __init__(
         self, names: Sequence[str], options: HarnessOptions, shard: Shard | Look | None
     ) -> None:
         self.options = options
         self.shard = shard
-        self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
+        self.ours = list(dict.fromkeys(itertools.chain(*map(tasks_of, names))))
         self.foreign = [name for name in names if not tasks_of(name)]
-        # Contents of the user's task files, by task: --include_path, named files, own datasets.
-        self.configs = {
-            name: task_config(name) for name in self.ours if not task_file(name).is_shipped
+        files = {name: task_file(name) for name in self.ours}
+        self.configs: dict[str, Config] = {
+            name: task_config(name) for name, file in files.items() if not file.is_shipped
         }
         self.datasets: dict[str, str] = {}
         for path in filter(Path.is_file, map(Path, self.foreign)):
-            self.configs |= {
-                task: dict(config) for task, config in index_tasks([path]).configs.items()
-            }
+            self.configs |= index_tasks([path]).configs
         for task, config in self.configs.items():
-            place = config.get("dataset_path")
-            if isinstance(place, DottedName) and place.startswith(_PREPARED):
-                self.datasets[task] = place.removeprefix(_PREPARED)
-        self.datasets |= {
-            name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)
-        }
+            path_name = config.get("dataset_path")
+            if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
+                self.datasets[task] = path_name.removeprefix(_PREPARED)
+        for name, file in files.items():
+            if file.guarded_as:
+                self.datasets[name] = file.guarded_as
 
     def count(self) -> int:
         """Return the number of tasks that the harness will run, including members of its own groups and tags."""
@@ -82,17 +106,21 @@ class PlannedRun:
         pieces = [max(re.split(r"[*?\[\]]+", name), key=len) for name in names]
         folder = harness_folder() if names else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
-        return len(
-            {*self.ours, *self.configs}.union(*(index.tasks_of(name) or [name] for name in names))
-        )
+        tasks = {*self.ours, *self.configs}
+        for name in names:
+            tasks.update(index.tasks_of(name) or [name])
+        return len(tasks)
 
 
 def check(
     tasks: Sequence[str], arguments: Sequence[str], shard: Shard | Look | None = None
 ) -> list[Notice]:
-    """Return the problems of a run of tasks, ours or not, before it starts; nothing is printed, changed or downloaded.
+    """Return the problems of a run of tasks, ours or not, before it starts.
 
-    The harness's other arguments may have any spelling that it accepts; a ``--config`` file is read.
+    Args:
+        tasks: Names as given to ``--tasks``.
+        arguments: The harness's other arguments, in any spelling that it accepts. A ``--config`` file is read.
+        shard: The part of the rows that is asked, None for all.
     """
     # Names come last, so that a suggested spelling is the last thing on the screen.
     rules = (
@@ -150,18 +178,7 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
 def _task_files(run: PlannedRun) -> Iterator[Notice]:
     """Check settings of task files that end replies early, or contradict ``--num_fewshot``."""
     model = run.options.text("model") or "hf"
-    cut = []
-    for task, config in run.configs.items():
-        by_model = mapping_in(config, "model_specific_generation_kwargs")
-        of_model = mapping_in(by_model, model if model in by_model else "default")
-        if (
-            str(config.get("process_results", _OURS)).startswith(_OURS)
-            and "class" not in config
-            and "generate_until" in str(config.get("output_type", "generate_until"))
-            and config.get("fewshot_delimiter", "\n\n") == "\n\n"
-            and "until" not in {**mapping_in(config, "generation_kwargs"), **of_model}
-        ):
-            cut.append(task)
+    cut = [task for task, config in run.configs.items() if _ends_at_blank_line(config, model)]
     if cut and "until" not in run.options.pairs("gen_kwargs"):
         yield warn(
             f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
@@ -169,9 +186,23 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
         )
     if (run.options.number("num_fewshot") or 0) <= 0:
         return
-    configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
-    for problem in few_shot_problems(configs):
+    configs: dict[str, Config] = {task: task_config(task) for task in run.ours}
+    for problem in few_shot_problems(configs | run.configs):
         yield refuse(problem)
+
+
+def _ends_at_blank_line(config: Config, model: str) -> bool:
+    """Return whether the harness's default ends the replies to a task that we score at the first blank line."""
+    is_scored_here = str(config.get("process_results", _OURS)).startswith(_OURS)
+    if not is_scored_here or "class" in config:
+        return False
+    if "generate_until" not in str(config.get("output_type", "generate_until")):
+        return False
+    by_model = mapping_in(config, "model_specific_generation_kwargs")
+    of_model = mapping_in(by_model, model if model in by_model else "default")
+    if "until" in mapping_in(config, "generation_kwargs") or "until" in of_model:
+        return False
+    return bool(config.get("fewshot_delimiter", "\n\n") == "\n\n")
 
 
 def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
@@ -190,16 +221,13 @@ def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
     """Look up tasks: the harness takes half a minute to refuse a name."""
     names = [name for name in run.foreign if not os.path.exists(name)]
     tasks = _task_names() if names else set()
-    folder_hint = (
-        ""
-        if run.options.folders()
-        else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
-    )
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
             hint = near_match(name, tasks) or "; no other name is like it"
+            if not run.options.folders():
+                hint += f"; a task from a folder of your own needs {INCLUDE} FOLDER"
             where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
-            yield refuse(f"there is no task '{name}', {where}{hint}{folder_hint}")
+            yield refuse(f"there is no task '{name}', {where}{hint}")
 
 
 def _task_names() -> set[str]:
@@ -212,12 +240,8 @@ def _task_names() -> set[str]:
     index = index_tasks(folders)
     names = {*index.configs, *index.members}
     for name, task in task_files().items():
-        names |= {
-            name,
-            *task.tags,
-            *tags_of(task),
-            *(made.name for made in variants_of(task, thinking=True)),
-        }
+        variants = [variant.name for variant in variants_of(task, thinking=True)]
+        names.update([name, *task.tags, *tags_of(task), *variants])
     return names
 
 
@@ -225,9 +249,8 @@ def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
     """Look up the model, whose name the harness is as slow to refuse."""
     name = run.options.text("model")
     models = [name]
-    with contextlib.suppress(
-        Exception
-    ):  # a model's plug-in can fail in any way, which the harness reports
+    # A model's plug-in can fail in any way, which the harness reports.
+    with contextlib.suppress(Exception):
         models = model_names()
     if not name:
         yield refuse(
@@ -248,43 +271,19 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
     The harness's samples file is safe: our hooks overwrite its text (:mod:`medtasks.runs.logged_samples`).
     """
     options = run.options
-    leaks = {
-        "--use_cache": (options.text("use_cache"), "writes replies into a database"),
-        "--cache_requests": (
-            options.text("cache_requests").lower() not in (*_OFF, "delete"),
-            "writes documents and prompts into a folder of the harness's installation",
-        ),
-        "--write_out": (options.flag("write_out"), "prints prompts and targets"),
-        "--wandb_log_samples": (
-            options.flag("wandb_log_samples"),
-            "uploads samples to Weights & Biases",
-        ),
-        "--swanlab_log_samples": (
-            options.flag("swanlab_log_samples"),
-            "uploads samples to SwanLab",
-        ),
-        "--hf_hub_log_args push_samples_to_hub": (
-            options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower()
-            not in _OFF,
-            "uploads the results folder with its samples to the Hub",
-        ),
-    }
     private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
-    for option, (is_set, effect) in leaks.items() if private else ():
-        if is_set:
-            yield refuse(
-                f"{option} {effect}, and text of credentialed data ({listed(private)}) must not leave what this "
-                f"package controls; leave the option out, or allow it by name with "
-                f"{LOG_TEXT_VARIABLE}={','.join(private)}"
-            )
+    for leak in _leaks(options) if private else ():
+        yield refuse(
+            f"{leak}, and text of credentialed data ({listed(private)}) must not leave what this "
+            f"package controls; leave the option out, or allow it by name with "
+            f"{LOG_TEXT_VARIABLE}={','.join(private)}"
+        )
     guarded = credentialed(run.datasets.values())
     if not guarded:
         return
     environment = dict(os.environ)
-    for (
-        name,
-        value,
-    ) in options.environment.items():  # the harness replaces variables in the file's values, too
+    # The harness replaces variables in the file's values, too.
+    for name, value in options.environment.items():
         environment[name] = Template(value).safe_substitute(environment)
     model_arguments = options.model_arguments()
     path = class_path_of(
@@ -297,11 +296,34 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
         yield refuse(str(error))
 
 
+def _leaks(options: HarnessOptions) -> Iterator[str]:
+    """Yield each option that is set and lets text of samples out, with its effect."""
+    if options.text("use_cache"):
+        yield "--use_cache writes replies into a database"
+    if options.text("cache_requests").lower() not in (*_OFF, "delete"):
+        yield (
+            "--cache_requests writes documents and prompts into a folder of the harness's "
+            "installation"
+        )
+    if options.flag("write_out"):
+        yield "--write_out prints prompts and targets"
+    if options.flag("wandb_log_samples"):
+        yield "--wandb_log_samples uploads samples to Weights & Biases"
+    if options.flag("swanlab_log_samples"):
+        yield "--swanlab_log_samples uploads samples to SwanLab"
+    push = options.pairs("hf_hub_log_args").get("push_samples_to_hub", "")
+    if push.strip().lower() not in _OFF:
+        yield (
+            "--hf_hub_log_args push_samples_to_hub uploads the results folder with its samples to "
+            "the Hub"
+        )
+
+
 # ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard chooses them itself ----
 
 
 def _rows(run: PlannedRun) -> Iterator[Notice]:
-    """Check the choice of rows; warn of pairs and rotated questions that are cut."""
+    """Check the choice of rows, and warn of pairs and rotated questions that are cut."""
     limit = run.options.number("limit")
     limit = None if limit == -1 else limit
     offset = run.options.number("offset") or 0
@@ -316,17 +338,22 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
         yield refuse(
             f"--offset {offset:g} lies before the first row; give the number of rows to skip"
         )
-    choosing = {
-        "--limit": limit is not None,
-        "--offset": offset,
-        "--cache_requests": run.options.text("cache_requests"),
-    }
-    if run.shard is not None and any(choosing.values()):
-        names = listed([name for name, is_set in choosing.items() if is_set])
-        option = "--looks" if isinstance(run.shard, Look) else f"--shard {run.shard}"
-        yield refuse(f"{option} chooses the rows of every task itself; leave out {names}")
+    if run.shard is not None:
+        yield from _choosing_options(run, has_limit=limit is not None, has_offset=bool(offset))
     if offset >= 0 and not is_empty:
         yield from _cut_notices(run, offset, limit)
+
+
+def _choosing_options(run: PlannedRun, *, has_limit: bool, has_offset: bool) -> Iterator[Notice]:
+    """Refuse options that choose rows next to a shard."""
+    options = ["--limit"] if has_limit else []
+    if has_offset:
+        options.append("--offset")
+    if run.options.text("cache_requests"):
+        options.append("--cache_requests")
+    if options:
+        shard = "--looks" if isinstance(run.shard, Look) else f"--shard {run.shard}"
+        yield refuse(f"{shard} chooses the rows of every task itself; leave out {listed(options)}")
 
 
 def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
@@ -344,29 +371,18 @@ def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
 
 def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
     """Warn of image pairs and rotated questions of which only a part is asked."""
-    setting = " ".join(
-        f"--{name} {run.options.text(name)}"
-        for name in ("offset", "limit")
-        if run.options.text(name)
-    )
-    for task, dataset in run.datasets.items() if setting else ():
+    settings = {name: run.options.text(name) for name in ("offset", "limit")}
+    setting = " ".join(f"--{name} {text}" for name, text in settings.items() if text)
+    if not setting:
+        return
+    for task, dataset in run.datasets.items():
         try:
             table = open_documents(dataset)[SPLIT]
         except MedTasksError:  # missing or damaged, which is reported elsewhere
             continue
-        # The pair or question of each row, in the order of the prepared dataset; counted as the harness counts them.
-        units: list[Any] = list(
-            table["pair_id"] if "pair_id" in table.column_names else range(len(table))
-        )
-        kind, loss, parts = (
-            "pairs",
-            "are then in no score of pairs",
-            "each image of a pair is one",
-        )
-        if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
-            units = _rotated_units(table.to_list())
-            kind, loss = ("questions", "have then no worst case and no flips")
-            parts = "each rotation of a question is one"
+        is_rotated = tasks_of(task) == [task] and task_file(task).variant == ROTATED
+        kind, loss, part = _ROTATIONS if is_rotated else _PAIRS
+        units = _units_of(table, is_rotated=is_rotated)
         start = int(offset)
         if units and start >= len(units):
             yield warn(
@@ -380,23 +396,36 @@ def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterato
         if cut:
             yield warn(
                 f"{setting} cuts {cut} of {count} {kind} of {task}, which {loss}: it counts consecutive rows of the "
-                f"data, {parts}; give {' or '.join(better)}"
+                f"data, {part} is one; give {' or '.join(better)}"
             )
 
 
-def _rotated_units(documents: Sequence[Document]) -> list[Any]:
-    """Return the question of each row of a rotated dataset."""
+def _units_of(table: Any, *, is_rotated: bool) -> list[Any]:
+    """Return the pair or question of each row, counted as the harness does.
+
+    Args:
+        table: A prepared dataset, in its order.
+        is_rotated: Whether the task asks each question once for each rotation of its options.
+    """
+    if not is_rotated:
+        return list(table["pair_id"] if "pair_id" in table.column_names else range(len(table)))
     units = []
-    for question in filter(can_be_rotated, documents):
+    for question in filter(can_be_rotated, table.to_list()):
         units += [question["doc_id"]] * len(question["options"])
     return units
 
 
 def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:
-    """Count the units that are cut when ``limit`` rows from an offset on are asked, or all that follow.
+    """Count the units that are cut when a part of the rows is asked.
 
-    Returns the number of units with an asked row, that of these without all their rows, and the nearest settings that
-    cut none.
+    Args:
+        units: Pair or question of each row, shape (rows,).
+        offset: Number of rows that are skipped.
+        limit: Number of rows that are asked, None for all that follow.
+
+    Returns:
+        The number of units with an asked row, that of these without all their rows, and the nearest settings that cut
+        none.
 
     Example:
         >>> cut_units(["a", "a", "b", "b"], 0, 3)
@@ -413,11 +442,12 @@ def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int
 def _whole_settings(units: Sequence[Any], offset: int, stop: int | None) -> list[str]:
     """Return the settings nearest to an offset and the end of the rows (None: the last) that cut no unit."""
     ends = cut_places(units)
-    start = max(end for end in ends if end <= offset)
+    start = ends[bisect_right(ends, offset) - 1]
     if stop is None:
-        following = min(end for end in ends if end >= offset)
+        following = ends[bisect_left(ends, offset)]
         return [f"--offset {end}" for end in (start, following) if end < len(units)]
-    below = [end for end in ends if start < end <= stop][-1:]
-    above = [end for end in ends if end >= stop][:1]
     moved = "" if start == offset else f"--offset {start} "
-    return [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]
+    below = ends[: bisect_right(ends, stop)][-1:]
+    above = ends[bisect_left(ends, stop) :][:1]
+    nearest = [end for end in dict.fromkeys(below + above) if end > start]
+    return [f"{moved}--limit {end - start}" for end in nearest]

@@ -1,4 +1,8 @@
-"""Questions of a task in files: JSON Lines with image files next to them, or requests of OpenAI's batch interface."""
+"""Questions of a task in files: JSON Lines with image files next to them, or requests of OpenAI's batch interface.
+
+Called by ``medtasks questions``. The files may leave this machine, so that ids which could name a patient are hidden
+in them, and they are only written if the data's access level permits it.
+"""
 
 import contextlib
 import csv
@@ -41,13 +45,8 @@ _ENDPOINT = "/v1/chat/completions"
 _CUSTOM_ID = re.compile(r"[ -~]{1,64}")  # what every service takes as the name of a request
 _MOST_REQUESTS = 50_000  # in a file, as is the next one
 _MOST_BYTES = 200 * 10**6
-_MAPPED = {
-    "max_new_tokens",
-    "temperature",
-    "do_sample",
-    "top_p",
-    "until",
-}  # settings with a field in requests
+# Settings with a field in requests.
+_MAPPED = {"max_new_tokens", "temperature", "do_sample", "top_p", "until"}
 
 _README = """# Questions of {task}
 
@@ -211,10 +210,8 @@ def _write_lines(
 def _image_file(folder: Path, image: Image.Image) -> str:
     """Write an image unless one with equal pixels is there, and return its path in the folder."""
     visible_image = image.convert("RGB")
-    key = hashlib.sha256(f"{visible_image.size}".encode() + visible_image.tobytes()).hexdigest()[
-        :20
-    ]
-    name = f"{_IMAGES}/{key}.png"
+    digest = hashlib.sha256(f"{visible_image.size}".encode() + visible_image.tobytes())
+    name = f"{_IMAGES}/{digest.hexdigest()[:20]}.png"
     path = folder / name
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
@@ -282,15 +279,25 @@ def _write_names(folder: Path, ids: Sequence[str], name_of: Callable[[str], str]
 
 def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: bool) -> str:
     """Return the page that says what is in a folder of questions, and how to go on."""
-    replies = "replies_*.jsonl" if batch else "replies.jsonl"
-    content = _OF_REQUESTS if batch else _OF_LINES
-    numbers = {"samples": manifest.samples, "samples_of_task": manifest.samples_of_task}
+    replies = "replies.jsonl"
+    content = _OF_LINES
+    loop = _LOOP
+    if batch:
+        replies = "replies_*.jsonl"
+        content = _OF_REQUESTS
+        loop = _BATCH
+    content = content.format(
+        lines=_LINES,
+        endpoint=_ENDPOINT,
+        model=MODEL,
+        notes=_notes(settings),
+        samples=manifest.samples,
+        samples_of_task=manifest.samples_of_task,
+    )
     return _README.format(
         task=manifest.task,
-        content=content.format(
-            lines=_LINES, endpoint=_ENDPOINT, model=MODEL, notes=_notes(settings), **numbers
-        ),
-        loop=(_BATCH if batch else _LOOP).format(lines=_LINES, model=MODEL),
+        content=content,
+        loop=loop.format(lines=_LINES, model=MODEL),
         command=f"{manifest.task} {replies}{included_option(manifest.task)}",
         manifest=MANIFEST,
     )
@@ -298,13 +305,10 @@ def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: boo
 
 def _notes(settings: Mapping[str, Any]) -> str:
     """Return a sentence on decoding settings that requests cannot have, or an empty text."""
-    unmapped = [
-        f"{name}: {value}"
-        for name, value in settings.items()
-        if name not in _MAPPED and value not in (None, 1)
-    ]
-    return (
-        f" Settings of the task that the interface does not have: {', '.join(unmapped)}."
-        if unmapped
-        else ""
-    )
+    unmapped = []
+    for name, value in settings.items():
+        if name not in _MAPPED and value not in (None, 1):
+            unmapped.append(f"{name}: {value}")
+    if not unmapped:
+        return ""
+    return f" Settings of the task that the interface does not have: {', '.join(unmapped)}."

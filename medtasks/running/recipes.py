@@ -46,15 +46,20 @@ class RecipeScores(_Data):
     remark: str = ""
 
 
-class Way(_Data):
-    """Settings of one backend, or the reason why it cannot run the model."""
+class BackendSettings(_Data):
+    """Settings of one backend, or the reason why it cannot run the model.
 
-    model: str = _HF_VLM  # of the harness
-    args: Mapping[str, JsonValue] = {}  # in addition to those that follow from the facts
-    serve: tuple[
-        str, ...
-    ] = ()  # options of ``vllm serve`` in addition to those from facts and ``args``
-    without: str = ""  # why the backend cannot run the model; empty if it can
+    Attributes:
+        model: Name of a model of the harness.
+        args: Model arguments in addition to those that follow from the facts.
+        serve: Options of ``vllm serve`` in addition to those from facts and ``args``.
+        without: Why the backend cannot run the model. Empty if it can.
+    """
+
+    model: str = _HF_VLM
+    args: Mapping[str, JsonValue] = {}
+    serve: tuple[str, ...] = ()
+    without: str = ""
 
 
 class Recipe(_Data):
@@ -62,8 +67,8 @@ class Recipe(_Data):
 
     recipe: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     title: str
-    hf: Way = Way()
-    server: Way = Way()
+    hf: BackendSettings = BackendSettings()
+    server: BackendSettings = BackendSettings()
     facts: Mapping[str, Fact] = {}
     traps: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -71,11 +76,18 @@ class Recipe(_Data):
     published_as: Mapping[str, str] = {}  # the model's name in tables of published results, by file
 
     def fact(self, name: str, otherwise: str = "?") -> str:
-        """Return the value of a fact as text."""
+        """Return the value of a fact as text.
+
+        Example:
+            >>> Recipe(recipe="a", title="A", facts={"gated": {"value": True, "source": "page"}}).fact("gated")
+            'yes'
+        """
         if name not in self.facts:
             return otherwise
         value = self.facts[name].value
-        return value if isinstance(value, str) else "yes" if value else "no"
+        if isinstance(value, str):
+            return value
+        return "yes" if value else "no"
 
     @property
     def digest(self) -> str:
@@ -86,63 +98,70 @@ class Recipe(_Data):
     @property
     def backends(self) -> tuple[Backend, ...]:
         """The backends that run it, the preferred one first."""
-        ways: tuple[tuple[Backend, Way], ...] = (("hf", self.hf), ("server", self.server))
-        return tuple(name for name, way in ways if not way.without)
+        settings: Mapping[Backend, BackendSettings] = {"hf": self.hf, "server": self.server}
+        return tuple(name for name, backend in settings.items() if not backend.without)
 
-    def expanded(self, backend: Backend, given: Mapping[str, str]) -> tuple[str, str]:
-        """Return the harness's ``--model`` and ``--model_args``; ``given`` are the user's arguments, which win.
+    def model_options(self, backend: Backend, user_args: Mapping[str, str]) -> tuple[str, str]:
+        """Return the harness's ``--model`` and ``--model_args``.
 
-        Raises MedTasksError if the backend cannot run the model, or needs an argument that only the user knows.
+        Args:
+            backend: ``"hf"`` or ``"server"``.
+            user_args: The user's model arguments, which win over those of the recipe.
+
+        Raises:
+            MedTasksError: The backend cannot run the model, or needs an argument that only the user knows.
         """
         if not self.backends:
             raise MedTasksError(
                 f"the recipe {self.recipe} has no backend: {self.hf.without}; {self.server.without}"
             )
-        way = self.hf if backend == "hf" else self.server
-        if way.without:
+        settings = self.hf if backend == "hf" else self.server
+        if settings.without:
             raise MedTasksError(
-                f"the recipe {self.recipe} does not run with --backend {backend}: {way.without}"
+                f"the recipe {self.recipe} does not run with --backend {backend}: {settings.without}"
             )
+        arguments: dict[str, JsonValue] = {}
         if backend == "hf":
-            fact_names = {"pretrained": "hub id", "dtype": "dtype"}
-            if way.model == _HF_VLM:
-                fact_names["revision"] = "revision"
-            facts = {
-                argument: self.fact(fact)
-                for argument, fact in fact_names.items()
-                if fact in self.facts
-            }
-            model, arguments = way.model, {**facts, **way.args}
-            if "pretrained" in given:  # other weights have other revisions
-                arguments.pop("revision", None)
-        elif given.get("base_url"):
+            model = settings.model
+            arguments = self._weights_arguments()
+        elif user_args.get("base_url"):
+            model = SERVER_MODEL
             # Sent to a server per request, not at its start.
-            names = ("system_prompt", "chat_template_kwargs", "prompt_family")
-            per_request = {name: value for name, value in self.hf.args.items() if name in names}
-            model, arguments = SERVER_MODEL, {**per_request, **way.args}
+            for name in self.hf.args:
+                if name in ("system_prompt", "chat_template_kwargs", "prompt_family"):
+                    arguments[name] = self.hf.args[name]
         else:
             raise MedTasksError(
                 f"--backend server needs the server's address: give --model_args base_url=http://127.0.0.1:8000/v1; it "
                 f"is started with: {self.serve_command()}"
             )
-        values = {name: write_argument(value) for name, value in arguments.items()} | dict(given)
-        return model, ",".join(f"{name}={value}" for name, value in values.items())
+        arguments |= settings.args
+        if backend == "hf" and "pretrained" in user_args:  # other weights have other revisions
+            arguments.pop("revision", None)
+        values = {name: write_argument(value) for name, value in arguments.items()}
+        pairs = [f"{name}={value}" for name, value in {**values, **user_args}.items()]
+        return model, ",".join(pairs)
+
+    def _weights_arguments(self) -> dict[str, JsonValue]:
+        names = {"pretrained": "hub id", "dtype": "dtype"}
+        if self.hf.model == _HF_VLM:
+            names["revision"] = "revision"
+        return {name: self.fact(key) for name, key in names.items() if key in self.facts}
 
     def serve_command(self) -> str:
         """Return the vLLM command that serves the model with the same settings."""
         words = ["vllm serve", self.fact("hub id")]
-        words += [
-            f"--{name} {self.fact(name)}" for name in ("revision", "dtype") if name in self.facts
-        ]
+        for name in ("revision", "dtype"):
+            if name in self.facts:
+                words.append(f"--{name} {self.fact(name)}")
         if settings := self.hf.args.get("processor_kwargs"):
             words.append(f"--mm-processor-kwargs '{json.dumps(settings)}'")
         return " ".join([*words, *self.server.serve])
 
     def command(self, backend: Backend) -> str:
         """Return the equivalent command of the harness itself."""
-        model, arguments = self.expanded(
-            backend, {"base_url": "URL"} if backend == "server" else {}
-        )
+        address = {"base_url": "URL"} if backend == "server" else {}
+        model, arguments = self.model_options(backend, address)
         quoted = "'" + arguments.replace("'", "'\\''") + "'"
         return f"lmms_eval --model {model} --model_args {quoted} --tasks TASKS"
 
@@ -150,9 +169,15 @@ class Recipe(_Data):
 def expansion(
     name: str, backend: str, options: HarnessOptions
 ) -> tuple[list[str], RecipeFacts | None]:
-    """Return the harness's arguments from a recipe, with its facts for the manifest; nothing without a name.
+    """Return the harness's arguments from a recipe, with its facts for the manifest.
 
-    Raises MedTasksError if the recipe or the backend is unknown or does not fit, or the options name a model.
+    Args:
+        name: Name of a recipe. If it is empty, there are no arguments and no facts.
+        backend: ``"hf"``, ``"server"``, or empty for the one that the recipe prefers.
+        options: The user's options of the harness.
+
+    Raises:
+        MedTasksError: The recipe or the backend is unknown or does not fit, or the options name a model.
     """
     if not name:
         if backend:
@@ -165,52 +190,62 @@ def expansion(
         raise unknown_name("backend", backend, ("hf", "server"))
     if options.text("model"):
         raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
-    given = options.written_model_arguments()
-    way: Backend = (
-        "server" if backend == "server" else "hf" if backend else (*chosen.backends, "hf")[0]
-    )
-    model, arguments = chosen.expanded(way, given)
+    user_args = options.written_model_arguments()
+    used: Backend = "server" if backend == "server" else "hf"
+    if not backend and chosen.backends:
+        used = chosen.backends[0]
+    model, arguments = chosen.model_options(used, user_args)
     facts = RecipeFacts(
         name=name,
-        backend=way,
+        backend=used,
         digest=chosen.digest,
-        given=redacted_options(given),
-        published_as={} if "pretrained" in given else chosen.published_as,
+        given=redacted_options(user_args),
+        published_as={} if "pretrained" in user_args else chosen.published_as,
     )
     return ["--model", model, "--model_args", arguments], facts
 
 
 def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
-    """Return all recipes by name, sorted; those in the user's folders override ours.
+    """Return all recipes by name, sorted. Those in the user's folders override ours.
 
-    Raises MedTasksError for a damaged or malformed file.
+    Args:
+        folders: Folders of the user. The first one that has a name counts.
+
+    Raises:
+        MedTasksError: A file is damaged or malformed.
     """
     by_name: dict[str, Recipe] = {}
-    for path in (
-        path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))
-    ):
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
-            continue
-        if not any(
-            line.startswith(f"{_KEY}:") for line in lines
-        ):  # a task's file, or a base of recipes
-            continue
-        try:
-            made = Recipe.model_validate(_extended(path))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise MedTasksError(
-                f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it"
-            ) from error
-        by_name[made.recipe] = made
+    for folder in [_ours(), *reversed(folders)]:
+        for path in sorted(folder.rglob("*.yaml")):
+            if (parsed := _parse_recipe(path)) is not None:
+                by_name[parsed.recipe] = parsed
     return dict(sorted(by_name.items()))
 
 
+def _parse_recipe(path: Path) -> Recipe | None:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
+        return None
+    # Other files are those of tasks, or bases of recipes.
+    if not any(line.startswith(f"{_KEY}:") for line in lines):
+        return None
+    try:
+        return Recipe.model_validate(_read_with_base(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise MedTasksError(
+            f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it"
+        ) from error
+
+
 def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
-    """Return one recipe. Raises UnknownName with the nearest name."""
+    """Return one recipe.
+
+    Raises:
+        UnknownName: There is none of that name. The message suggests the nearest one.
+    """
     by_name = recipes(folders)
     if name not in by_name:
         raise unknown_name(_KEY, name, by_name, "medtasks models")
@@ -223,39 +258,52 @@ def _ours() -> Path:
     return Path(next(iter(medtasks.model_adapters.recipes.__path__)))
 
 
-def _extended(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
-    """Return the content of a recipe's file with that of the file that it extends; ``above`` are those extending it."""
+def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return the content of a recipe's file with that of the file that it extends.
+
+    Args:
+        path: File of a recipe or of a base.
+        above: Files that extend it, which it must not extend itself.
+
+    Raises:
+        MedTasksError: A file is malformed, or the one that it extends is missing.
+    """
     keys = _read_mapping(path)
     name = keys.pop("extends", None)
     if name is None:
         return keys
-    candidates = [path.parent / str(name), _ours() / str(name)]
     # A user's recipe may have the name of ours that it extends.
-    base = next(
-        (file for file in candidates if file.is_file() and file not in (path, *above)), None
-    )
-    if base is None:
+    extending = (*above, path)
+    candidates = [path.parent / str(name), _ours() / str(name)]
+    bases = [file for file in candidates if file.is_file() and file not in extending]
+    if not bases:
         raise MedTasksError(
             f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'"
         )
-    below = _extended(base, (*above, path))
-    if _KEY in below:
-        below = _way_of_running(below)
-    merged = {**below, **keys}
-    if isinstance(facts := keys.get("facts") or {}, dict):  # validation reports anything else
-        merged["facts"] = {**(below.get("facts") or {}), **facts}
+    base = _read_with_base(bases[0], extending)
+    if _KEY in base:
+        base = _way_of_running(base)
+    merged = {**base, **keys}
+    # Validation reports facts that are no mapping, and other keys that are no list.
+    facts = keys.get("facts") or {}
+    if isinstance(facts, dict):
+        merged["facts"] = {**(base.get("facts") or {}), **facts}
     for key in ("traps", "unknown", "scores"):
-        if isinstance(more := keys.get(key) or [], list):
-            merged[key] = [*(below.get(key) or ()), *more]
+        more = keys.get(key) or []
+        if isinstance(more, list):
+            merged[key] = [*(base.get(key) or ()), *more]
     return merged
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
-    """Return the content of a recipe's file. Raises MedTasksError if it is no YAML, or no mapping."""
+    """Return the content of a recipe's file.
+
+    Raises:
+        MedTasksError: It is no YAML, or no mapping.
+    """
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = parse_yaml(
-            path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        )
+        content = parse_yaml(path.read_text(encoding="utf-8"), loader)
     except (OSError, ValueError, yaml.YAMLError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
@@ -271,11 +319,8 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 def _way_of_running(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a recipe for other weights takes from one: the way to run them, not the facts of its weights."""
-    of_weights = ("hub id", "revision", "parameters", "licence", "gated")
-    facts = {
-        name: fact for name, fact in (recipe.get("facts") or {}).items() if name not in of_weights
-    }
-    return {
-        "facts": facts,
-        **{key: recipe[key] for key in ("hf", "server", "traps") if key in recipe},
-    }
+    facts = {**(recipe.get("facts") or {})}
+    for name in ("hub id", "revision", "parameters", "licence", "gated"):
+        facts.pop(name, None)
+    settings = {key: recipe[key] for key in ("hf", "server", "traps") if key in recipe}
+    return {"facts": facts, **settings}

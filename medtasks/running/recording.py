@@ -1,6 +1,7 @@
 """Manifest of a run while it is going on, and the facts in it: versions, hardware, data, and the model's weights.
 
-The fingerprint of weights is a digest of local files, or the commit of the Hub's snapshot.
+The fingerprint of weights is a digest of local files, or the commit of the Hub's snapshot. Nothing here may stop a run
+that has begun, and nothing may write a secret or the user's folders into the manifest.
 """
 
 import contextlib
@@ -17,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -63,45 +63,58 @@ from medtasks.version import installed_version
 
 # Packages that load models, read images, make prompts, or compute a score.
 DISTRIBUTIONS = (
-    *(
-        "medtasks",
-        "lmms_eval",
-        "lm_eval",
-        "torch",
-        "torchvision",
-        "transformers",
-        "tokenizers",
-        "sentencepiece",
-    ),
-    *(
-        "accelerate",
-        "safetensors",
-        "peft",
-        "bitsandbytes",
-        "flash_attn",
-        "vllm",
-        "sglang",
-        "openai",
-        "qwen_vl_utils",
-    ),
-    *("datasets", "huggingface_hub", "pyarrow", "numpy", "scipy", "pillow", "nibabel", "pydicom"),
-    *("scikit-learn", "nltk", "sacrebleu", "rouge-score", "bert-score", "radgraph"),
+    "medtasks",
+    "lmms_eval",
+    "lm_eval",
+    "torch",
+    "torchvision",
+    "transformers",
+    "tokenizers",
+    "sentencepiece",
+    "accelerate",
+    "safetensors",
+    "peft",
+    "bitsandbytes",
+    "flash_attn",
+    "vllm",
+    "sglang",
+    "openai",
+    "qwen_vl_utils",
+    "datasets",
+    "huggingface_hub",
+    "pyarrow",
+    "numpy",
+    "scipy",
+    "pillow",
+    "nibabel",
+    "pydicom",
+    "scikit-learn",
+    "nltk",
+    "sacrebleu",
+    "rouge-score",
+    "bert-score",
+    "radgraph",
 )
 _SECONDS = 10
 # Arguments that name weights, in the harness's models and in ours; the harness's default model is "hf".
 WEIGHTS = (
-    *(
-        "pretrained",
-        "model",
-        "model_version",
-        "model_name",
-        "model_id",
-        "model_path",
-        "path",
-        "checkpoint",
-        "ckpt",
-    ),
-    *("adapter", "peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
+    "pretrained",
+    "model",
+    "model_version",
+    "model_name",
+    "model_id",
+    "model_path",
+    "path",
+    "checkpoint",
+    "ckpt",
+    "adapter",
+    "peft",
+    "delta",
+    "lora",
+    "base",
+    "vision_tower",
+    "llama",
+    "clip",
 )
 # Weights that our adapters load by default; repeated here because their own modules take long to import.
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
@@ -127,25 +140,16 @@ def first_manifest(
 ) -> RunManifest:
     """Return the manifest of a run before its first task.
 
-    ``arguments`` are passed on to the harness, ``names`` given to ``--tasks``, ``notices`` given before the run.
+    Args:
+        command: The user's command, which is redacted.
+        arguments: Arguments passed on to the harness.
+        names: Names given to ``--tasks``.
+        selection: Which of their tasks can run.
+        notices: Notices given before the run.
+        shard: The part of the samples that is asked, None for all.
+        recipe: Facts of the model's recipe, None without one.
     """
     options = read_options(arguments)
-    datasets = {
-        name: task_file(name).dataset if tasks_of(name) else None for name in wanted_tasks(names)
-    }
-    fingerprints = {}
-    for dataset in {dataset for dataset in datasets.values() if dataset}:
-        with contextlib.suppress(OSError, MedTasksError):  # missing or damaged
-            fingerprints[dataset] = Manifest.read(dataset_folder(dataset)).fingerprint
-    tasks = {
-        name: TaskRecord(
-            outcome=TaskOutcome.LEFT_OUT if name in selection.missing else TaskOutcome.NOT_RUN,
-            reason=without_home(selection.missing.get(name, "the run has not left results of it")),
-            dataset=dataset,
-            fingerprint=fingerprints.get(dataset or ""),
-        )
-        for name, dataset in datasets.items()
-    }
     return RunManifest(
         run=secrets.token_hex(8),
         state=RunState.RUNNING,
@@ -155,7 +159,7 @@ def first_manifest(
         arguments=redacted_arguments(arguments),
         options=redacted_options(options.given),
         asked=tuple(names),
-        tasks=tasks,
+        tasks=_first_records(names, selection),
         notices=tuple(notices),
         seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
         versions=versions(),
@@ -168,12 +172,36 @@ def first_manifest(
     )
 
 
+def _first_records(names: Sequence[str], selection: Selection) -> dict[str, TaskRecord]:
+    """Return the records of tasks that have not run yet."""
+    fingerprints: dict[str, str] = {}
+    records = {}
+    for name in wanted_tasks(names):
+        dataset = task_file(name).dataset if tasks_of(name) else None
+        if dataset and dataset not in fingerprints:
+            with contextlib.suppress(OSError, MedTasksError):  # missing or damaged
+                fingerprints[dataset] = Manifest.read(dataset_folder(dataset)).fingerprint
+        records[name] = TaskRecord(
+            outcome=TaskOutcome.LEFT_OUT if name in selection.missing else TaskOutcome.NOT_RUN,
+            reason=without_home(selection.missing.get(name, "the run has not left results of it")),
+            dataset=dataset,
+            fingerprint=fingerprints.get(dataset or ""),
+        )
+    return records
+
+
 class RunRecording:
     """The ``manifest`` of a run at its ``path``, rewritten whenever something has changed.
 
-    OSError: it cannot be written before the run begins. When that fails later, ``complain`` is called with a sentence
-    and the run goes on. ``arguments`` are those passed on to the harness; where a task loses more samples than
-    ``limit``, the run counts as one with failures.
+    Args:
+        output: Folder of the run's results.
+        manifest: The manifest before the first task.
+        arguments: Arguments passed on to the harness.
+        limit: Number of samples that a task may lose before the run counts as one with failures.
+        complain: Called with a sentence when the manifest cannot be written later. The run goes on.
+
+    Raises:
+        OSError: The manifest cannot be written before the run begins.
     """
 
     def __init__(
@@ -184,12 +212,10 @@ class RunRecording:
         limit: FailureLimit,
         complain: Callable[[str], None],
     ) -> None:
-        self._began, self._arguments, self._limit, self._complain = (
-            time.monotonic(),
-            arguments,
-            limit,
-            complain,
-        )
+        self._began = time.monotonic()
+        self._arguments = arguments
+        self._limit = limit
+        self._complain = complain
         self.path = manifest_path(output, datetime.fromisoformat(manifest.started))
         self.manifest = manifest
         manifest.write(self.path)
@@ -211,23 +237,28 @@ class RunRecording:
             why = f"{type(error).__name__}: {without_home(redacted(str(error)))}"
             raise
         finally:
-            records = self.manifest.tasks.values()
-            lost = any(
-                record.outcome is not TaskOutcome.DONE or record.reason for record in records
-            )
-            end = RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
-            model = self.manifest.model
-            if (
-                model.fingerprint is None or "commit:" in model.fingerprint
-            ):  # the harness may have fetched a snapshot
-                model = model_facts(read_options(self._arguments))
-            self._change(
-                state=RunState.INTERRUPTED if why else end,
-                why=why,
-                ended=datetime.now(UTC).isoformat(),
-                seconds=round(time.monotonic() - self._began, 3),
-                model=model,
-            )
+            self._end(why)
+
+    def _end(self, why: str) -> None:
+        """Record the end of the run. ``why`` says what interrupted it, and is empty if nothing did."""
+        records = self.manifest.tasks.values()
+        is_whole = all(each.outcome is TaskOutcome.DONE and not each.reason for each in records)
+        state = RunState.WITH_FAILURES
+        if is_whole and not self.over_limit():
+            state = RunState.FINISHED
+        if why:
+            state = RunState.INTERRUPTED
+        model = self.manifest.model
+        # The harness may have fetched a snapshot.
+        if model.fingerprint is None or "commit:" in model.fingerprint:
+            model = model_facts(read_options(self._arguments))
+        self._change(
+            state=state,
+            why=why,
+            ended=datetime.now(UTC).isoformat(),
+            seconds=round(time.monotonic() - self._began, 3),
+            model=model,
+        )
 
     def note(self, outcome: HarnessOutcome) -> None:
         """Record the outcomes of the tasks so far."""
@@ -235,13 +266,11 @@ class RunRecording:
         tasks = dict(self.manifest.tasks)
         for name, record in tasks.items():
             if name in outcome.files:
-                done = with_results(
-                    name, record, outcome.files[name], outcome.rows.get(name, {}), folder
-                )
+                row = outcome.rows.get(name, {})
+                done = with_results(name, record, outcome.files[name], row, folder)
                 reason = without_home(outcome.reasons.get(name, ""))
-                tasks[name] = done.model_copy(
-                    update={"outcome": TaskOutcome.DONE, "reason": reason}
-                )
+                changes = {"outcome": TaskOutcome.DONE, "reason": reason}
+                tasks[name] = done.model_copy(update=changes)
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
                 tasks[name] = record.model_copy(update=changes)
@@ -252,27 +281,30 @@ class RunRecording:
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""
-        by_task = {
-            name: counts
-            for name, record in self.manifest.tasks.items()
-            if (counts := record.counts)
-        }
-        return {name: counts for name, counts in by_task.items() if not self._limit.allows(counts)}
+        counts = {name: record.counts for name, record in self.manifest.tasks.items()}
+        allows = self._limit.allows
+        return {name: each for name, each in counts.items() if each and not allows(each)}
 
     def losses_over_limit(self) -> str:
         """Describe the tasks that lost more samples than may fail, each with the cause of its first failure."""
         losses = []
         for name, counts in self.over_limit().items():
-            samples = self.manifest.tasks[name].samples
-            lines = read_lines(self.path.parent / samples) if samples else ()
-            nested = chain.from_iterable(line.record.get("resps") or () for line in lines)
-            replies = (reply[0] if isinstance(reply, list) and reply else reply for reply in nested)
-            causes = (failure_cause(reply) for reply in replies if isinstance(reply, str))
-            cause = next(filter(None, causes), None)
-            losses.append(
-                f"{name}: {counts}" if cause is None else f"{name}: {counts}, first {cause}"
-            )
+            loss = f"{name}: {counts}"
+            if cause := self._first_cause(self.manifest.tasks[name].samples):
+                loss += f", first {cause}"
+            losses.append(loss)
         return "; ".join(losses)
+
+    def _first_cause(self, samples: str | None) -> str | None:
+        """Return the cause of the first failure in a file of samples, None without any."""
+        if not samples:
+            return None
+        for line in read_lines(self.path.parent / samples):
+            for reply in line.record.get("resps") or ():
+                text = reply[0] if isinstance(reply, list) and reply else reply
+                if isinstance(text, str) and (cause := failure_cause(text)):
+                    return cause
+        return None
 
     def _change(self, **changes: Any) -> None:
         self.manifest = self.manifest.model_copy(update=changes)
@@ -287,7 +319,15 @@ class RunRecording:
 def with_results(
     name: str, record: TaskRecord, results: Path, row: Mapping[str, Any], folder: Path
 ) -> TaskRecord:
-    """Return a task's record with the location of its results below a folder, and the counts in their row."""
+    """Return a task's record with the location of its results and the numbers of its samples.
+
+    Args:
+        name: Name of the task.
+        record: Its record so far.
+        results: Its file of results.
+        row: Its row in that file.
+        folder: Folder of the run, to which locations are relative.
+    """
     samples = samples_file(results, name)
     changes: dict[str, Any] = {
         "results": results.relative_to(folder).as_posix(),
@@ -295,37 +335,41 @@ def with_results(
     }
     if samples.is_file():
         origins = read_origins(samples)
-        changes |= {
-            "samples": samples.relative_to(folder).as_posix(),
-            "copied_samples": origins.copied,
-            "kept_samples": origins.kept,
-        }
+        changes["samples"] = samples.relative_to(folder).as_posix()
+        changes["copied_samples"] = origins.copied
+        changes["kept_samples"] = origins.kept
     if counts := counts_of(row):
         changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
     return record.model_copy(update=changes)
 
 
 def versions() -> dict[str, str | None]:
-    """Return versions by distribution, that of Python first; None for what is not installed."""
-    return {
-        "python": platform.python_version(),
-        **{name: installed_version(name) for name in DISTRIBUTIONS},
-    }
+    """Return versions by distribution, that of Python first. A version is None if it is not installed.
+
+    Example:
+        >>> list(versions())[:2]
+        ['python', 'medtasks']
+    """
+    distributions = {name: installed_version(name) for name in DISTRIBUTIONS}
+    return {"python": platform.python_version(), **distributions}
 
 
 def commit() -> str | None:
-    """Return the git commit of this checkout, with ``-dirty`` if tracked files differ; None if it is unknown."""
+    """Return the git commit of this checkout, with ``-dirty`` if tracked files differ, or None if it is unknown."""
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
     head = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
     changes = _output(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
-    return f"{head.strip()}{'-dirty' if changes else ''}" if head and changes is not None else None
+    if not head or changes is None:
+        return None
+    return f"{head.strip()}-dirty" if changes else head.strip()
 
 
 def hardware() -> Hardware:
-    """Return the machine this process runs on, with the GPUs that ``nvidia-smi`` lists; none if it fails."""
-    text = ""  # neither the standard library nor psutil tells the name of the processor on Linux
+    """Return the machine this process runs on, with the GPUs that ``nvidia-smi`` lists. If it fails, there are none."""
+    # Neither the standard library nor psutil has the name of the processor on Linux.
+    text = ""
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     model = re.search(r"^model name[^:\n]*:(.*)", text, re.MULTILINE)
@@ -340,12 +384,13 @@ def hardware() -> Hardware:
             continue
         name, size, driver = (part.strip() for part in line.rsplit(",", 2))
         gpus.append(Gpu(name=name, memory=int(size) if size.isdigit() else None, driver=driver))
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     return Hardware(
         system=f"{platform.system()} {platform.machine()}",
         cpu=model[1].strip() if model else platform.processor(),
-        cores=len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        cores=cores,
         memory=psutil.virtual_memory().total,
         gpus=tuple(gpus),
         visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -361,39 +406,41 @@ def _output(command: list[str]) -> str | None:
 
 
 def model_facts(options: HarnessOptions) -> ModelFacts:
-    """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path and state."""
+    """Return the model of a run, with the fingerprint of its weights or why that is unknown.
+
+    Digests of local files are kept under ``MEDTASKS_HOME`` by path and state.
+    """
     name = options.text("model") or "hf"
-    arguments = options.text("model_args")
-    by_name = options.pairs("model_args")
-    random_weights = name == "medtasks_tiny" and by_name.get("weights") == "random"
-    defaults = {} if random_weights else DEFAULTS.get(name, {})
-    named = {
-        **defaults,
-        **{key: value for key, value in by_name.items() if key in WEIGHTS and value},
-    }
-    labels = {key: _weights_label(value) for key, value in named.items()}
+    arguments = options.pairs("model_args")
+    random_weights = name == "medtasks_tiny" and arguments.get("weights") == "random"
+    weights = {} if random_weights else {**DEFAULTS.get(name, {})}
+    weights |= {key: value for key, value in arguments.items() if key in WEIGHTS and value}
+    labels = []
     fingerprints: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    for key, value in named.items():
-        fingerprint, problem = _weights_fingerprint(value, by_name.get("revision"))
+    unknown = []
+    for key, value in weights.items():
+        label = _weights_label(value)
+        labels.append(label)
+        fingerprint, problem = _weights_fingerprint(value, arguments.get("revision"))
         if problem:
-            unknown[key] = f"{key}={labels[key]}: {problem}"
+            unknown.append(f"{key}={label}: {problem}")
         else:
             fingerprints[key] = fingerprint
     if random_weights:
-        unknown["model"] = (
+        unknown.append(
             "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
         )
-    elif not named:
-        unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
-    by_key = [f"{key}={fingerprint}" for key, fingerprint in fingerprints.items()]
-    joined = ", ".join(by_key if len(by_key) > 1 else fingerprints.values())
+    elif not weights:
+        unknown.append(f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)")
+    joined = ", ".join(fingerprints.values())
+    if len(fingerprints) > 1:
+        joined = ", ".join(f"{key}={fingerprint}" for key, fingerprint in fingerprints.items())
     return ModelFacts(
         name=name,
-        arguments=redacted(arguments),
-        weights=", ".join(labels.values()),
+        arguments=redacted(options.text("model_args")),
+        weights=", ".join(labels),
         fingerprint=None if unknown else joined,
-        unknown="; ".join(unknown.values()),
+        unknown="; ".join(unknown),
     )
 
 
@@ -404,21 +451,28 @@ def _weights_label(value: str) -> str:
 
 
 def _weights_fingerprint(value: str, revision: str | None) -> tuple[str, str]:
-    """Return the digest of a path or the commit of a name in the Hub's cache, and else why it is unknown."""
+    """Return the digest of a path or the commit of a name in the Hub's cache, and else why it is unknown.
+
+    Args:
+        value: Path on this machine, or name of a repository on the Hub.
+        revision: Branch, tag or commit on the Hub, None for the main branch.
+
+    Returns:
+        The fingerprint and a problem, one of which is empty.
+    """
     path = Path(value).expanduser()
     if path.exists():
         try:
             return f"sha256:{files_sha256(path)}", ""
         except OSError as error:
             return "", f"a file in it cannot be read ({error.strerror})"
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # a name that no repository or file can have is a ValueError
+    # A name that no repository or file can have is a ValueError.
+    with contextlib.suppress(OSError, ValueError):
         from huggingface_hub.constants import HF_HUB_CACHE
         from huggingface_hub.file_download import repo_folder_name
 
         folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=value, repo_type="model")
-        name = revision or "main"  # a branch, tag or commit
+        name = revision or "main"
         reference = folder / "refs" / name
         commit = reference.read_text().strip() if reference.is_file() else name
         if re.fullmatch("[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir():
@@ -431,33 +485,37 @@ def files_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, or of names and contents of all files in a folder, hidden ones left out.
 
     The digest of each file comes from the store if the file has not changed.
+
+    Raises:
+        OSError: A file cannot be read.
     """
-    inside = ((file, file.relative_to(path).parts) for file in sorted(path.rglob("*")))
-    visible = [
-        file
-        for file, parts in inside
-        if file.is_file() and not any(part.startswith(".") for part in parts)
-    ]
-    files = [path] if path.is_file() else visible
+    if path.is_file():
+        return _digests_of([path])[0]
+    files = []
+    for file in sorted(path.rglob("*")):
+        parts = file.relative_to(path).parts
+        if file.is_file() and not any(part.startswith(".") for part in parts):
+            files.append(file)
+    lines = ""
+    for file, digest in zip(files, _digests_of(files), strict=True):
+        lines += f"{digest}  {file.relative_to(path).as_posix()}\n"
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _digests_of(files: Sequence[Path]) -> list[str]:
+    """Return the SHA-256 of each file, shape (files,)."""
     warning = "Digests of weights are not kept in {path} ({error}), so that the next run reads the files again."
-    store = SqliteCache(
-        home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True
-    )
+    location = home() / "weights_digests.sqlite"
+    store = SqliteCache(location, ("digests", "sha256"), warning, disposable=True)
     keys = {}
     for file in files:
         keys[file] = json.dumps([str(file.resolve()), *file_state(file)]).encode()
     digests = dict(store.get(keys.values()))
-    new = [file for file, key in keys.items() if key not in digests]
+    new = {file: key for file, key in keys.items() if key not in digests}
+    computed = {}
     with ThreadPoolExecutor(4) as pool:
-        computed = {
-            keys[file]: digest.encode()
-            for file, digest in zip(new, pool.map(file_sha256, new), strict=True)
-        }
+        for key, digest in zip(new.values(), pool.map(file_sha256, new), strict=True):
+            computed[key] = digest.encode()
     store.put(computed)
     digests |= computed
-    if path.is_file():
-        return digests[keys[path]].decode()
-    lines = "".join(
-        f"{digests[keys[file]].decode()}  {file.relative_to(path).as_posix()}\n" for file in files
-    )
-    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    return [digests[key].decode() for key in keys.values()]

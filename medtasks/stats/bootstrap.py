@@ -25,17 +25,21 @@ def values_with_errors(
     metrics: Callable[[Integers], Mapping[str, Floats]],
     resamples: int = RESAMPLES,
 ) -> dict[str, float]:
-    """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``; empty without samples.
+    """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``.
 
     Source: Efron (1979), with whole units drawn (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
     section 3.8). The seed is fixed, and the result depends on the multiset of contributions alone, not on the order of
     samples or ranks.
 
-    ``contributions`` of each sample to each count have shape (samples, cells); ``units``, such as patients, shape
-    (samples,); ``metrics`` maps summed counts, shape (..., cells), to values, shape (...), NaN if undefined. Each of
-    ``resamples`` draws, at least 2, has as many units as there are. The error is the standard deviation (n - 1) over
-    the draws in which the metric is defined; NaN for fewer than two units or such draws, and for a metric of all units
-    that is undefined.
+    Args:
+        contributions: Counts of each sample, shape (samples, cells).
+        units: Independent unit of each sample, such as its patient, shape (samples,).
+        metrics: Maps summed counts, shape (..., cells), to values by name, shape (...), NaN if undefined.
+        resamples: Number of draws, at least 2. Each has as many units as there are.
+
+    Returns:
+        The error is the standard deviation (n - 1) over the draws in which the metric is defined. It is NaN for fewer
+        than two units or such draws, and for a metric of all units that is undefined. Empty without samples.
     """
     if not len(contributions):
         return {}
@@ -54,18 +58,16 @@ def values_with_errors(
         drawn = random.multinomial(number_of_units, shares, size=min(block, resamples - start))
         tables.append((drawn.astype(np.float64) @ table).astype(np.int64))
     whole, *blocks = (np.stack(list(metrics(counts).values()), axis=-1) for counts in tables)
-    values = (
-        np.concatenate(blocks) - whole
-    )  # otherwise equal values would have a deviation of a rounding error
+    # Otherwise equal values would have a deviation of a rounding error.
+    values = np.concatenate(blocks) - whole
     defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
     number = defined.sum(axis=0)
     mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
     squares = np.where(defined, values - mean, 0.0) ** 2
     errors = np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
-    return {
-        **result,
-        **{f"{name}_stderr": float(error) for name, error in zip(result, errors, strict=True)},
-    }
+    for name, error in zip(list(result), errors, strict=True):
+        result[f"{name}_stderr"] = float(error)
+    return result
 
 
 def _kinds_of_units(
@@ -80,9 +82,8 @@ def _kinds_of_units(
         members = np.fromiter((index[unit] for unit in units), dtype=np.int64, count=len(units))
         order = np.argsort(members, kind="stable")
         starts = np.searchsorted(members[order], np.arange(len(index)))
-        contributions = np.asarray(
-            np.add.reduceat(contributions[order], starts, axis=0), dtype=np.int64
-        )
+        sums = np.add.reduceat(contributions[order], starts, axis=0)
+        contributions = np.asarray(sums, dtype=np.int64)
     return np.unique(contributions, axis=0, return_counts=True)
 
 
@@ -119,9 +120,8 @@ def posterior_ends(
     number_of_units = int(numbers.sum())
     degrees = clustered_error([0.0] * len(units), units).degrees
     narrower = (t_quantile((1 + LEVEL) / 2, None) / t_quantile((1 + LEVEL) / 2, degrees)) ** 2
-    concentration = (
-        (number_of_units - 1) * narrower - 1
-    ) / number_of_units  # the variance of n weights is 1 / (n c + 1)
+    # The variance of n weights of concentration c is 1 / (n c + 1).
+    concentration = ((number_of_units - 1) * narrower - 1) / number_of_units
     if not concentration > 0:
         return {}
     scale = math.sqrt(len(units) / number_of_units)
@@ -138,10 +138,8 @@ def posterior_ends(
     for name in parts[0]:
         values = np.concatenate([part[name] for part in parts])
         defined = values[~np.isnan(values)]
-        low, high = (
-            np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-            if len(defined)
-            else (math.nan, math.nan)
-        )
-        ends[name] = float(low), float(high)
+        ends[name] = math.nan, math.nan
+        if len(defined):
+            low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            ends[name] = float(low), float(high)
     return ends

@@ -22,6 +22,7 @@ are sorted by content first, and the seed is fixed: the result depends on the mu
 of samples or ranks.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -34,9 +35,8 @@ from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
 _Ends = tuple[float, float]
-Prediction = tuple[
-    float, float, float
-]  # confidence, correctness of the answer (0 to 1), and its Brier score
+Prediction = tuple[float, float, float]
+"""Confidence, correctness of the answer (0 to 1), and its Brier score."""
 
 BINS = 15
 _LARGEST_DRAW = 2_000_000  # weights held at once: 16 MB
@@ -65,7 +65,7 @@ class PredictionTable:
         for sample, unit in zip(samples, units, strict=True):
             members[unit].append(sample)
         ordered = sorted(sorted(group) for group in members.values())
-        table = np.array([sample for group in ordered for sample in group], dtype=np.float64)
+        table = np.array([*itertools.chain(*ordered)], dtype=np.float64)
         numbers = np.repeat(np.arange(len(ordered)), [len(group) for group in ordered])
         return cls(table[:, 0], table[:, 1], table[:, 2], numbers)
 
@@ -83,13 +83,18 @@ class PredictionTable:
 
 
 def bin_of(confidence: Floats) -> Integers:
-    """Return the bin of each confidence; a bin has its upper edge, and the first one also 0."""
+    """Return the bin of each confidence. A bin has its upper edge, and the first one also 0.
+
+    Example:
+        >>> bin_of(np.array([0.0, 0.2, 0.5, 1.0])).tolist()
+        [0, 2, 7, 14]
+    """
     return np.clip(np.ceil(confidence * BINS - _ON_AN_EDGE).astype(np.int64) - 1, 0, BINS - 1)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure with its 95 % interval; undefined ends are NaN."""
+    """A measure with its 95 % interval. Undefined ends are NaN."""
 
     value: float
     low: float
@@ -101,7 +106,7 @@ _UNDEFINED = Measure(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class Bin:
-    """Samples of similar confidence, above ``low`` (but for 0) and up to ``high``, and their means; NaN if empty."""
+    """Samples of similar confidence, above ``low`` (but for 0) and up to ``high``, and their means, NaN if empty."""
 
     low: float
     high: float
@@ -130,21 +135,33 @@ class ClassArea:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of one set of likelihoods."""
+    """Calibration of one set of likelihoods.
 
-    samples: int  # with likelihoods that can be read, and a target
+    Attributes:
+        samples: Number of samples with likelihoods that can be read, and a target.
+        left_out: Number of the others.
+        accuracy: A tie among n options with the target counts 1 / n.
+        confidence: Mean probability of the chosen option. Like the next four undefined without probabilities.
+        bins: Reliability diagram.
+        coverage: From full coverage down, at most CURVE_POINTS.
+        auroc: Of correctness by confidence.
+        note: Origin of the probabilities, one sentence.
+        classes: Areas of the classes, if all samples have the same options.
+    """
+
+    samples: int
     left_out: int
-    accuracy: Measure  # a tie among n options with the target counts 1 / n
-    confidence: float  # mean probability of the chosen option; like the next four undefined without probabilities
+    accuracy: Measure
+    confidence: float
     ece: Measure
     debiased_ece: float
     brier: Measure
-    bins: tuple[Bin, ...]  # reliability diagram
-    coverage: tuple[CoveragePoint, ...]  # from full coverage down; at most CURVE_POINTS
+    bins: tuple[Bin, ...]
+    coverage: tuple[CoveragePoint, ...]
     aurc: Measure
-    auroc: Measure  # of correctness by confidence
-    note: str  # origin of the probabilities, one sentence
-    classes: tuple[ClassArea, ...] = ()  # if all samples have the same options
+    auroc: Measure
+    note: str
+    classes: tuple[ClassArea, ...] = ()
 
 
 def calibration(
@@ -155,11 +172,17 @@ def calibration(
     left_out: int,
     are_probabilities: bool = True,
 ) -> Calibration:
-    """Return the calibration of a model's probabilities; the result does not depend on the order of the samples.
+    """Return the calibration of a model's probabilities, which does not depend on the order of the samples.
 
-    Those of a sample's options sum to 1; their number may differ between samples. ``targets`` are indices of the right
-    option, ``units`` the independent units, such as patients, both of shape (samples,). Measures are NaN without
-    samples. Without ``are_probabilities`` only accuracy and discrimination are defined.
+    Measures are NaN without samples.
+
+    Args:
+        probabilities: Those of each sample's options, which sum to 1. Their number may differ between samples.
+        targets: Index of each sample's right option, shape (samples,).
+        units: Independent unit of each sample, such as its patient.
+        note: Origin of the probabilities, one sentence.
+        left_out: Number of samples without likelihoods or target.
+        are_probabilities: Whether they are probabilities. Else only accuracy and discrimination are defined.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -172,18 +195,18 @@ def calibration(
         measures = (_UNDEFINED, math.nan, _UNDEFINED, math.nan, _UNDEFINED)
         return Calibration(0, left_out, *measures, bins, (), _UNDEFINED, _UNDEFINED, note)
     answers = PredictionTable.of(rows, units)
-    accuracy, brier = _mean(answers.right), _mean(answers.squares)
+    accuracy = _mean(answers.right)
+    brier = _mean(answers.squares)
     error = clustered_error(answers.right.tolist(), answers.unit.tolist())
+    accuracy_ends = interval(accuracy, error.error, error.degrees, True, error.effective)
     ece = float(np.abs(answers.gaps().sum(axis=0)).sum() / len(rows))
     aurc = float(_areas(answers, np.ones((1, len(rows))))[0])
-    debiased, ece_ends, brier_ends, aurc_ends = _resampled(answers, ece)
+    debiased, ece_ends, brier_ends, aurc_ends = _resample(answers, ece)
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
     return Calibration(
         samples=len(rows),
         left_out=left_out,
-        accuracy=Measure(
-            accuracy, *interval(accuracy, error.error, error.degrees, True, error.effective)
-        ),
+        accuracy=Measure(accuracy, *accuracy_ends),
         confidence=_mean(answers.confidence) if are_probabilities else math.nan,
         ece=Measure(ece, *ece_ends) if are_probabilities else _UNDEFINED,
         debiased_ece=debiased if are_probabilities else math.nan,
@@ -207,11 +230,8 @@ def _answer(row: Sequence[float], target: int) -> Prediction:
     rounded = [round(value, _ROUNDING) for value in row]
     confidence = max(rounded)
     right = 1 / rounded.count(confidence) if rounded[target] == confidence else 0.0
-    return (
-        confidence,
-        right,
-        math.fsum((value - (index == target)) ** 2 for index, value in enumerate(row)),
-    )
+    brier = math.fsum((value - (index == target)) ** 2 for index, value in enumerate(row))
+    return confidence, right, brier
 
 
 def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
@@ -219,11 +239,7 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
     bins = []
     for index in range(BINS):
         inside = of_bin == index
-        means = (
-            (_mean(confidence[inside]), _mean(right[inside]))
-            if inside.any()
-            else (math.nan, math.nan)
-        )
+        means = (_mean(confidence[inside]), _mean(right[inside]))
         bins.append(Bin(index / BINS, (index + 1) / BINS, int(inside.sum()), *means))
     return tuple(bins)
 
@@ -231,13 +247,11 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
 def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
     """Return the points after each distinct confidence, thinned out to equal steps of coverage."""
     order, last = answers.by_confidence()
-    entered, right = last + 1, np.cumsum(answers.right[order])[last]
-    points = [
-        CoveragePoint(
-            float(number / len(order)), float(hits / number), float(answers.confidence[order[end]])
-        )
-        for number, hits, end in zip(entered, right, last, strict=True)
-    ]
+    entered = last + 1
+    coverage = entered / len(order)
+    accuracy = np.cumsum(answers.right[order])[last] / entered
+    columns = (coverage.tolist(), accuracy.tolist(), answers.confidence[order[last]].tolist())
+    points = list(itertools.starmap(CoveragePoint, zip(*columns, strict=True)))
     if len(points) > CURVE_POINTS:
         steps = np.linspace(entered[0], entered[-1], CURVE_POINTS)
         points = [points[index] for index in np.unique(np.searchsorted(entered, steps))]
@@ -245,11 +259,11 @@ def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
 
 
 def _mean(values: Floats) -> float:
-    return math.fsum(values.tolist()) / len(values)
+    return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
 
 
-def _resampled(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
-    """Draw units; return the debiased error, and 95 % intervals of calibration error, Brier score and AURC.
+def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
+    """Draw units, and return the debiased error and 95 % intervals of calibration error, Brier score and AURC.
 
     All are NaN for fewer than two units, and ends if all draws are equal.
 
@@ -263,7 +277,8 @@ def _resampled(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _End
     Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60. The value lies
     between the ends.
     """
-    units, samples = int(answers.unit[-1]) + 1, len(answers.unit)
+    units = int(answers.unit[-1]) + 1
+    samples = len(answers.unit)
     if units < 2:
         undefined = (math.nan, math.nan)
         return math.nan, undefined, undefined, undefined
@@ -275,18 +290,14 @@ def _resampled(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _End
     parts = []
     for start in range(0, RESAMPLES, block):
         resamples = min(block, RESAMPLES - start)
-        members = (
-            random.integers(0, units, size=(resamples, units))
-            + np.arange(resamples)[:, np.newaxis] * units
-        )
-        times = (
-            np.bincount(members.ravel(), minlength=resamples * units)
-            .reshape(resamples, units)
-            .astype(np.float64)
-        )
+        members = random.integers(0, units, size=(resamples, units))
+        members = members + np.arange(resamples)[:, np.newaxis] * units
+        counts = np.bincount(members.ravel(), minlength=resamples * units)
+        times = counts.reshape(resamples, units).astype(np.float64)
         sums = times @ of_unit
         means = sums[:, :-1] / sums[:, -1:]
-        gaps, brier = means[:, :BINS], means[:, BINS]
+        gaps = means[:, :BINS]
+        brier = means[:, BINS]
         areas = _areas(answers, times[:, answers.unit])
         # The distance to the gaps of all samples is the error as if the true gaps were 0, that is, noise.
         parts.append((np.abs(gaps).sum(axis=1), np.abs(gaps - whole).sum(axis=1), brier, areas))
@@ -299,9 +310,11 @@ def _resampled(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _End
     low, high = middle[0]
     if not math.isnan(low):
         excess = float(errors.mean()) - ece
-        lower, upper = min(low - excess, 2 * ece - high), max(high - excess, 2 * ece - low, ece)
+        lower = min(low - excess, 2 * ece - high, ece)
+        upper = max(high - excess, 2 * ece - low, ece)
         is_noise = ece <= np.quantile(noise, _ENDS[1])
-        low, high = 0.0 if is_noise else max(0.0, min(lower, ece)), min(1.0, upper)
+        low = 0.0 if is_noise else max(0.0, lower)
+        high = min(1.0, upper)
     debiased = math.sqrt(max(0.0, ece**2 - float(noise.mean()) ** 2))
     return debiased, (low, high), middle[2], middle[3]
 
@@ -312,23 +325,29 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     weights = weights[:, order]
     entered = np.cumsum(weights, axis=1)[:, last]
     wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
-    risk = wrong / np.maximum(
-        entered, 1
-    )  # before the first sample is drawn, nothing is wrong either
+    risk = wrong / np.maximum(entered, 1)  # before the first drawn sample, nothing is wrong either
     return np.asarray((np.diff(entered, axis=1, prepend=0) * risk).sum(axis=1) / entered[:, -1])
 
 
 def roc_area(
     scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]
 ) -> EstimatedValue:
-    """Return the area under the ROC curve of scores; the order of the samples does not matter.
+    """Return the area under the ROC curve of scores, whatever the order of the samples.
 
-    ``positive`` is 1 for a positive sample and 0 for a negative one; a value between counts as that share of each. All
-    have shape (samples,). The area is the probability that a positive sample has a larger score than a negative one;
-    ties count one half. It is NaN without positives or negatives, its error with fewer than two clusters of either.
+    The area is the probability that a positive sample has a larger score than a negative one; ties count one half. It
+    is NaN without positives or negatives, its error with fewer than two clusters of either.
 
     The error is that of DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, for clusters that of Obuchowski
     (1997), Biometrics 53. The interval is :func:`_area_ends`, with Satterthwaite's degrees of freedom for both groups.
+
+    Args:
+        scores: Shape (samples,).
+        positive: 1 for a positive sample and 0 for a negative one. A value between counts as that share of each.
+        clusters: Cluster of each sample, such as its patient.
+
+    Example:
+        >>> roc_area([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], range(4)).value
+        0.75
     """
     order = sorted(range(len(scores)), key=lambda index: (scores[index], positive[index]))
     weights = np.array([positive[index] for index in order], dtype=np.float64)
@@ -342,16 +361,17 @@ def roc_area(
     if min(groups) < 2:
         return EstimatedValue(area)
     sums = [np.bincount(members, component) for component in components]
-    variances = [
-        size / (size - 1) * math.fsum(total**2) for size, total in zip(groups, sums, strict=True)
-    ]
+    variances = []
+    parts = []
+    for size, total in zip(groups, sums, strict=True):
+        variance = size / (size - 1) * math.fsum(total**2)
+        variances.append(variance)
+        parts.append(variance**2 / (size - 1))
     shared = len(numbers) / (len(numbers) - 1) * math.fsum(sums[0] * sums[1])
     error = math.sqrt(max(0.0, sum(variances) + 2 * shared))
     if error < _NO_SPREAD:
-        return EstimatedValue(
-            area, 0.0, *interval(area, 0.0, min(groups) - 1, share=True, effective=min(groups))
-        )
-    parts = (variance**2 / (size - 1) for variance, size in zip(variances, groups, strict=True))
+        smaller = min(groups)
+        return EstimatedValue(area, 0.0, *interval(area, 0.0, smaller - 1, True, smaller))
     degrees = sum(variances) ** 2 / sum(parts)
     return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
 
@@ -397,35 +417,39 @@ def _area_components(
         of_value = np.bincount(values, weights)
         return np.asarray((np.cumsum(of_value) - of_value / 2)[values])
 
-    totals = math.fsum(positive), math.fsum(1 - positive)
-    below, above = weight_below(1 - positive) / totals[1], 1 - weight_below(positive) / totals[0]
-    area = math.fsum(positive * below) / totals[0]
-    return area, (
-        positive * (below - area) / totals[0],
-        (1 - positive) * (above - area) / totals[1],
-    )
+    negative = 1 - positive
+    positives = math.fsum(positive)
+    negatives = math.fsum(negative)
+    below = weight_below(negative) / negatives
+    above = 1 - weight_below(positive) / positives
+    area = math.fsum(positive * below) / positives
+    as_positive = positive * (below - area) / positives
+    as_negative = negative * (above - area) / negatives
+    return area, (as_positive, as_negative)
 
 
 def area_values(
     scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]
 ) -> list[float]:
-    """Return values of single samples whose mean is the area under the ROC curve; arguments as of :func:`roc_area`.
+    """Return values of single samples whose mean is the area under the ROC curve.
 
     They are the placements of DeLong, DeLong and Clarke-Pearson (1988), scaled so that the standard error of the mean
     difference of two models is that of their areas, for clusters nearly that of Obuchowski (1997). Empty with fewer
     than two clusters of positives or of negatives.
+
+    Args:
+        scores: As of :func:`roc_area`.
+        positive: As there.
+        clusters: As there.
     """
-    weights, number = np.array(positive, dtype=np.float64), len(set(clusters))
-    sizes = [
-        len({cluster for cluster, share in zip(clusters, positive, strict=True) if share == of})
-        for of in (1, 0)
-    ]
+    weights = np.array(positive, dtype=np.float64)
+    number = len(set(clusters))
+    sizes = [len({*itertools.compress(clusters, weights == share)}) for share in (1, 0)]
     if min(sizes) < 2:
         return []
     area, components = _area_components(scores, weights)
-    moves = [
-        part * math.sqrt(n / (n - 1) * (number - 1) / number)
-        for part, n in zip(components, sizes, strict=True)
-    ]
-    values: list[float] = (area + len(weights) * (moves[0] + moves[1])).tolist()
+    moves = np.zeros(len(weights))
+    for component, size in zip(components, sizes, strict=True):
+        moves += component * math.sqrt(size / (size - 1) * (number - 1) / number)
+    values: list[float] = (area + len(weights) * moves).tolist()
     return values

@@ -23,6 +23,7 @@ simulated with a fixed seed. Samples that share a patient or image count as fewe
 effect.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -64,16 +65,25 @@ _STEP = 1e-4  # in which detectable differences are found
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Test of whether the mean difference of two models lies within a margin; undefined numbers are NaN."""
+    """Test of whether the mean difference of two models lies within a margin. Undefined numbers are NaN.
+
+    Attributes:
+        low: Lower end of the 90 % interval of the difference, second minus first.
+        high: Upper end.
+        test: SCORE_TEST for right and wrong, else STUDENT.
+        p: The larger one of the two one-sided tests.
+        ends: Ends of the 95 % interval of the same test, for non-inferiority.
+        needed: Number of samples of this kind that show equivalence with 80 % power if the models are equal. With as
+            many already there, if the difference is the observed one. None if no number would, since that is beyond the
+            margin.
+    """
 
     margin: float
-    low: float  # of the 90 % interval of the difference, second minus first, as is high
+    low: float
     high: float
-    test: str  # SCORE_TEST for right and wrong, else STUDENT
-    p: float  # the larger one of the two one-sided tests
-    ends: tuple[float, float]  # of the 95 % interval of the same test, for non-inferiority
-    # samples of this kind that show equivalence with 80 % power if the models are equal; with as many already there, if
-    # the difference is the observed one; None if no number would, since that is beyond the margin
+    test: str
+    p: float
+    ends: tuple[float, float]
     needed: int | None
 
     @property
@@ -88,9 +98,13 @@ def equivalence(
     units: Sequence[Hashable],
     margin: float = MARGIN,
 ) -> Equivalence:
-    """Test whether two models are equivalent on the same samples; arguments as of ``compare_paired``.
+    """Test whether two models are equivalent on the same samples.
 
-    There is at least one sample. The margin is above 0, in the unit of the values: 0.01 is one percentage point.
+    Args:
+        first: Finite values of the first model, shape (samples,), at least one.
+        second: Those of the second model.
+        units: Cluster or dyad of each sample.
+        margin: Above 0, in the unit of the values. 0.01 is one percentage point.
     """
     differences = [after - before for before, after in zip(first, second, strict=True)]
     units = separate_units(units)
@@ -98,9 +112,7 @@ def equivalence(
     samples = len(differences)
     mean = math.fsum(differences) / samples
     reach = max(1.0, max(*first, *second) - min(*first, *second))
-    changed = len(
-        {unit for unit, size in zip(units, differences, strict=True) if abs(size) > _NO_SPREAD}
-    )
+    changed = len({*itertools.compress(units, np.abs(differences) > _NO_SPREAD)})
     if {*first, *second} <= {0.0, 1.0}:
         test = SCORE_TEST
         statistic = _score_statistic(differences, units, error, changed)
@@ -115,15 +127,15 @@ def equivalence(
     limits = [t_quantile(1 - level, error.degrees) for level in (ALPHA, NON_INFERIORITY)]
     intervals = [(math.nan, math.nan)] * 2
     if not (math.isnan(limits[0]) or math.isnan(statistic(0.0))):
-        intervals = [
-            (_inverse(statistic, limit, reach), _inverse(statistic, -limit, reach))
-            for limit in limits
-        ]
-    p = max(
-        exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees)
-    )
-    samples_needed = _needed(error.error**2 * samples, samples, error.clusters, mean, margin, reach)
-    return Equivalence(margin, *intervals[0], test, p, intervals[1], samples_needed)
+        intervals = []
+        for limit in limits:
+            low = _inverse(statistic, limit, reach)
+            intervals.append((low, _inverse(statistic, -limit, reach)))
+    above = exceeding(statistic(-margin), error.degrees)
+    below = exceeding(-statistic(margin), error.degrees)
+    variance = error.error**2 * samples
+    number = _samples_needed(variance, samples, error.clusters, mean, margin, reach)
+    return Equivalence(margin, *intervals[0], test, max(above, below), intervals[1], number)
 
 
 def _score_statistic(
@@ -172,8 +184,17 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     """Return the standardised distance of the observed difference of two paired shares from a ``true`` one.
 
     Source: Tango (1998), Statistics in Medicine 17, with the maximum likelihood estimate of the shares of samples that
-    only one model got right, given their ``true`` difference, between -1 and 1. ``gained`` and ``lost`` are the numbers
-    that only the second, and only the first model got right; numbers may be fractions.
+    only one model got right, given their ``true`` difference.
+
+    Args:
+        gained: Number of samples that only the second model got right. As all numbers, it may be a fraction.
+        lost: The same of the first model.
+        samples: Number of all samples.
+        true: Second share minus first, from -1 to 1.
+
+    Example:
+        >>> tango_statistic(6, 2, 100, 0.04)
+        0.0
     """
     if true < 0:
         return -tango_statistic(lost, gained, samples, -true)
@@ -187,7 +208,7 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     return math.copysign(math.inf, distance) if abs(distance) > _NO_SPREAD else 0.0
 
 
-def _needed(
+def _samples_needed(
     variance: float, samples: int, units: int, observed: float, margin: float, reach: float
 ) -> int | None:
     """Return the number of samples of :attr:`Equivalence.needed`.
@@ -197,7 +218,8 @@ def _needed(
     """
     if not math.isfinite(variance):
         return None
-    level, power = t_quantile(1 - ALPHA, None), t_quantile((1 + POWER) / 2, None)
+    level = t_quantile(1 - ALPHA, None)
+    power = t_quantile((1 + POWER) / 2, None)
     least = level**2 * max(0.0, reach - margin) / margin * samples / units
     if_equal = max(least, (level + power) ** 2 * variance / margin**2)
     if if_equal > samples:
@@ -205,29 +227,38 @@ def _needed(
     distance = margin - abs(observed)
     if distance <= 0:
         return None
-    return max(
-        samples + 1, math.ceil((level + t_quantile(POWER, None)) ** 2 * variance / distance**2)
-    )
+    if_observed = (level + t_quantile(POWER, None)) ** 2 * variance / distance**2
+    return max(samples + 1, math.ceil(if_observed))
 
 
 def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORRELATION) -> float:
     """Return the ratio of the variance of a mean to that of independent samples.
 
-    ``units`` are the cluster or dyad of each sample, shape (samples,), at least one; samples that share a cluster or a
-    member of dyads have the ``correlation``. Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
+    Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
+
+    Args:
+        units: Cluster or dyad of each sample, at least one.
+        correlation: Correlation of samples that share a cluster or a member of dyads.
+
+    Example:
+        >>> design_effect(["patient 1", "patient 1", "patient 2", "patient 2"])
+        1.2
     """
-    dyads = [
-        frozenset((unit.first, unit.second)) if isinstance(unit, Dyad) else frozenset((unit,))
-        for unit in units
-    ]
+    dyads = []
+    for unit in units:
+        members = (unit.first, unit.second) if isinstance(unit, Dyad) else (unit,)
+        dyads.append(frozenset(members))
     return 1 + correlation * (sum(sharing(dyads)) / len(dyads) - 1)
 
 
 def mcnemar_power(samples: int, difference: float, discordance: float, level: float) -> float:
     """Return the power of McNemar's exact two-sided test to show a difference, in its direction.
 
-    ``difference`` and ``discordance`` are the true shares of samples: second minus first model, and those that exactly
-    one model gets right, which is at least the absolute difference. ``samples`` are independent.
+    Args:
+        samples: Number of independent samples.
+        difference: True share of right answers, second minus first model.
+        discordance: True share of samples that exactly one model gets right, at least the absolute difference.
+        level: Level of the test.
     """
     from scipy.stats import binom  # type: ignore[import-untyped]  # scipy.stats takes half a second to import
 
@@ -247,21 +278,25 @@ def non_inferiority_power(
 ) -> float:
     """Return the power to show that the second model is worse by less than the ``margin``, simulated.
 
-    The test is Tango's with the normal quantile, one-sided; arguments are those of :func:`mcnemar_power`.
+    The test is Tango's with the normal quantile, one-sided.
+
+    Args:
+        samples: As of :func:`mcnemar_power`.
+        difference: As there.
+        discordance: As there.
+        margin: Above 0.
+        level: Level of the one-sided test.
     """
-    gained, lost = (
-        max(0.0, (discordance + difference) / 2),
-        max(0.0, (discordance - difference) / 2),
-    )
+    gained = max(0.0, (discordance + difference) / 2)
+    lost = max(0.0, (discordance - difference) / 2)
     random = np.random.default_rng(SEED)
-    drawn = random.multinomial(
-        samples, [gained, lost, max(0.0, 1 - gained - lost)], size=_SIMULATED
-    )
+    shares = [gained, lost, max(0.0, 1 - gained - lost)]
+    drawn = random.multinomial(samples, shares, size=_SIMULATED)
     kinds, numbers = np.unique(drawn[:, :2], axis=0, return_counts=True)
     limit = t_quantile(1 - level, None)
-    rejected = [
-        tango_statistic(float(more), float(less), samples, -margin) > limit for more, less in kinds
-    ]
+    rejected = []
+    for more, less in kinds.tolist():
+        rejected.append(tango_statistic(more, less, samples, -margin) > limit)
     return float(numbers @ np.array(rejected) / _SIMULATED)
 
 
@@ -269,10 +304,16 @@ def samples_needed(power_of: Callable[[int], float], power: float) -> int | None
     """Return the number of independent samples that have a power, None beyond :data:`LARGEST_PLAN`.
 
     The power of an exact test is not quite monotonic: some smaller number may have the power, too.
+
+    Example:
+        >>> samples_needed(lambda samples: samples / 100, 0.8)
+        80
     """
-    low, high = 1, 2
+    low = 1
+    high = 2
     while power_of(high) < power:
-        low, high = high, 2 * high
+        low = high
+        high *= 2
         if high > LARGEST_PLAN:
             return None
     return _first(lambda samples: power_of(samples) >= power, low, high)
@@ -281,7 +322,12 @@ def samples_needed(power_of: Callable[[int], float], power: float) -> int | None
 def detectable_difference(
     power_of: Callable[[float], float], power: float, largest: float
 ) -> float:
-    """Return the smallest difference, up to a ``largest``, that has a power; NaN if none has."""
+    """Return the smallest difference, up to a ``largest``, that has a power, NaN if none has.
+
+    Example:
+        >>> detectable_difference(lambda difference: 4 * difference, 0.8, largest=0.5)
+        0.2
+    """
     steps = math.floor(largest / _STEP)
     if steps < 1 or power_of(steps * _STEP) < power:
         return math.nan
@@ -289,8 +335,11 @@ def detectable_difference(
 
 
 def _first(is_enough: Callable[[int], bool], low: int, high: int) -> int:
-    """Return a number above ``low`` that is enough while the one before it is not; ``high`` is enough."""
+    """Return a number above ``low``, at most ``high``, that is enough while the one before it is not."""
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
     return high

@@ -31,12 +31,15 @@ _TIE = 1e-12  # sums are exact, but a score of them is rounded
 
 @dataclass(frozen=True)
 class SummedCounts:
-    """Counts of each sample, and the scores that follow from their sums."""
+    """Counts of each sample, and the scores that follow from their sums.
 
-    cells: Integers  # shape (samples, cells)
-    scores: Callable[
-        [Integers], Mapping[str, Floats]
-    ]  # from sums, shape (..., cells), to shape (...), by name
+    Attributes:
+        cells: Shape (samples, cells).
+        scores: Maps sums of shape (..., cells) to scores by name, shape (...).
+    """
+
+    cells: Integers
+    scores: Callable[[Integers], Mapping[str, Floats]]
 
 
 def compare_counts(
@@ -72,9 +75,8 @@ def compare_counts(
     extreme = []
     for chosen in unit_choices(len(changes), DRAWS, SEED):
         exchanged = totals + np.tensordot(chosen, changes, 1).astype(np.int64)
-        extreme.append(
-            ~(np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE)
-        )  # also undefined ones
+        is_smaller = np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE
+        extreme.append(~is_smaller)  # also undefined ones
     p = float(np.mean(np.concatenate(extreme)))
 
     error = values_with_errors(
@@ -84,7 +86,13 @@ def compare_counts(
     )["difference_stderr"]
     degrees = clustered_error([0.0] * len(units), units).degrees
     half = t_quantile(1 - ALPHA / 2, degrees) * error if error > _TIE else math.nan
-    low, high = result.difference - half, result.difference + half
-    return replace(
-        result, samples=len(units), low=low, high=high, test=EXCHANGE, p=p, mcnemar=None
-    ), values
+    compared = replace(
+        result,
+        samples=len(units),
+        low=result.difference - half,
+        high=result.difference + half,
+        test=EXCHANGE,
+        p=p,
+        mcnemar=None,
+    )
+    return compared, values

@@ -28,7 +28,7 @@ _HALVINGS = 60
 
 @dataclass(frozen=True)
 class EstimatedValue:
-    """A value with its error and 95 % interval; undefined numbers are NaN."""
+    """A value with its error and 95 % interval. Undefined numbers are NaN."""
 
     value: float
     error: float = math.nan
@@ -56,12 +56,26 @@ def interval(
 ) -> tuple[float, float]:
     """Return the ends of the interval of a score, by default that of 95 %.
 
-    ``degrees`` are those of freedom of Student's t; if None, the quantile is the normal one. A ``share`` is a fraction
-    of samples, or a mean of values between 0 and 1; ``effective`` is its effective sample size, which otherwise follows
-    from the error. A score with an infinite one is known exactly: both ends are its value.
+    Args:
+        value: The score.
+        error: Its standard error.
+        degrees: Degrees of freedom of Student's t. If None, the quantile is the normal one.
+        share: Whether the score is a fraction of samples, or a mean of values between 0 and 1.
+        effective: Effective sample size of a share, which otherwise follows from the error. A score with an infinite
+            one is known exactly: both ends are its value.
+        level: Confidence.
 
-    Ends are NaN for an undefined value or error, without a degree of freedom, and for an error of 0, except for shares
-    with ``effective``. Raises a ValueError for a share that is not between 0 and 1, or a negative error.
+    Returns:
+        Ends are NaN for an undefined value or error, without a degree of freedom, and for an error of 0, except for
+        shares with ``effective``.
+
+    Raises:
+        ValueError: A share is not between 0 and 1, or an error is negative.
+
+    Example:
+        >>> low, high = interval(0.9, 0.0, None, True, effective=100)
+        >>> round(low, 3), round(high, 3)
+        (0.826, 0.945)
     """
     if error < 0 or (share and (value < -_NO_SPREAD or value > 1 + _NO_SPREAD)):
         raise ValueError(
@@ -74,11 +88,16 @@ def interval(
     ):
         return math.nan, math.nan
     quantile = t_quantile((1 + level) / 2, degrees)
-    if not share:
-        if error <= _NO_SPREAD * abs(value):
-            return math.nan, math.nan
-        return value - quantile * error, value + quantile * error
-    value = min(max(value, 0.0), 1.0)
+    if share:
+        return _wilson_ends(min(max(value, 0.0), 1.0), error, effective, quantile)
+    if error <= _NO_SPREAD * abs(value):
+        return math.nan, math.nan
+    return value - quantile * error, value + quantile * error
+
+
+def _wilson_ends(
+    value: float, error: float, effective: float | None, quantile: float
+) -> tuple[float, float]:
     spread = value * (1 - value)
     if effective is None:
         if error <= _NO_SPREAD or spread <= 0:
@@ -97,11 +116,16 @@ def difference_of_shares(
     degrees: float | None,
     correlation: float = 0.0,
 ) -> float:
-    """Return the two-sided p-value of the difference of two shares of different samples; NaN if undefined.
+    """Return the two-sided p-value of the difference of two shares of different samples, NaN if undefined.
 
     The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
-    Statistics in Medicine 17), for effective sample sizes and with Student's t. Shares of samples that have patients or
-    images in common have a ``correlation``.
+    Statistics in Medicine 17), for effective sample sizes and with Student's t.
+
+    Args:
+        shares: Both shares.
+        sizes: Effective sample sizes.
+        degrees: Degrees of freedom of Student's t. If None, the quantile is the normal one.
+        correlation: Correlation of shares of samples that have patients or images in common.
     """
     if (
         not all(map(math.isfinite, (*shares, *sizes)))
@@ -150,24 +174,28 @@ def ratio_of_shares(
         ratio = math.exp(logarithm)
         linear = ratio * (first_size + second * second_size) + first * first_size + second_size
         called = first * first_size + second * second_size
-        of_second = (linear - math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))) / (
-            2 * ratio * total
-        )
-        likeliest = ratio * of_second, of_second
-        rest = [max(1 - share, _NO_SPREAD) for share in likeliest]
+        root = math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))
+        of_second = (linear - root) / (2 * ratio * total)
+        of_first = ratio * of_second
+        not_first = max(1 - of_first, _NO_SPREAD)
+        not_second = max(1 - of_second, _NO_SPREAD)
         # Both parts have the same score; that of the larger share may be 0 / 0.
         if ratio < 1:
-            score = first_size * (first - likeliest[0]) / rest[0]
+            score = first_size * (first - of_first) / not_first
         else:
-            score = second_size * (likeliest[1] - second) / rest[1]
-        variance = rest[0] / (first_size * likeliest[0]) + rest[1] / (second_size * likeliest[1])
+            score = second_size * (of_second - second) / not_second
+        variance = not_first / (first_size * of_first) + not_second / (second_size * of_second)
         return score * math.sqrt(variance)
 
     def end(target: float) -> float:
-        low, high = -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM
+        low = -_LARGEST_LOGARITHM
+        high = _LARGEST_LOGARITHM
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if statistic(middle) > target else (low, middle)
+            if statistic(middle) > target:
+                low = middle
+            else:
+                high = middle
         return math.exp(low)
 
     quantile = t_quantile((1 + LEVEL) / 2, degrees)
@@ -180,21 +208,35 @@ def difference_of_values(
     """Return the first minus the second of two values of different samples, with the interval that follows from theirs.
 
     Its ends are as far from the difference as those of both intervals together (Newcombe, 1998, Statistics in Medicine
-    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any, also with a ``correlation``
-    of the values, where samples of both share patients or images).
+    17, method 10, for Wilson's; Zou and Donner, 2008, Statistics in Medicine 27, for any).
+
+    Args:
+        first: The value from which the other one is subtracted.
+        second: The other value.
+        correlation: Correlation of the values, where samples of both share patients or images.
+
+    Example:
+        >>> difference = difference_of_values(EstimatedValue(0.5, 0.3), EstimatedValue(0.25, 0.4))
+        >>> difference.value, difference.error
+        (0.25, 0.5)
     """
 
-    def together(one: float, other: float) -> float:
-        return math.sqrt(max(0.0, one**2 + other**2 - 2 * correlation * one * other))
+    def combine(length: float, other: float) -> float:
+        return math.sqrt(max(0.0, length**2 + other**2 - 2 * correlation * length * other))
 
     value = first.value - second.value
-    below = together(first.value - first.low, second.high - second.value)
-    above = together(first.high - first.value, second.value - second.low)
-    return EstimatedValue(value, together(first.error, second.error), value - below, value + above)
+    below = combine(first.value - first.low, second.high - second.value)
+    above = combine(first.high - first.value, second.value - second.low)
+    return EstimatedValue(value, combine(first.error, second.error), value - below, value + above)
 
 
 def t_quantile(probability: float, degrees: float | None) -> float:
-    """Return the quantile of Student's t, or of the normal distribution if the degrees of freedom are None."""
+    """Return the quantile of Student's t, or of the normal distribution if the degrees of freedom are None.
+
+    Example:
+        >>> round(t_quantile(0.975, None), 2), round(t_quantile(0.975, 9), 2)
+        (1.96, 2.26)
+    """
     if degrees is None:
         return NormalDist().inv_cdf(probability)
     from scipy.special import stdtrit  # scipy.stats takes seconds to import

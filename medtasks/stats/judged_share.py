@@ -28,18 +28,23 @@ from medtasks.stats.standard_error import Dyad, mean_error
 
 @dataclass(frozen=True)
 class JudgedShare:
-    """Quality of a judge whose verdicts people checked, and the corrected share."""
+    """Quality of a judge whose verdicts people checked, and the corrected share.
+
+    Attributes:
+        labels: Number of labels.
+        sensitivity: Share of replies that people call right which the judge calls right.
+        specificity: Share of replies that people call wrong which the judge calls wrong.
+        kappa: Cohen's kappa of judge and people.
+        corrected: Share of all replies that are right.
+        replies: Unbiased estimates of single labels, whose mean that is.
+    """
 
     labels: int
-    sensitivity: (
-        EstimatedValue  # share of replies that people call right which the judge calls right
-    )
-    specificity: (
-        EstimatedValue  # share of replies that people call wrong which the judge calls wrong
-    )
+    sensitivity: EstimatedValue
+    specificity: EstimatedValue
     kappa: EstimatedValue
-    corrected: EstimatedValue  # share of all replies that are right
-    replies: tuple[float, ...] = ()  # unbiased estimates of single labels, whose mean that is
+    corrected: EstimatedValue
+    replies: tuple[float, ...] = ()
 
 
 def judged_share(
@@ -51,13 +56,18 @@ def judged_share(
 ) -> JudgedShare:
     """Return the share of right replies and the quality of the verdicts, 1 for right and 0 for wrong.
 
-    ``labels`` are NaN for replies without one, whose ``weights`` do not count. A reply about which the judge was not
-    ``asked`` has the verdict of a rule, which is taken for true. All have shape (replies,). Everything is NaN if a
-    verdict of the judge has fewer than two labelled replies.
+    Everything is NaN if a verdict of the judge has fewer than two labelled replies.
+
+    Args:
+        verdicts: Shape (replies,), as all arguments.
+        labels: What people say. NaN for replies without a label.
+        weights: Inverse of the probability with which a label was drawn. Those of other replies do not count.
+        asked: Whether the judge was asked. Otherwise the verdict is that of a rule, which is taken for true.
+        clusters: Cluster or dyad of each reply.
     """
-    verdict, label, weight = (
-        np.asarray(values, dtype=np.float64) for values in (verdicts, labels, weights)
-    )
+    verdict = np.asarray(verdicts, dtype=np.float64)
+    label = np.asarray(labels, dtype=np.float64)
+    weight = np.asarray(weights, dtype=np.float64)
     is_asked = np.asarray(asked, dtype=bool)
     label = np.where(is_asked, label, np.nan)
     has_label = ~np.isnan(label)
@@ -73,10 +83,7 @@ def judged_share(
         np.append(is_asked, np.ones(len(added), dtype=bool)),
     )
     units = [*clusters, *_added_units(clusters, len(added))]
-    degrees = (
-        len({cluster for cluster, labelled in zip(clusters, has_label, strict=True) if labelled})
-        - 1.0
-    )
+    degrees = len({*itertools.compress(clusters, has_label)}) - 1.0
     estimates = {}
     figures = _figures(verdict, label, weight, is_asked)
     for name, (value, _) in figures.items():
@@ -86,9 +93,8 @@ def judged_share(
         size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
         low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
         estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
-    return JudgedShare(
-        int(has_label.sum()), **estimates, replies=tuple(figures["corrected"][1].tolist())
-    )
+    replies = tuple(figures["corrected"][1].tolist())
+    return JudgedShare(int(has_label.sum()), **estimates, replies=replies)
 
 
 def _added_units(clusters: Sequence[Hashable], number: int) -> list[Hashable]:
@@ -114,28 +120,22 @@ def _figures(
     columns = np.stack([right * verdict, right, verdict])
     means = columns[:, is_asked].mean(axis=1)
     by_both, by_people, by_judge = means
-    wrong, chance = 1 - by_people, by_people + by_judge - 2 * by_people * by_judge
+    wrong = 1 - by_people
+    chance = by_people + by_judge - 2 * by_people * by_judge
     with np.errstate(invalid="ignore", divide="ignore"):
+        sensitivity = by_both / by_people
+        specificity = (wrong - by_judge + by_both) / wrong
         kappa = 2 * (by_both - by_people * by_judge) / chance
-        figures = {  # value, and slopes by the three means
-            "sensitivity": (by_both / by_people, (1 / by_people, -by_both / by_people**2, 0.0)),
-            "specificity": (
-                (wrong - by_judge + by_both) / wrong,
-                (1 / wrong, (by_both - by_judge) / wrong**2, -1 / wrong),
-            ),
-            "kappa": (
-                kappa,
-                (
-                    2,
-                    -2 * by_judge - kappa * (1 - 2 * by_judge),
-                    -2 * by_people - kappa * (1 - 2 * by_people),
-                )
-                / chance,
-            ),
-        }
+        # Slopes of each figure by the three means.
+        of_sensitivity = np.array((1 / by_people, -by_both / by_people**2, 0.0))
+        of_specificity = np.array((1 / wrong, (by_both - by_judge) / wrong**2, -1 / wrong))
+        by_kappa_judge = -2 * by_judge - kappa * (1 - 2 * by_judge)
+        by_kappa_people = -2 * by_people - kappa * (1 - 2 * by_people)
+        of_kappa = np.array((2, by_kappa_judge, by_kappa_people)) / chance
         deviations = (columns - means[:, np.newaxis]) * (is_asked / is_asked.mean())
-        result = {
-            name: (float(value), np.array(slopes) @ deviations)
-            for name, (value, slopes) in figures.items()
+        return {
+            "sensitivity": (float(sensitivity), of_sensitivity @ deviations),
+            "specificity": (float(specificity), of_specificity @ deviations),
+            "kappa": (float(kappa), of_kappa @ deviations),
+            "corrected": (float(right.mean()), right),
         }
-    return {**result, "corrected": (float(right.mean()), right)}

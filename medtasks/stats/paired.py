@@ -37,43 +37,57 @@ PairedValues = tuple[Sequence[float], Sequence[float], Sequence[Hashable]]
 
 @dataclass(frozen=True)
 class PairedResult:
-    """Difference of the second of two models from the first on the same samples; undefined numbers are NaN.
+    """Difference of the second of two models from the first on the same samples. Undefined numbers are NaN.
 
-    ``mcnemar`` is the p-value of McNemar's test for right and wrong, None for other scores. With several samples per
-    unit it takes these for independent and may be too small.
+    Attributes:
+        units: Number of independent units, or dyads, that the samples belong to.
+        first: Mean of the first model.
+        second: Mean of the second model.
+        difference: Second minus first.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        test: DYADIC for dyads that share members, DRAWN_T for drawn units, MCNEMAR for right and wrong, one sample per
+            unit, else SIGN_FLIP.
+        p: Two-sided p-value of that test.
+        mcnemar: P-value of McNemar's test for right and wrong, None for other scores. With several samples per unit it
+            takes these for independent and may be too small.
+        detectable: Smallest true difference found with about 80 % power at the level of :func:`correct_by_holm`.
+        evidence: Number of units, or under McNemar's test of samples on which the models differ. None where Student's t
+            needs no number.
     """
 
     samples: int
-    units: int  # independent ones, or dyads, that the samples belong to
-    first: float  # the mean, as of the second
+    units: int
+    first: float
     second: float
-    difference: float  # second minus first
-    low: float  # of its 95 % interval, as is high
+    difference: float
+    low: float
     high: float
-    # DYADIC for dyads that share members, DRAWN_T for drawn units, MCNEMAR for right and wrong, one sample per unit,
-    # else SIGN_FLIP
     test: str
-    p: float  # two-sided, of that test
+    p: float
     mcnemar: float | None
-    detectable: float  # smallest true difference found with about 80 % power at the level of :func:`correct_by_holm`
-    # Units, or under McNemar's test samples on which the models differ; None where Student's t needs no number.
+    detectable: float
     evidence: int | None = None
 
     def lacking(self, tests: int, unit: str = "independent unit") -> str:
-        """Explain why no difference could be shown if as many ``tests`` are corrected together; empty if one could."""
+        """Explain why no difference could be shown. The text is empty if one could.
+
+        Args:
+            tests: Number of tests that are corrected together.
+            unit: Word for one independent unit.
+        """
         level = ALPHA / tests
         if self.evidence is None or mcnemar(0, self.evidence) <= level:
             return ""
-        number, what = self.evidence, unit
+        number = self.evidence
         if self.test == DYADIC:
-            what = "separate group of pairs"
+            unit = "separate group of pairs"
         elif self.test == MCNEMAR and mcnemar(0, self.samples) <= level:
-            what = "differing sample"
+            unit = "differing sample"
         elif self.test == MCNEMAR:
             number = self.samples
-        return (
-            f"{number} {what}{'' if number == 1 else 's'} cannot show any difference at this level"
-        )
+        plural = "" if number == 1 else "s"
+        return f"{number} {unit}{plural} cannot show any difference at this level"
 
     @property
     def is_testable(self) -> bool:
@@ -100,40 +114,56 @@ def compare_paired(
     For units that were drawn from a benchmark: Student's t with the error of the draw, for the difference on all of the
     benchmark. The result does not depend on the order of the samples.
 
-    Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
-    :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample. The interval has a
-    confidence of 1 - ``level``; for a small one a sign-flip test draws as many more signs as it takes to pass.
+    Args:
+        first: Finite values of the first model, shape (samples,), at least one.
+        second: Those of the second model.
+        units: Independent unit of each sample, such as its patient, or its
+            :class:`~medtasks.stats.standard_error.Dyad`.
+        smaller: Number of units in the smaller group of positives or negatives, see above.
+        level: The interval has a confidence of 1 - ``level``. For a small one a sign-flip test draws as many more signs
+            as it takes to pass.
+
+    Example:
+        >>> result = compare_paired([0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 1], range(6))
+        >>> result.test, result.p
+        ('exact McNemar', 0.0625)
     """
     units = separate_units(units)
     in_dyads = any(isinstance(unit, Dyad) for unit in units)
     differences = [after - before for before, after in zip(first, second, strict=True)]
-    number, samples = len(set(units)), len(differences)
+    number = len(set(units))
+    samples = len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
-    gained, lost = _discordant_samples(differences)
+    signs = np.sign(differences)
+    gained = int((signs > 0).sum())
+    lost = int((signs < 0).sum())
     evidence: int | None = number
     in_draw = are_drawn(units)
     if in_draw or in_dyads or smaller is not None:
         degrees = None
-        test = DRAWN_T if in_draw else DYADIC
+        test = DYADIC
         if smaller is not None:
             degrees = smaller - 1.0
-            test = DRAWN_T if in_draw else DELONG
+            test = DELONG
+        if in_draw:
+            test = DRAWN_T
         low, high, p = _student_test(differences, units, degrees, level)
         evidence = 1 if math.isnan(low) else None
     elif right_or_wrong and number == samples:
-        low, high = (
-            agresti_min_interval(lost, gained, samples, level)
-            if samples > 1
-            else (math.nan, math.nan)
-        )
-        test, p = MCNEMAR, mcnemar(lost, gained)
+        low = high = math.nan
+        if samples > 1:
+            low, high = agresti_min_interval(lost, gained, samples, level)
+        test = MCNEMAR
+        p = mcnemar(lost, gained)
         evidence = lost + gained
     else:
         draws = draws_at(level, number)
         low, high = sign_flip_interval(differences, units, draws, level=level)
-        test, p = SIGN_FLIP, sign_flip_test(differences, units, draws)
-    if all(0 <= value <= 1 for value in (*first, *second)):
-        low, high = max(low, -1.0), min(high, 1.0)
+        test = SIGN_FLIP
+        p = sign_flip_test(differences, units, draws)
+    if min(*first, *second) >= 0 and max(*first, *second) <= 1:
+        low = max(low, -1.0)
+        high = min(high, 1.0)
     result = PairedResult(
         samples=samples,
         units=number,
@@ -155,20 +185,13 @@ def _mean(values: Sequence[float], units: Sequence[Hashable]) -> float:
     return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
 
 
-def _discordant_samples(differences: Sequence[float]) -> tuple[int, int]:
-    """Return the numbers of samples that only the second, and only the first model got right."""
-    return sum(difference > 0 for difference in differences), sum(
-        difference < 0 for difference in differences
-    )
-
-
 def _student_test(
     differences: Sequence[float],
     units: Sequence[Hashable],
     degrees: float | None,
     level: float,
 ) -> tuple[float, float, float]:
-    """Return the interval of the mean difference and its p-value; NaN and 1 if all dyads share members.
+    """Return the interval of the mean difference and its p-value, NaN and 1 if all dyads share members.
 
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
     at most 6 % (``benchmarks/intervals.py``).
@@ -180,11 +203,8 @@ def _student_test(
         error = replace(error, degrees=degrees)
     if error.error > _NO_SPREAD * max(map(abs, differences)):
         half = t_quantile(1 - level / 2, error.degrees) * error.error
-        return (
-            mean - half,
-            mean + half,
-            min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees)),
-        )
+        p = min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
+        return mean - half, mean + half, p
     if math.isnan(error.error) or not error.degrees > 0:
         return math.nan, math.nan, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
@@ -201,11 +221,16 @@ def correct_by_holm(
     The detectable difference is that of a test at ``ALPHA / number of tests``, the level of Holm's first step, so that
     the power is no smaller whatever the other tests find. More random signs are drawn if the test alone rejects: with
     :data:`DRAWS` no p-value could pass among more than 500 tests.
+
+    Args:
+        tests: Results of :func:`compare_paired`, each with its arguments.
     """
     results = []
+    draws = draws_for(len(tests))
     for result, (first, second, units) in tests:
         differences = [after - before for before, after in zip(first, second, strict=True)]
-        units, p, draws = separate_units(units), result.p, draws_for(len(tests))
+        units = separate_units(units)
+        p = result.p
         if result.test == SIGN_FLIP and draws > DRAWS and p <= ALPHA:
             p = sign_flip_test(differences, units, draws)
         detectable = _detectable(result, differences, units, len(tests))
@@ -214,12 +239,22 @@ def correct_by_holm(
 
 
 def draws_for(tests: int) -> int:
-    """Return the number of drawn signs with which tests that are corrected together can pass."""
+    """Return the number of drawn signs with which tests that are corrected together can pass.
+
+    Example:
+        >>> draws_for(10), draws_for(1000)
+        (10000, 400000)
+    """
     return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
 
 
 def draws_at(level: float, units: int) -> int:
-    """Return the number of drawn signs of as many units with which a test at a small level can pass."""
+    """Return the number of drawn signs of as many units with which a test at a small level can pass.
+
+    Example:
+        >>> draws_at(0.05, 100), draws_at(0.0001, 100)
+        (10000, 200000)
+    """
     most = max(DRAWS, min(_MOST_DRAWS, _MOST_SIGNS // units))
     return min(most, max(DRAWS, math.ceil(_EXTREME / level)))
 
@@ -227,7 +262,7 @@ def draws_at(level: float, units: int) -> int:
 def _detectable(
     result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int
 ) -> float:
-    """Return the smallest difference found with 80 % power if as many ``tests`` are corrected; NaN if none can be.
+    """Return the smallest difference found with 80 % power if as many ``tests`` are corrected, NaN if none can be.
 
     Of McNemar's test: Connor (1987), Biometrics 43, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` with the observed
     discordance ``s``, solved for ``d``; NaN if that would be above ``s``. It is for the asymptotic test: the exact one
@@ -241,11 +276,12 @@ def _detectable(
         _, error = mean_and_error(differences, units)
         if not error.error > _NO_SPREAD * max(map(abs, differences)):
             return math.nan
-        return (
-            t_quantile(1 - level / 2, error.degrees) + t_quantile(POWER, error.degrees)
-        ) * error.error
-    samples, discordance = len(differences), sum(map(bool, differences)) / len(differences)
-    normal, power = t_quantile(1 - level / 2, None), t_quantile(POWER, None)
+        quantile = t_quantile(1 - level / 2, error.degrees)
+        return (quantile + t_quantile(POWER, error.degrees)) * error.error
+    samples = len(differences)
+    discordance = sum(map(bool, differences)) / samples
+    normal = t_quantile(1 - level / 2, None)
+    power = t_quantile(POWER, None)
     scaled = samples * discordance
     root = normal**2 * scaled - (samples + power**2) * discordance * (normal**2 - power**2)
     if root < 0 or not discordance:
@@ -258,13 +294,20 @@ def mcnemar(only_first: int, only_second: int) -> float:
     """Return the exact two-sided p-value of McNemar's test.
 
     Source: McNemar (1947), as a binomial test of the samples that exactly one model got right; 1 without any.
+
+    Args:
+        only_first: Number of samples that only the first model got right.
+        only_second: The same of the second model.
+
+    Example:
+        >>> mcnemar(1, 7)
+        0.0703125
     """
     from scipy.special import betainc  # type: ignore[import-untyped]  # scipy.stats takes half a second to import
 
     fewer, more = sorted((only_first, only_second))
-    if (
-        more - fewer <= 1
-    ):  # the tail is half of the distribution or more; betainc may return a little less
+    # The tail is half of the distribution or more, and betainc may return a little less.
+    if more - fewer <= 1:
         return 1.0
     return min(1.0, 2 * float(betainc(more, fewer + 1, 0.5)))
 
@@ -275,21 +318,30 @@ def agresti_min_interval(
     """Return the interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
-    the four cells. Unlike Wald's, it has a width if the models differ on no sample. The first two arguments are numbers
-    of samples that only this model got right; all may be fractions.
+    the four cells. Unlike Wald's, it has a width if the models differ on no sample.
+
+    Args:
+        only_first: Number of samples that only the first model got right. As all numbers, it may be a fraction.
+        only_second: The same of the second model.
+        samples: Number of all samples.
+        level: The interval has a confidence of 1 - ``level``.
     """
-    total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
+    total = samples + 2
+    lost = only_first + 0.5
+    gained = only_second + 0.5
     centre = (gained - lost) / total
-    half = (
-        t_quantile(1 - level / 2, None)
-        * math.sqrt((gained + lost) - (gained - lost) ** 2 / total)
-        / total
-    )
+    spread = math.sqrt((gained + lost) - (gained - lost) ** 2 / total)
+    half = t_quantile(1 - level / 2, None) * spread / total
     return max(-1.0, centre - half), min(1.0, centre + half)
 
 
 def exceeding(statistic: float, degrees: float) -> float:
-    """Return the probability that Student's t exceeds a value; NaN if that or the degrees are undefined."""
+    """Return the probability that Student's t exceeds a value, NaN if that or the degrees are undefined.
+
+    Example:
+        >>> round(exceeding(2.262, 9), 3)
+        0.025
+    """
     from scipy.special import stdtr  # scipy.stats takes seconds to import
 
     return float(stdtr(degrees, -statistic)) if degrees > 0 else math.nan
@@ -303,16 +355,25 @@ def sign_flip_test(
     Source: Fisher's randomisation test for pairs (The Design of Experiments, 1935) with units as blocks. If the models
     are equally good, the total difference of a unit is as likely to be its negative. All signs are tried if there are
     at most ``draws`` combinations, else ``draws`` are drawn, and the observed one counts as one of them (Phipson and
-    Smyth, 2010), so that p is never 0. Differences and their units, ``clusters``, have shape (n,).
+    Smyth, 2010), so that p is never 0.
+
+    Args:
+        differences: Second model minus first, shape (samples,).
+        clusters: Unit of each sample.
+        draws: See above.
+        seed: Of the random signs.
+
+    Example:
+        >>> sign_flip_test([0.1, 0.2, 0.3, 0.4], range(4))
+        0.125
     """
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))
     limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
-    choices = unit_choices(len(sizes), draws, seed)
-    extreme = np.concatenate(
-        [np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices]
-    )
-    return float(np.mean(extreme))
+    extreme = []
+    for positive in unit_choices(len(sizes), draws, seed):
+        extreme.append(np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit)
+    return float(np.mean(np.concatenate(extreme)))
 
 
 def sign_flip_interval(
@@ -328,27 +389,34 @@ def sign_flip_interval(
     a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
     Unlike the clustered standard error it holds for few units of very different sizes.
 
-    Arguments as of :func:`sign_flip_test`. NaN for five units and less, which can reject nothing, and for equal
-    differences.
+    Args:
+        differences: As of :func:`sign_flip_test`.
+        clusters: As there.
+        draws: As there.
+        seed: As there.
+        level: The interval has a confidence of 1 - ``level``.
+
+    Returns:
+        NaN for five units and less, which can reject nothing, and for equal differences.
     """
     units = _units(differences, clusters)
-    lower, upper = [], []
+    lower = []
+    upper = []
     for chosen in unit_choices(len(units), draws, seed):
         sums = chosen @ units
-        parts = (sums, units.sum(axis=0) - sums)
-        means = np.stack(
-            [np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts]
-        )
+        parts = np.stack((sums, units.sum(axis=0) - sums))
+        totals = parts[..., 0]
+        numbers = parts[..., 1]
+        means = np.where(numbers, totals / np.maximum(numbers, 1), np.nan)
         lower.append(np.nan_to_num(means.min(axis=0), nan=-np.inf))
         upper.append(np.nan_to_num(means.max(axis=0), nan=np.inf))
-    low, high = np.sort(np.concatenate(lower)), np.sort(np.concatenate(upper))[::-1]
-    rejected = int(level * len(low))
-    if (
-        not np.isfinite([low[rejected], high[rejected]]).all()
-        or max(differences) - min(differences) < _TIE
-    ):
+    rejected = int(level * sum(map(len, lower)))
+    low = float(np.sort(np.concatenate(lower))[rejected])
+    high = float(np.sort(np.concatenate(upper))[::-1][rejected])
+    is_finite = math.isfinite(low) and math.isfinite(high)
+    if not is_finite or max(differences) - min(differences) < _TIE:
         return math.nan, math.nan
-    return float(low[rejected]), float(high[rejected])
+    return low, high
 
 
 def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArray[np.float64]:
@@ -360,7 +428,17 @@ def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArra
 
 
 def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Yield blocks of choices of units, shape (block, units); drawn ones start with the choice of all."""
+    """Yield blocks of choices of units, shape (block, units).
+
+    Args:
+        units: Number of units.
+        draws: All choices are made if there are at most as many. Else as many are drawn, after the choice of all.
+        seed: Of the draws.
+
+    Example:
+        >>> next(unit_choices(2, 10, 0)).tolist()
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    """
     if 2**units <= draws:
         yield (np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1).astype(np.float64)
         return
@@ -368,16 +446,21 @@ def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float
     random = np.random.default_rng(seed)
     block = max(1, _BLOCK // units)
     for start in range(0, draws, block):
-        yield random.integers(0, 2, size=(min(block, draws - start), units), dtype=np.int8).astype(
-            np.float64
-        )
+        size = (min(block, draws - start), units)
+        yield random.integers(0, 2, size=size, dtype=np.int8).astype(np.float64)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for all tests of a family: Holm (1979), step-down, without need of independence."""
+    """Return p-values corrected for all tests of a family: Holm (1979), step-down, without need of independence.
+
+    Example:
+        >>> holm([0.25, 0.125, 0.5])
+        [0.5, 0.375, 0.5]
+    """
     corrected = [1.0] * len(p_values)
     highest = 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda number: p_values[number])):
+    order = sorted(range(len(p_values)), key=lambda number: p_values[number])
+    for rank, index in enumerate(order):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[index] = highest
     return corrected

@@ -18,7 +18,7 @@ _NO_SPREAD = 1e-9  # of the largest difference
 def rank_intervals(
     values: Floats, units: Sequence[Hashable], *, higher_is_better: bool = True
 ) -> list[tuple[int, int]]:
-    """Return the first and the last rank that each model may have; 1 is best.
+    """Return the first and the last rank that each model may have, from 1 for the best.
 
     A model's first rank is one more than the number of models that are significantly better, and its last rank leaves
     out those that are significantly worse. All pairs of models are tested on the samples that both have, corrected by
@@ -41,11 +41,10 @@ def rank_intervals(
     models = len(values)
     pairs = list(itertools.combinations(range(models), 2))
     tests = [_compare(values[second] - values[first], units) for first, second in pairs]
+    corrected = holm([p for _, p in tests])
     first_ranks = [1] * models
     last_ranks = [models] * models
-    for (first, second), (difference, _), p in zip(
-        pairs, tests, holm([p for _, p in tests]), strict=True
-    ):
+    for (first, second), (difference, _), p in zip(pairs, tests, corrected, strict=True):
         if p > ALPHA:
             continue
         is_second_better = (difference > 0) == higher_is_better
@@ -56,7 +55,7 @@ def rank_intervals(
 
 
 def _compare(differences: Floats, units: Sequence[Hashable]) -> tuple[float, float]:
-    """Return the mean difference and the p-value of the samples that both models have; 0 and 1 without any."""
+    """Return the mean difference and the p-value of the samples that both models have, 0 and 1 without any."""
     is_shared = ~np.isnan(differences)
     shared = differences[is_shared]
     of_shared = [unit for unit, in_both in zip(units, is_shared, strict=True) if in_both]
@@ -73,8 +72,7 @@ def _compare(differences: Floats, units: Sequence[Hashable]) -> tuple[float, flo
         return mean, 0.0 if mean else 1.0
     if error.error > _NO_SPREAD * float(np.abs(shared).max()):
         return mean, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
-    if (
-        math.isnan(error.error) or not error.degrees > 0
-    ):  # one unit, or dyads that all share members
+    # One unit, or dyads that all share members.
+    if math.isnan(error.error) or not error.degrees > 0:
         return mean, 1.0
     return mean, 0.5**error.degrees  # equal differences show nothing of their spread

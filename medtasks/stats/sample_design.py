@@ -30,9 +30,8 @@ from medtasks.stats.standard_error import (
 )
 
 _NO_SPREAD = 1e-12  # of a variance: nothing but rounding
-_QUANTILE = (
-    1.96  # of the interval of a share, whose upper end is at least one cluster for a share of 0
-)
+# Of the interval of a share, whose upper end is at least one cluster for a share of 0.
+_QUANTILE = 1.96
 
 
 class DrawnUnit(NamedTuple):
@@ -105,9 +104,9 @@ def drawn_mean(
         units: Unit of each sample.
         sizes: Weight of each sample in the metric itself; 1 by default.
     """
-    weights = [
-        size * unit.weight for size, unit in zip(sizes or [1.0] * len(units), units, strict=True)
-    ]
+    weights = [unit.weight for unit in units]
+    if sizes:
+        weights = list(map(math.prod, zip(sizes, weights, strict=True)))
     total = math.fsum(weights)
     if not total:
         return math.nan, MeanError(math.nan, math.nan, math.nan, 0)

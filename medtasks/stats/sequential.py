@@ -23,9 +23,14 @@ _LEAST_P = 1e-15  # is beyond it
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Two-sided limits of a normal statistic at each look, and the shares of the information there."""
+    """Two-sided limits of a normal statistic at each look, and the shares of the information there.
 
-    shares: Sequence[float]  # rising, the last is 1
+    Attributes:
+        shares: Rising, the last is 1.
+        limits: Of the absolute statistic.
+    """
+
+    shares: Sequence[float]
     limits: Sequence[float]
 
     @property
@@ -34,7 +39,11 @@ class Boundaries:
         return [math.erfc(limit / math.sqrt(2)) for limit in self.limits]
 
     def expected_share(self, drift: float) -> float:
-        """Return the expected share of the questions; ``drift`` is the mean of the statistic of all questions."""
+        """Return the expected share of the questions.
+
+        Args:
+            drift: Mean of the statistic of all questions.
+        """
         stops = np.asarray(stopping(self.limits, self.shares, drift))
         return float(1 - stops @ (1 - np.asarray(self.shares)))
 

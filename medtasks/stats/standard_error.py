@@ -10,6 +10,7 @@ Aronow, Samii and Assenova (2015), Political Analysis 23; degrees of freedom as 
 Journal of Business and Economic Statistics 37.
 """
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -29,12 +30,18 @@ _NO_SPREAD = 1e-9
 
 @dataclass(frozen=True)
 class MeanError:
-    """Standard error of a mean; undefined numbers are NaN."""
+    """Standard error of a mean. Undefined numbers are NaN.
+
+    Attributes:
+        degrees: Degrees of freedom.
+        effective: Number of independent answers with the same error, if the mean is a share.
+        clusters: Number of clusters, or dyads.
+    """
 
     error: float
-    degrees: float  # of freedom
-    effective: float  # independent answers with the same error, if the mean is a share
-    clusters: int  # clusters, or dyads
+    degrees: float
+    effective: float
+    clusters: int
 
 
 class Dyad(NamedTuple):
@@ -46,9 +53,14 @@ class Dyad(NamedTuple):
 
 
 def mean_standard_error(values: Sequence[float]) -> float:
-    """Return the sample standard deviation (n - 1) of independent values over the root of n; NaN for fewer than two."""
+    """Return the sample standard deviation (n - 1) of independent values over the root of n, NaN for fewer than two.
+
+    Example:
+        >>> round(mean_standard_error([0, 1, 1, 1]), 2)
+        0.25
+    """
     if len(values) < 2:
-        return float("nan")
+        return math.nan
     return float(np.std(np.asarray(values, dtype=float), ddof=1) / np.sqrt(len(values)))
 
 
@@ -64,6 +76,14 @@ def clustered_error(
     8 of them hold the rarer outcome: so few do not show the correlation within clusters (bounds after Korn and
     Graubard, 1998, Survey Methodology 24). Values in between vary less than shares of 0 and 1, so that their effective
     size may exceed their number. It is at most the number of clusters only if fewer than 8 differ from 0, or from 1.
+
+    Args:
+        values: Shape (samples,).
+        clusters: Cluster of each sample, such as its patient.
+        weights: Weight of each sample, 1 by default.
+
+    Raises:
+        ValueError: Values and clusters differ in number.
     """
     if len(values) != len(clusters):
         raise ValueError(
@@ -76,16 +96,17 @@ def clustered_error(
         return MeanError(math.nan, math.nan, math.nan, number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
-    sizes = np.array(
-        sorted(math.fsum(weights[index] for index in indices) for indices in members.values())
-    )
-    correction, degrees = _correction(sizes)
-    sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
-    variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
+    sizes = []
+    squares = []
+    outcomes = []
+    for indices in members.values():
+        sizes.append(math.fsum(weights[index] for index in indices))
+        squares.append(math.fsum(deviations[index] for index in indices) ** 2)
+        outcomes.append([values[index] for index in indices])
+    correction, degrees = _correction(np.array(sorted(sizes)))
+    variance = correction * math.fsum(squares) / total**2
     spread = mean * (1 - mean)
-    rarer = clusters_with_rarer_outcome(
-        mean, [[values[index] for index in indices] for indices in members.values()]
-    )
+    rarer = clusters_with_rarer_outcome(mean, outcomes)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
     few = FEW_CLUSTERS
     if set(values) <= {0.0, 1.0}:
@@ -125,14 +146,23 @@ def _correction(sizes: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]) -> int:
-    """Return the number of clusters that do not hold the more frequent one of the outcomes 0 and 1 only."""
+    """Return the number of clusters that do not hold the more frequent one of the outcomes 0 and 1 only.
+
+    Args:
+        mean: Mean of all values.
+        clusters: Values of each cluster.
+
+    Example:
+        >>> clusters_with_rarer_outcome(0.8, [[1.0, 1.0], [1.0, 0.0], [1.0]])
+        1
+    """
     outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
     numbers = []
     for outcome in outcomes:
-        differing = [
-            any(abs(value - outcome) > _NO_SPREAD for value in values) for values in clusters
-        ]
-        numbers.append(sum(differing))
+        number = 0
+        for values in clusters:
+            number += any(abs(value - outcome) > _NO_SPREAD for value in values)
+        numbers.append(number)
     return min(numbers)
 
 
@@ -143,8 +173,12 @@ def dyadic_error(
 ) -> MeanError:
     """Return the error of a (weighted) mean of values of dyads, which are independent unless they share a member.
 
-    At least the error of independent values. The members of a dyad have no order. NaN for fewer than two dyads, and if
-    each shares a member with each other.
+    At least the error of independent values. NaN for fewer than two dyads, and if each shares a member with each other.
+
+    Args:
+        values: Shape (samples,).
+        dyads: Both members of each sample's dyad, in any order.
+        weights: Weight of each sample, 1 by default.
     """
     number = len(values)
     weights = [1.0] * number if weights is None else weights
@@ -154,9 +188,8 @@ def dyadic_error(
     trace = number - linked / number if number else 0.0
     if number < 2 or trace <= 0:
         return MeanError(math.nan, math.nan, math.nan, number)
-    squares = (
-        linked - 2 * math.fsum(count**2 for count in neighbours) / number + (linked / number) ** 2
-    )
+    squared_neighbours = math.fsum(count**2 for count in neighbours)
+    squares = linked - 2 * squared_neighbours / number + (linked / number) ** 2
     mean, deviations, total = _deviations(values, weights)
     by_member: dict[Hashable, list[float]] = defaultdict(list)
     by_dyad: dict[Hashable, list[float]] = defaultdict(list)
@@ -165,14 +198,14 @@ def dyadic_error(
             by_member[member].append(deviation)
         if len(dyad) > 1:
             by_dyad[dyad].append(deviation)
-    shared, twice = (
-        math.fsum(math.fsum(group) ** 2 for group in by.values()) for by in (by_member, by_dyad)
-    )
+    shared = math.fsum(math.fsum(group) ** 2 for group in by_member.values())
+    twice = math.fsum(math.fsum(group) ** 2 for group in by_dyad.values())
     dyadic = (shared - twice) / total**2 * number / trace
-    independent = (
-        math.fsum(deviation**2 for deviation in deviations) / total**2 * number / (number - 1)
-    )
-    variance, degrees, spread = max(dyadic, independent), trace**2 / squares, mean * (1 - mean)
+    squared_deviations = math.fsum(deviation**2 for deviation in deviations)
+    independent = squared_deviations / total**2 * number / (number - 1)
+    variance = max(dyadic, independent)
+    degrees = trace**2 / squares
+    spread = mean * (1 - mean)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
     return MeanError(math.sqrt(variance), degrees, effective, number)
 
@@ -182,34 +215,47 @@ def covariance(
 ) -> float:
     """Return the covariance of two means of samples that may belong to the same clusters or dyads.
 
-    Arguments are sums of deviations from the mean, over the sum of weights, by cluster or dyad, as sets of members.
+    Args:
+        first: Sum of deviations from the mean, over the sum of weights, by cluster or dyad as a set of members.
+        second: The same of the other mean.
     """
     by_member: dict[Hashable, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    for place, sums in enumerate((first, second)):
+    for index, sums in enumerate((first, second)):
         for unit, deviation in sums.items():
             for member in unit:
-                by_member[member][place].append(deviation)
-    shared = math.fsum(
-        math.fsum(of_first) * math.fsum(of_second) for of_first, of_second in by_member.values()
-    )
+                by_member[member][index].append(deviation)
+    shared = [math.fsum(ours) * math.fsum(others) for ours, others in by_member.values()]
     # Units are counted under each of their members.
-    return shared - math.fsum(
-        (len(unit) - 1) * deviation * second.get(unit, 0.0) for unit, deviation in first.items()
-    )
+    repeated = []
+    for unit, deviation in first.items():
+        repeated.append((len(unit) - 1) * deviation * second.get(unit, 0.0))
+    return math.fsum(shared) - math.fsum(repeated)
 
 
 def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:
-    """Return for each dyad the number of dyads, itself included, with which it shares a member."""
-    uses, alike = Counter(member for dyad in dyads for member in dyad), Counter(dyads)
-    # Dyads that share both members are counted under each of these, and taken off once.
-    return [
-        sum(uses[member] for member in dyad) - (alike[dyad] if len(dyad) > 1 else 0)
-        for dyad in dyads
-    ]
+    """Return for each dyad the number of dyads, itself included, with which it shares a member.
+
+    Example:
+        >>> sharing([frozenset("ab"), frozenset("bc"), frozenset("de")])
+        [2, 2, 1]
+    """
+    uses = Counter(itertools.chain(*dyads))
+    alike = Counter(dyads)
+    numbers = []
+    for dyad in dyads:
+        number = sum(uses[member] for member in dyad)
+        # Dyads that share both members are counted under each of these, and taken off once.
+        numbers.append(number - alike[dyad] if len(dyad) > 1 else number)
+    return numbers
 
 
 def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
-    """Return the error of a mean over samples of clusters, or of dyads, each of which may have several samples."""
+    """Return the error of a mean over samples of clusters or dyads.
+
+    Args:
+        values: Shape (samples,).
+        units: Cluster, or :class:`Dyad`, of each sample. Each may have several samples.
+    """
     dyads = [unit for unit in units if isinstance(unit, Dyad)]
     if not dyads:
         return clustered_error(values, units)
@@ -222,9 +268,14 @@ def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
 
 
 def separate_units(units: Sequence[Hashable]) -> Sequence[Hashable]:
-    """Replace dyads by their names if no two share a member, so that they are independent."""
+    """Replace dyads by their names if no two share a member, so that they are independent.
+
+    Example:
+        >>> separate_units([Dyad("a", "1", "2"), Dyad("b", "3", "4")])
+        ['a', 'b']
+    """
     dyads = {unit for unit in units if isinstance(unit, Dyad)}
-    uses = Counter(member for dyad in dyads for member in {dyad.first, dyad.second})
+    uses = Counter(itertools.chain(*({dyad.first, dyad.second} for dyad in dyads)))
     if not dyads or max(uses.values()) > 1:
         return units
     return [unit.name if isinstance(unit, Dyad) else unit for unit in units]
@@ -235,27 +286,30 @@ def _deviations(
 ) -> tuple[float, list[float], float]:
     """Return the weighted mean, weighted deviations from it, and the sum of weights."""
     total = math.fsum(weights)
-    mean = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total
-    return (
-        mean,
-        [(value - mean) * weight for value, weight in zip(values, weights, strict=True)],
-        total,
-    )
+    pairs = list(zip(values, weights, strict=True))
+    mean = math.fsum(value * weight for value, weight in pairs) / total
+    return mean, [(value - mean) * weight for value, weight in pairs], total
 
 
 def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:
     """Join clusters, such as patients, that share something, such as an image, so that the result is independent.
 
-    A joined cluster has the least name of its members, so that names do not depend on the order. ``shared`` is None for
-    samples that share nothing; both arguments have shape (samples,).
+    A joined cluster has the least name of its members, so that names do not depend on the order.
+
+    Args:
+        clusters: Cluster of each sample, shape (samples,).
+        shared: What each sample shares, such as its image, shape (samples,). None for samples that share nothing.
+
+    Example:
+        >>> joined_clusters(["patient 1", "patient 2", "patient 3"], ["image", "image", None])
+        ['patient 1', 'patient 1', 'patient 3']
     """
     if not any(shared):
         return list(clusters)
     pairs = list(zip(clusters, shared, strict=True))
     different = list(dict.fromkeys(pairs))
-    components = connected_components(
-        [(cluster, *([image] if image else ())) for cluster, image in different]
-    )
+    keys = [(cluster, image) if image else (cluster,) for cluster, image in different]
+    components = connected_components(keys)
     least: dict[int, str] = {}
     for component, (cluster, _) in zip(components, different, strict=True):
         least[component] = min(least.get(component, cluster), cluster)
@@ -266,7 +320,12 @@ def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> li
 def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
     """Return for each sample the position of the first one that it is connected with, directly or through others.
 
-    Samples with an equal one of their ``keys`` are connected; keys and positions have shape (samples,).
+    Args:
+        keys: Keys of each sample, shape (samples,). Samples with an equal key are connected.
+
+    Example:
+        >>> connected_components(["a", "bc", "cd", "ea"])
+        [0, 1, 1, 0]
     """
     first = list(range(len(keys)))
     seen: dict[Hashable, int] = {}

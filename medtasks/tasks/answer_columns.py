@@ -22,22 +22,33 @@ _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
 _KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
-_YES, _NO = (
-    ("true", "1", "1.0", "y", "j"),
-    ("false", "0", "0.0", "n"),
-)  # apart from the words of each language
+# Forms of "yes" and "no" apart from the words of each language.
+_YES = ("true", "1", "1.0", "y", "j")
+_NO = ("false", "0", "0.0", "n")
+_LETTERS = "letters"
+_FROM_0 = "option numbers from 0"
 
 Cells = Sequence[Any]
 Reading = tuple[list[Any], str]  # values and a note
 
 
 def is_blank(value: object) -> bool:
-    """Return whether a cell holds nothing."""
+    """Return whether a cell holds nothing.
+
+    Example:
+        >>> is_blank(" "), is_blank(0)
+        (True, False)
+    """
     return value is None or (isinstance(value, str) and not value.strip())
 
 
 def parsed_list(text: Any) -> Any:
-    """Return the list or mapping in a text, in JSON or as Python prints it. Other values are returned as they are."""
+    """Return the list or mapping in a text, in JSON or as Python prints it. Other values are returned as they are.
+
+    Example:
+        >>> parsed_list("('left', 'right')")
+        ['left', 'right']
+    """
     if isinstance(text, str) and text.strip().startswith(("[", "{", "(")):
         for parse in (parse_json, parse_literal):
             with contextlib.suppress(ValueError):
@@ -50,25 +61,38 @@ def listed_options(options: Any) -> Any:
     """Return options as a list, from a text, from keys and values, or from a list of such pairs.
 
     Keys have to be the letters or numbers of the options, none left out. Anything else is returned as it is.
+
+    Example:
+        >>> listed_options('{"B": "right", "A": "left"}')
+        ['left', 'right']
     """
     content = parsed_list(options)
     if isinstance(content, list):
         if not content or not all(isinstance(each, Mapping) and len(each) == 2 for each in content):
             return content
         content = {str(key): text for key, text in (pair.values() for pair in content)}
-    return in_order_of_keys(content) or options if isinstance(content, Mapping) else options
+    if not isinstance(content, Mapping):
+        return options
+    return in_order_of_keys(content) or options
 
 
 def in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
-    """Return the texts of lettered or numbered options; an empty list where keys are missing or something else."""
+    """Return the texts of lettered or numbered options in their order.
+
+    Args:
+        content: Texts by letter or number, such as ``"B"``, ``"(b)"`` or ``2``. A text of None is left out.
+
+    Returns:
+        An empty list if a key is missing, occurs twice, or is something else.
+    """
     texts: dict[str, Any] = {}
     for key, text in content.items():
         if text is not None and texts.setdefault(str(key).strip("(). :").upper(), text) is not text:
             return []
     keys = "".join(sorted(texts))
-    return (
-        [texts[key] for key in keys] if any(sequence.startswith(keys) for sequence in _KEYS) else []
-    )
+    if not any(sequence.startswith(keys) for sequence in _KEYS):
+        return []
+    return [texts[key] for key in keys]
 
 
 def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
@@ -97,19 +121,19 @@ def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Readi
 def _read_yes_no(name: str, values: Cells) -> Reading:
     forms = [str(value).strip().casefold() for value in values]
     meanings = _other_forms()
-    others = " and ".join(
-        f"{form} as {meanings[form]}" for form in sorted({*forms} & meanings.keys())
-    )
-    note = f"'{name}' is read with {others}" if others else ""
-    return [meanings.get(form, value) for form, value in zip(forms, values, strict=True)], note
+    read = [meanings.get(form, value) for form, value in zip(forms, values, strict=True)]
+    others = sorted({*forms} & meanings.keys())
+    if not others:
+        return read, ""
+    explanations = [f"{form} as {meanings[form]}" for form in others]
+    return read, f"'{name}' is read with {' and '.join(explanations)}"
 
 
 @cache
 def _other_forms() -> Mapping[str, str]:
     """Return the meaning of each form but the documented "yes" and "no"."""
-    meanings = dict.fromkeys((*_YES, *words_of("yes")), "yes") | dict.fromkeys(
-        (*_NO, *words_of("no")), "no"
-    )
+    meanings = dict.fromkeys((*_YES, *words_of("yes")), "yes")
+    meanings |= dict.fromkeys((*_NO, *words_of("no")), "no")
     return {form: meaning for form, meaning in meanings.items() if form != meaning}
 
 
@@ -127,7 +151,11 @@ def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Rea
 def _best_way(
     name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], count: int
 ) -> tuple[str, str]:
-    """Return the way that reads most of ``count`` answers, of equal ones the documented or the first, and a note."""
+    """Return the way that reads most of ``count`` answers, of equal ones the documented or the first, and a note.
+
+    Raises:
+        MedTasksError: Several ways read all answers, with different results.
+    """
     documented = _FROM_0 if kind is Column.LABEL else _LETTERS
     best = max(by_way, key=lambda way: (len(by_way[way]), way == documented))
     fitting = [way for way, indices in by_way.items() if len(indices) == count]
@@ -146,8 +174,9 @@ def _indices(
     """Return the indices of answers by row, without those that are nothing of the kind."""
     indices: dict[int, int] = {}
     for row, value in written.items():
-        index = index_of(value, options[row] or ())
-        if 0 <= index < len(options[row] or ()):
+        texts = options[row] or ()
+        index = index_of(value, texts)
+        if 0 <= index < len(texts):
             indices[row] = index
     return indices
 
@@ -157,40 +186,38 @@ def _loose_letter(value: Any, _: Sequence[str]) -> int:
     return ascii_uppercase.index(match[1].upper()) if match else -1
 
 
-def _text(value: Any, options: Sequence[str]) -> int:
+def _option_text(value: Any, options: Sequence[str]) -> int:
     form = str(value).strip().casefold()
     mark = _MARK.match(form)
-    index = ascii_lowercase.index(mark[1]) if mark else -1
     texts = [str(option) for option in options]
     for written in (texts, without_marks(texts) or []):  # "B. left" is also the option "left"
         forms = [text.strip().casefold() for text in written]
         if forms.count(form) == 1:
             return forms.index(form)
-        if mark and forms[index : index + 1] == [
-            form[mark.end() :]
-        ]:  # "b. left" is also the second option "left"
-            return index
+        if mark:
+            index = ascii_lowercase.index(mark[1])
+            # "b. left" is also the second option "left".
+            if forms[index : index + 1] == [form[mark.end() :]]:
+                return index
     return -1
-
-
-_LETTERS, _FROM_0 = "letters", "option numbers from 0"
-_WAYS: Mapping[
-    str, Callable[[Any, Sequence[str]], int]
-] = {  # below 0 for an answer that is nothing of the kind
-    _LETTERS: lambda value, _: (
-        ascii_uppercase.find(value) if isinstance(value, str) and len(value) == 1 else -1
-    ),
-    "letters in any form": _loose_letter,
-    _FROM_0: lambda value, _: _whole(value, -1),
-    "option numbers from 1": lambda value, _: _whole(value, 0) - 1,
-    "texts of the options": _text,
-}
 
 
 def _whole(value: Any, other: Any) -> Any:
     """Return a whole number, which may be a text, or else the ``other`` value."""
     text = str(value).strip()
     return int(float(text)) if _WHOLE.fullmatch(text) else other
+
+
+# Index of the option that an answer means; below 0 for an answer that is nothing of the kind.
+_WAYS: Mapping[str, Callable[[Any, Sequence[str]], int]] = {
+    _LETTERS: lambda value, _: (
+        ascii_uppercase.find(value) if isinstance(value, str) and len(value) == 1 else -1
+    ),
+    "letters in any form": _loose_letter,
+    _FROM_0: lambda value, _: _whole(value, -1),
+    "option numbers from 1": lambda value, _: _whole(value, 0) - 1,
+    "texts of the options": _option_text,
+}
 
 
 def _entries(value: Any) -> list[Any]:

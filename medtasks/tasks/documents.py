@@ -102,30 +102,29 @@ _COPY_BLOCK = "copy it from a block of docs/own_tasks.md"
 
 
 def task_documents(task: TaskFile) -> list[dict[str, Any]]:
-    """Return the documents of a task or a sanity variant, in order; each has a ``doc_id``.
+    """Return the documents of a task or a sanity variant, in order. Each has a ``doc_id``.
 
-    Raises DatasetNotPrepared or SourceError for a missing or damaged dataset, and MedTasksError for a group, own
-    documents that cannot be used, and images that cannot be swapped.
+    Raises:
+        DatasetNotPrepared: The dataset is missing.
+        SourceError: It is damaged.
+        MedTasksError: The task is a group, own documents cannot be used, or images cannot be swapped.
     """
     if task.kind == "group":
         raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
     if task.dataset is not None:
-        return _changed(task, load_documents(task.dataset))
+        return _as_variant(task, load_documents(task.dataset))
     base = task.base or task.name
-    return _changed(task, own_documents(base, task_config(base)))
+    return _as_variant(task, own_documents(base, task_config(base)))
 
 
 def check_possible(task: TaskFile) -> None:
     """Check before a run that a task of the user's own is sound, and that the documents of a task or variant exist.
 
-    Raises MedTasksError for the first of :func:`task_problems`, and the errors of :func:`task_documents`.
+    Raises:
+        MedTasksError: The first of :func:`task_problems`, and the errors of :func:`task_documents`.
     """
     if not task.is_shipped:
-        config = task_config(task.base or task.name)
-        if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (
-            problem := next(task_problems(task), "")
-        ):
-            raise MedTasksError(problem)
+        _raise_problem(task)
     if task.variant in NOT_OF_ALL and (
         task.dataset is None or task.variant not in (SWAPPED, ROTATED)
     ):
@@ -135,16 +134,26 @@ def check_possible(task: TaskFile) -> None:
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
         names = ("dataset", "patient_id", "pair_id", "position", "image_id", *_IMAGES)
-        swapped_images(
-            table.select_columns([name for name in names if name in table.column_names]).to_list()
-        )
+        present = [name for name in names if name in table.column_names]
+        swapped_images(table.select_columns(present).to_list())
+
+
+def _raise_problem(task: TaskFile) -> None:
+    """Raise MedTasksError for the first problem of a task of the user's own that has hooks of ours."""
+    config = task_config(task.base or task.name)
+    if any(is_our_hook(config.get(key)) for key in _FUNCTIONS):
+        for problem in task_problems(task):
+            raise MedTasksError(problem)
 
 
 def check_judge(task: TaskFile) -> None:
     """Check before a run that a task which cannot do without an LLM judge has one that may see its data.
 
     So does a task that a judge serves in part, if one is named at all: a wrong setting stops both at the first prompt.
-    Errors are those of :func:`settings_for`.
+
+    Raises:
+        JudgeNotConfigured: There is none.
+        JudgeRefused: It may not see the data.
     """
     asks = task.family.asks if task.has_family else Asks.NOBODY
     if asks is Asks.JUDGE or (asks is Asks.JUDGE_IF_THERE and is_configured()):
@@ -154,28 +163,43 @@ def check_judge(task: TaskFile) -> None:
 def variant_hook(name: str) -> Callable[[Any], Any]:
     """Return the hook that the harness's file for a variant names: its ``process_docs``, under the variant's name.
 
-    After ``text_of_`` and ``messages_of_``, the hook for the prompt of a thinking variant or of ``_told``. Raises
-    AttributeError for an unknown variant.
+    Args:
+        name: Name of the variant. After ``text_of_`` and ``messages_of_``, the hook is the one for the prompt of a
+            thinking variant or of ``_told``.
+
+    Raises:
+        AttributeError: No variant has the name.
     """
     keys = {TEXT_OF: "doc_to_text", MESSAGES_OF: "doc_to_messages"}
     prefix = next((prefix for prefix in keys if name.startswith(prefix)), "")
-    names = variant_of(name.removeprefix(prefix))
+    task_name = name.removeprefix(prefix)
+    names = variant_of(task_name)
     if names is None:
         raise AttributeError(name)
-    task, base = task_file(name.removeprefix(prefix)), task_config(names[0])
-    if prefix and names[1] == TOLD:
-        return told_prompt(resolved(base[keys[prefix]]))
+    base, variant = names
+    task = task_file(task_name)
+    config = task_config(base)
     if prefix:
-        return thinking_prompt(resolved(base[keys[prefix]]), names[1], task.family)
-    config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
+        prompt = resolved(config[keys[prefix]])
+        if variant == TOLD:
+            return told_prompt(prompt)
+        return thinking_prompt(prompt, variant, task.family)
+    config.pop("dataset_path", None)
+    hook = _documents_hook(task, resolved(config))
+    hook.__name__ = hook.__qualname__ = name  # as a task's configuration prints it
+    return hook
 
-    def changed(table: Any) -> Any:  # rows of the task as the ``datasets`` library has loaded them
+
+def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
+    """Return the hook that makes a variant's documents of its base task's, tables of the ``datasets`` library."""
+
+    def process_docs(table: Any) -> Any:
         import datasets
 
         if task.dataset is None:
             process = config.get("process_docs")
             table = completed(process(table) if process else table, config, apart=True)
-        rows = _changed(task, rows_of(table))
+        rows = _as_variant(task, rows_of(table))
         features = {}
         for column, value in rows[0].items():
             if column in _IMAGES and isinstance(value, list):
@@ -184,52 +208,56 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
                 features[column] = table.features.get(column) or datasets.Value(NEW_COLUMNS[column])
         return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
-    changed.__name__ = changed.__qualname__ = name  # as a task's configuration prints it
-    return changed
+    return process_docs
 
 
-def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if task.variant is None or task.variant in THINKING:
         return documents
     if task.variant == NOTA_CONTROL:
         return variants.nota(documents, control=True)
-    if task.variant != ROTATED:
-        change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(
-            variants, task.variant
-        )
-        return change(documents)
-    family = task_file(str(task.base)).family
-    return variants.rotated(
-        documents, family.independent_clusters([Sample(document) for document in documents])
-    )
+    if task.variant == ROTATED:
+        family = task_file(str(task.base)).family
+        clusters = family.independent_clusters([Sample(document) for document in documents])
+        return variants.rotated(documents, clusters)
+    change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(variants, task.variant)
+    return change(documents)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Chosen tasks."""
+    """Chosen tasks.
 
-    ready: tuple[
-        str, ...
-    ]  # for the harness: a group or tag of ready members keeps its name, as do names of others
-    missing: dict[str, str]  # why a task cannot run, by task name
+    Attributes:
+        ready: Names for the harness. A group or tag of ready members keeps its name, as do names of others.
+        missing: Why a task cannot run, by task name.
+    """
+
+    ready: tuple[str, ...]
+    missing: dict[str, str]
 
 
 def select(names: Sequence[str]) -> Selection:
-    """Look up datasets and judges of tasks, groups and tags as given to ``--tasks``; sanity variants, too."""
+    """Look up datasets and judges of tasks, variants, groups and tags.
+
+    Args:
+        names: Names as given to ``--tasks``.
+    """
     ready: dict[str, None] = {}
     missing: dict[str, str] = {}
     for name in names:
-        members, lacking = members_of(name), {}
-        for task in members:
+        lacking = {}
+        able = []
+        for task in members_of(name):
             try:
                 check_possible(task)
                 check_judge(task)
             except MedTasksError as error:
                 lacking[task.name] = str(error)
+            else:
+                able.append(task.name)
         missing |= lacking
-        ready |= dict.fromkeys(
-            [task.name for task in members if task.name not in lacking] if lacking else [name]
-        )
+        ready |= dict.fromkeys(able if lacking else [name])
     return Selection(tuple(ready), missing)
 
 
@@ -237,7 +265,7 @@ def select(names: Sequence[str]) -> Selection:
 
 
 def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return the provenance of a task's data; of a user's own the location, and a fingerprint of their text alone."""
+    """Return the provenance of a task's data. A user's own have the location, and a fingerprint of their text alone."""
     if task.dataset is not None:
         return provenance(task.dataset)
     private = is_private_task(task, documents)
@@ -253,13 +281,13 @@ def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, 
 
 def _own_fingerprint(task: TaskFile, documents: Sequence[Document]) -> str:
     """Return twelve digits that change with the text, and with the rule for volumes where there are any."""
-    text = text_fingerprint(documents)
-    own = task_file(task.base or task.name)
-    settings = image_settings(own)
+    digest = text_fingerprint(documents)
+    base = task_file(task.base or task.name)
     with contextlib.suppress(SourceError):  # of a relative path, as the checks say
-        if any(map(holds_volume, itertools.chain(*image_files(own, documents)))):
-            text = hashlib.sha256(f"{text}{volume_rule({}, settings)}".encode()).hexdigest()
-    return text[:12]
+        if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
+            rule = volume_rule({}, image_settings(base))
+            digest = hashlib.sha256(f"{digest}{rule}".encode()).hexdigest()
+    return digest[:12]
 
 
 def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
@@ -273,7 +301,7 @@ def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list
 
 
 def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
-    """Return the strictest access level of a task's documents; empty if they name no dataset."""
+    """Return the strictest access level of a task's documents. The text is empty if they name no dataset."""
     levels = {access_of(name) for name in _names(task, documents)}
     return str(max(levels, key=list(Access).index, default=""))
 
@@ -282,27 +310,31 @@ def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator
     """Open the images of a user's own documents, and yield one sentence for each document whose images fail."""
     if task_config(task.name).get("doc_to_visual") != "medtasks.hooks.images.images":
         return
-    settings, seen = image_settings(task), set()
+    settings = image_settings(task)
+    seen = set()
     for document in documents:
         files = tuple(document.get("image_files", (document.get("image_file"),)))
-        if files not in seen:
-            seen.add(files)
-            try:
-                images(document, settings)
-            except MedTasksError as error:
-                yield str(error)
+        if files in seen:
+            continue
+        seen.add(files)
+        try:
+            images(document, settings)
+        except MedTasksError as error:
+            yield str(error)
 
 
 def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path]]:
     """Return the paths of the images of each of a user's own documents.
 
-    Raises SourceError for a relative path without a folder.
+    Raises:
+        SourceError: A path is relative, and the task names no folder.
     """
     settings = image_settings(task)
-    return [
-        [image_path(file, document, settings) for file in Sample(document).images]
-        for document in documents
-    ]
+    paths = []
+    for document in documents:
+        files = Sample(document).images
+        paths.append([image_path(file, document, settings) for file in files])
+    return paths
 
 
 def image_settings(task: TaskFile) -> Mapping[str, Any]:
@@ -311,22 +343,25 @@ def image_settings(task: TaskFile) -> Mapping[str, Any]:
 
 
 def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
-    names = {
-        str(document["dataset"]) for document in documents if document.get("dataset") is not None
-    }
-    return names | ({task.guarded_as} if task.guarded_as is not None else set())
+    names = (task.guarded_as, *(document.get("dataset") for document in documents))
+    return {str(name) for name in names if name is not None}
 
 
 # ---- checks of a task of the user's own ----
 
 
 def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
-    """Yield the problems that would stop a run of a task, one sentence each; later checks need earlier ones to pass.
+    """Yield the problems that would stop a run of a task, one sentence each. Later checks need earlier ones to pass.
 
-    The first sample of a dataset that is not on this machine is checked only if it may be downloaded. Raises
-    MedTasksError where documents cannot be loaded or lack columns that hooks need.
+    Args:
+        task: Task or variant of the user's own. Of a variant, the base is checked.
+        download: Whether the first sample is also checked if it has to be downloaded.
+
+    Raises:
+        MedTasksError: Documents cannot be loaded or lack columns that hooks need.
     """
-    task = task if task.base is None else task_file(task.base)
+    if task.base is not None:
+        task = task_file(task.base)
     written = task_config(task.name)
     config, unresolved = _resolve_values(written)
     problems = _key_problems(written) + unresolved
@@ -346,26 +381,23 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
 
 def _key_problems(written: Config) -> list[str]:
     """Return why keys of a task file are misspelt, or need a ``family``."""
-    misspelt = [
-        (key, near_match(str(key), [*KEYS, *FAMILY_KEYS])) for key in written if key not in KEYS
-    ]
-    problems = [
-        f"no key is called '{key}'{hint}"
-        for key, hint in misspelt
-        if hint and key not in FAMILY_KEYS
-    ]
-    return problems + [
-        f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS
-    ]
+    misspelt = []
+    valid = [*KEYS, *FAMILY_KEYS]
+    for key in written:
+        hint = "" if key in valid else near_match(str(key), valid)
+        if hint:
+            misspelt.append(f"no key is called '{key}'{hint}")
+    alone = [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
+    return misspelt + alone
 
 
 def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
-    """Replace dotted names by what they name; return these values by key, and why others have none."""
+    """Replace dotted names by what they name. Return these values by key, and why others have none."""
     config: dict[str, Any] = {}
     problems = []
     for key in written.keys() - {"dataset_path"}:
         try:
-            config[key] = resolved(written[key], _imported)
+            config[key] = resolved(written[key], _import_named)
         except MedTasksError as error:
             problems.append(f"{key}: {error}")
             continue
@@ -375,7 +407,7 @@ def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
 
 
 def _first_document(task: TaskFile, written: Config, *, download: bool) -> Document | None:
-    """Return the first sample as the harness hands it to hooks; None if it is not here and may not be downloaded."""
+    """Return the first sample as the harness hands it to hooks, or None if it would have to be downloaded."""
     if task.dataset is not None:
         return dict(open_documents(task.dataset)[SPLIT][0])
     path = str(written.get("dataset_path"))
@@ -385,16 +417,17 @@ def _first_document(task: TaskFile, written: Config, *, download: bool) -> Docum
 
 
 def unknown_keys(task: TaskFile) -> list[str]:
-    """Return the keys of a task's file that are unknown and like no other; a newer harness may know them."""
-    return [
-        str(key)
-        for key in task_config(task.name)
-        if key not in KEYS and not near_match(str(key), KEYS)
-    ]
+    """Return the keys of a task's file that are unknown and like no other. A newer harness may know them."""
+    keys = [str(key) for key in task_config(task.name) if key not in KEYS]
+    return [key for key in keys if not near_match(key, KEYS)]
 
 
-def _imported(name: DottedName) -> Any:
-    """Import the object that a dotted name means; raise MedTasksError, with the nearest name, if it does not exist."""
+def _import_named(name: DottedName) -> Any:
+    """Import the object that a dotted name means.
+
+    Raises:
+        MedTasksError: It does not exist, or its module fails. The message has the nearest name.
+    """
     module, _, attribute = name.rpartition(".")
     names: list[str] = []
     try:
@@ -411,10 +444,9 @@ def _imported(name: DottedName) -> Any:
             raise MedTasksError(
                 f"'{name}' cannot be imported ({one_line(error)}); correct {module}"
             ) from error
-        hint = (
-            near_match(name, [*names, *public_hooks()])
-            or f"; {module}.py next to the task's file can define it"
-        )
+        hint = near_match(name, [*names, *public_hooks()])
+        if not hint:
+            hint = f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
@@ -447,11 +479,8 @@ def _filter_problems(config: Config) -> Iterator[str]:
                 yield f"filter_list, '{pipeline['name']}': {error}"
             except Exception as error:  # noqa: BLE001 - a filter may be the user's own
                 parameters = inspect.signature(function).parameters
-                hints = (
-                    near_match(argument, parameters)
-                    for argument in arguments
-                    if argument not in parameters
-                )
+                unknown = [argument for argument in arguments if argument not in parameters]
+                hints = (near_match(argument, parameters) for argument in unknown)
                 hint = next(filter(None, hints), "; correct its arguments")
                 yield f"filter_list, '{pipeline['name']}': the filter cannot be made ({one_line(error)}){hint}"
 
@@ -504,31 +533,30 @@ def _different_images(task: TaskFile, other: str) -> list[str]:
 
 
 def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
-    """Return the image of each document that has one, by ``doc_id``."""
-    return {
-        str(each["doc_id"]): str(each["image_id"])
-        for each in documents
-        if each.get("image_id") is not None
-    }
+    """Return the image of each document that has one, by ``doc_id``.
+
+    Example:
+        >>> images_by_id([{"doc_id": 1, "image_id": "ct.png"}, {"doc_id": 2}])
+        {'1': 'ct.png'}
+    """
+    with_image = [document for document in documents if document.get("image_id") is not None]
+    return {str(document["doc_id"]): str(document["image_id"]) for document in with_image}
 
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    by_model: list[Any] = [
-        each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)
-    ]
+    settings = mapping_in(config, SETTINGS).values()
+    by_model: list[Any] = [block for block in settings if isinstance(block, Mapping)]
     blocks = by_model or [config.get(SETTINGS)]
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
         hook = config.get(key)
-        if (
-            key in _TEXTS and isinstance(hook, str) and hook not in document
-        ):  # lmms-eval's own kind, or a column's name
+        if key in _TEXTS and isinstance(hook, str) and hook not in document:
+            # A template of lmms-eval's own kind, or a column's name.
             yield from _unknown_columns(key, hook, document)
-        if callable(hook) and not (
-            key in _OPENING and is_our_hook(hook)
-        ):  # ours open images, which others check
+        # Hooks of ours open images, which others check.
+        if callable(hook) and not (key in _OPENING and is_our_hook(hook)):
             for block in blocks:
                 yield from _hook_failures(key, hook, document, block, private=private)
 
@@ -559,7 +587,14 @@ def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
 def call_hook(
     hook: Callable[..., Any], document: Document, settings: Any, *, always: bool = False
 ) -> Any:
-    """Call a hook of a prompt as the harness does, with settings if it takes them (or ``always``) and has some."""
+    """Call a hook of a prompt as the harness does.
+
+    Args:
+        hook: Function of a document and, if it has a second parameter, of settings.
+        document: The sample.
+        settings: Settings of a model family, or None. They are not passed on then.
+        always: Whether the harness hands over settings whatever the parameters are.
+    """
     takes_settings = always or len(inspect.signature(hook).parameters) > 1
     if takes_settings and settings is not None:
         return hook(document, settings)

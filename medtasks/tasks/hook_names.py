@@ -1,4 +1,8 @@
-"""Names of hooks in task files, ``medtasks.hooks.<module>.<name>``, and the question type that a hook scores."""
+"""Names of hooks in task files, ``medtasks.hooks.<module>.<name>``, and the question type that a hook scores.
+
+Used wherever a task file is read without the harness. A name that cannot be resolved is never an error here: it is
+reported where the task is checked.
+"""
 
 import contextlib
 import importlib
@@ -14,24 +18,28 @@ HOOKS = "medtasks.hooks."
 
 
 def function_of(hook: object) -> Any:
-    """Return the function that a hook of ours names, in a task file or as a text; any other value as it is."""
-    name = (
-        hook
-        if isinstance(hook, DottedName)
-        else DottedName(hook)
-        if isinstance(hook, str)
-        else None
-    )
-    if name is not None and name.is_ours:
-        with contextlib.suppress(
-            ImportError, AttributeError
-        ):  # is reported where the task is checked
+    """Return the function that a hook of ours names, in a task file or as a text. Other values stay as they are.
+
+    Example:
+        >>> function_of("medtasks.hooks.images.images").__name__
+        'images'
+    """
+    name = hook
+    if isinstance(hook, str) and not isinstance(hook, DottedName):
+        name = DottedName(hook)
+    if isinstance(name, DottedName) and name.is_ours:
+        with contextlib.suppress(ImportError, AttributeError):
             return name.resolve()
     return hook
 
 
 def hook_name(hook: object) -> str:
-    """Return the dotted name of a function, or of the one that a hook names; a name of the user's as it is."""
+    """Return the dotted name of a function, or of the one that a hook names. A name of the user's is returned as it is.
+
+    Example:
+        >>> hook_name("medtasks.hooks.prompts.lettered")
+        'medtasks.prompts.template.lettered_prompt'
+    """
     function = function_of(hook)
     if isinstance(function, str):
         return function
@@ -39,13 +47,18 @@ def hook_name(hook: object) -> str:
 
 
 def family_of(hook: object) -> TaskFamily | None:
-    """Return the family that a hook scores for; None for one that is not ours."""
+    """Return the family that a hook scores for, or None for a hook that is not ours.
+
+    Example:
+        >>> family_of("medtasks.hooks.yes_no.process_results").name
+        'yes/no'
+    """
     return getattr(function_of(hook), "family", None)
 
 
 @cache
 def hook_modules() -> Mapping[str, Any]:
-    """Return the modules with hooks by name; those of missing packages are left out."""
+    """Return the modules with hooks by name. Those of missing packages are left out."""
     modules = {}
     for module in pkgutil.iter_modules(importlib.import_module(HOOKS.rstrip(".")).__path__):
         with contextlib.suppress(ImportError):  # filters need the harness
@@ -55,22 +68,20 @@ def hook_modules() -> Mapping[str, Any]:
 
 def families() -> dict[str, TaskFamily]:
     """Return all families by the module of their hooks."""
-    hooks = {
-        name: getattr(module, "process_results", None) for name, module in hook_modules().items()
+    return {
+        name: module.process_results.family
+        for name, module in hook_modules().items()
+        if hasattr(module, "process_results")
     }
-    return {name: hook.family for name, hook in hooks.items() if hook is not None}
 
 
 def public_hooks() -> list[str]:
     """Return the names that task files may use, to suggest the nearest one."""
     names: list[str] = []
     for name, module in hook_modules().items():
-        public = (
-            ["process_results", "METRIC_LIST"]
-            if hasattr(module, "process_results")
-            else vars(module)
-        )
-        names += [
-            f"{HOOKS}{name}.{attribute}" for attribute in public if not attribute.startswith("_")
-        ]
+        attributes = list(vars(module))
+        if hasattr(module, "process_results"):
+            attributes = ["process_results", "METRIC_LIST"]
+        public = [attribute for attribute in attributes if not attribute.startswith("_")]
+        names += [f"{HOOKS}{name}.{attribute}" for attribute in public]
     return names

@@ -20,9 +20,8 @@ from medtasks.tasks.own_documents import columns_of, without_media
 from medtasks.tasks.question_files import local_tables
 from medtasks.tasks.task_index import dumped
 
-_ENUMERATED = re.compile(
-    r"(.*?)[ _.(-]*([A-Za-z]|\d{1,2})\)?"
-)  # a name that ends with a letter or number of its own
+# A name that ends with a letter or number of its own.
+_ENUMERATED = re.compile(r"(.*?)[ _.(-]*([A-Za-z]|\d{1,2})\)?")
 _QUESTION_MARKS = ("?", "？", "؟", ";")
 _FAMILIES = {
     "answer": "single_choice",
@@ -36,7 +35,18 @@ Values = Sequence[Any]
 
 
 class QuestionFile:
-    """Columns of a file of questions, by their names; those with images are not among ``columns``."""
+    """Columns of a file of questions.
+
+    Args:
+        file: CSV, TSV, .xlsx, JSON or parquet file.
+
+    Attributes:
+        columns: Cells by name of the column, shape (rows,), without columns of images.
+        images: Names of the columns with images, each in a list if its cells hold lists.
+
+    Raises:
+        MedTasksError: There are no questions in the file.
+    """
 
     def __init__(self, file: Path) -> None:
         tables = local_tables({"task": file.stem, "dataset_path": str(file)}, lambda names: names)
@@ -48,15 +58,13 @@ class QuestionFile:
         self.columns: dict[str, Values] = {**columns_of(without_media(tables["test"]))}
         self.images: list[Any] = []
         for name, feature in tables["test"].features.items():
-            cells = self.columns.get(name, ())
-            lists = [
-                cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)
-            ]
-            if name not in self.columns or (
-                lists and all(map(self._is_image, itertools.chain(*lists)))
-            ):
+            if name not in self.columns or self._are_images(self.columns[name]):
                 self.images.append([name] if hasattr(feature, "feature") else name)
                 self.columns.pop(name, None)
+
+    def _are_images(self, cells: Values) -> bool:
+        lists = [cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)]
+        return bool(lists) and all(map(self._is_image, itertools.chain(*lists)))
 
     def _is_image(self, cell: Any) -> bool:
         if not isinstance(cell, str):
@@ -80,37 +88,52 @@ class QuestionFile:
                 yield names, [[cell for cell in row if not is_blank(cell)] for row in rows]
 
     def answers(self, kind: Column, options: Values, taken: Iterable[str]) -> str | None:
-        """Return the column whose every value is of a kind; MedTasksError where several are, with other values."""
-        fitting: dict[str, tuple[Values, str]] = {}
+        """Return the column whose every value is of a kind, or None.
+
+        Args:
+            kind: What the family needs.
+            options: The options of each question, shape (rows,).
+            taken: Columns that have another role.
+
+        Raises:
+            MedTasksError: Several columns fit, with different values.
+        """
+        values_of: dict[str, Values] = {}
+        notes: dict[str, str] = {}
         for name in self.columns.keys() - {*taken}:
             try:
                 values, note = read_column(name, kind, self.columns[name], options)
             except MedTasksError:
                 continue  # it can be read in several ways, so that it needs a word of the user's
             if all(map(kind.holds, values, options)):
-                fitting[name] = values, note
+                values_of[name] = values
+                notes[name] = note
+        if not values_of:
+            return None
         if kind is Column.LETTERS and all(
-            len(value) == 1 for values, _ in fitting.values() for value in values
+            len(value) == 1 for value in itertools.chain(*values_of.values())
         ):
             return None
-        names = sorted(
-            fitting, key=lambda name: (fitting[name][1], name)
-        )  # first the documented form, without a note
-        if any(fitting[name][0] != fitting[names[0]][0] for name in names):
-            return self.named("answer", names)
-        return names[0] if names else None
+        # The documented form, without a note, comes first.
+        names = sorted(notes, key=lambda name: (notes[name], name))
+        if any(values != values_of[names[0]] for values in values_of.values()):
+            return self.column_for("answer", names)
+        return names[0]
 
-    def named(self, role: str, names: Sequence[str]) -> str:
+    def column_for(self, role: str, names: Sequence[str]) -> str:
         """Return the column with a role: the one of that name, or with a word for it in any language.
+
+        Args:
+            role: Our name of the column, such as ``"answer"``.
+            names: Columns that may have it.
 
         Raises:
             MedTasksError: No column has the role, or several may have.
         """
-        matching = [name for name in names if name == role]
-        matching = matching or [
-            name for name in names if pattern_of(role).search(name.replace("_", " "))
-        ]
-        matching = matching or [*names]
+        if role in names:
+            return role
+        pattern = pattern_of(role)
+        matching = [name for name in names if pattern.search(name.replace("_", " "))] or [*names]
         if len(matching) != 1:
             raise MedTasksError(
                 f"{self.file}: which column is the {role} is not clear, of {listed(matching or [*self.columns])}; call "
@@ -119,29 +142,35 @@ class QuestionFile:
         return matching[0]
 
     def texts(self, taken: Iterable[str] = ()) -> list[str]:
-        """Return the columns in which every cell is a text."""
-        names = [name for name in self.columns if name not in taken]
-        return [
-            name
-            for name in names
-            if all(isinstance(cell, str) and cell.strip() for cell in self.columns[name])
-        ]
+        """Return the columns in which every cell is a text, without those that are taken."""
+        names = []
+        for name, cells in self.columns.items():
+            if name not in taken and all(isinstance(cell, str) and cell.strip() for cell in cells):
+                names.append(name)
+        return names
 
     def question(self, taken: Iterable[str] = ()) -> str | None:
-        """Return the column of questions, by question marks or its name, or None."""
+        """Return the column of questions, by its name or question marks in most cells, or None.
+
+        Raises:
+            MedTasksError: Several columns may be that of the questions.
+        """
         texts = self.texts(taken)
-        marked = [
-            name
-            for name in texts
-            if sum(cell.strip().endswith(_QUESTION_MARKS) for cell in self.columns[name]) * 2
-            > len(self.columns[name])
-        ]
-        by_name = [name for name in texts if pattern_of("question").search(name)]
-        return self.named("question", by_name or marked) if by_name or marked else None
+        names = [name for name in texts if pattern_of("question").search(name)]
+        if not names:
+            for name in texts:
+                marks = [cell.strip().endswith(_QUESTION_MARKS) for cell in self.columns[name]]
+                if sum(marks) * 2 > len(marks):
+                    names.append(name)
+        return self.column_for("question", names) if names else None
 
 
 def new_task(name: str, questions: QuestionFile) -> str:
-    """Return the short task file for a file of questions; MedTasksError where no family fits its columns."""
+    """Return the text of a short task file for a file of questions.
+
+    Raises:
+        MedTasksError: No family fits the columns, or it is unclear which column has a role.
+    """
     family, columns = _family(questions)
     image = questions.images if len(questions.images) > 1 else next(iter(questions.images), "none")
     config = {"task": name, "family": family, "data": questions.file.name, "image": image}
@@ -165,24 +194,22 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
             kinds["label"] = Column.LABEL
         for role, kind in reversed(kinds.items()):
             answer = questions.answers(kind, options, [*source, str(question)])
-            if answer is not None:
-                paired = {"pair_id", "position"} <= questions.columns.keys()
-                return "pairs" if paired and role == "answer" else _FAMILIES[role], {
-                    **columns,
-                    role: answer,
-                }
+            if answer is None:
+                continue
+            columns[role] = answer
+            if role == "answer" and {"pair_id", "position"} <= questions.columns.keys():
+                return "pairs", columns
+            return _FAMILIES[role], columns
     _refuse_faulty_choices(questions)
     question = questions.question()
     if question is None:
-        return "report", {"report": questions.named("report", questions.texts())}
+        return "report", {"report": questions.column_for("report", questions.texts())}
     no_options = [()] * len(questions.columns[question])
     answer = questions.answers(Column.YES_NO, no_options, [question])
     if answer is not None:
         return "yes_no", {"question": question, "answer": answer}
-    return "open_question", {
-        "question": question,
-        "answer": questions.named("answer", questions.texts([question])),
-    }
+    answer = questions.column_for("answer", questions.texts([question]))
+    return "open_question", {"question": question, "answer": answer}
 
 
 def _refuse_faulty_choices(questions: QuestionFile) -> None:
@@ -193,8 +220,10 @@ def _refuse_faulty_choices(questions: QuestionFile) -> None:
     """
     for source, listed_cells in questions.options():
         options = [each if Column.OPTIONS.holds(each, ()) else [] for each in listed_cells]
-        for name in [name for name in questions.columns if name not in source]:
-            letters, _ = read_column(name, Column.LETTER, questions.columns[name], options)
+        for name, cells in questions.columns.items():
+            if name in source:
+                continue
+            letters, _ = read_column(name, Column.LETTER, cells, options)
             holds = list(map(Column.LETTER.holds, letters, options))
             if sum(holds) * 2 > len(holds):
                 raise MedTasksError(

@@ -2,7 +2,7 @@
 
 ``columns`` in the metadata of a task's file say which of the file's columns hooks find under a name of theirs; columns
 that follow from others need not be written (docs/own_tasks.md has both). Images in the table become files. In a task's
-configuration hooks are functions, or their dotted names.
+configuration hooks are functions, or their dotted names. Values are never in a message if the data are credentialed.
 """
 
 import contextlib
@@ -39,12 +39,8 @@ NewColumns = dict[str, list[Any]]
 
 _IMAGES = ("image_file", "image_files")
 _IDS = ("patient_id", "pair_id", "doc_id")
-_FREE_NAMES = {
-    "question",
-    "dataset",
-    "kind",
-    "choices",
-}  # of families' columns, those by which none is recognised
+# Of families' columns, those by which none is recognised.
+_FREE_NAMES = {"question", "dataset", "kind", "choices"}
 _LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
@@ -59,7 +55,15 @@ _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint")
 
 
 def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
-    """Return the documents of a task that were not prepared by us, in order; errors: :func:`completed`."""
+    """Return the documents of a task that were not prepared by us, in order.
+
+    Args:
+        task: Name of the task, for messages.
+        config: Its configuration.
+
+    Raises:
+        MedTasksError: They cannot be loaded or used, see :func:`completed`.
+    """
     return rows_of(completed(own_table(task, config), config, apart=True))
 
 
@@ -83,35 +87,40 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
 def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
     """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
-    ``apart`` leaves out columns by which other families of tasks are recognised, and those that hold images or sound.
-    Raises MedTasksError where a column is missing, or a row holds something else than the task's hooks need.
+    Args:
+        table: All documents of the task's split.
+        config: The task's configuration.
+        apart: Whether columns are left out by which other families of tasks are recognised, or with images or sound.
+
+    Raises:
+        MedTasksError: A column is missing, or a row holds something else than the task's hooks need.
     """
     location = location_of(config)
     table = asked_rows(table, config)
-    places = getattr(table, "places", ()) or [
-        f"{location}, row {row}" for row in range(1, len(table) + 1)
-    ]
-    table, renamed = _under_our_names(table, config, location, places)
-    names = [*dict.fromkeys([*table.column_names, *renamed])]
+    count = len(table)
+    places = getattr(table, "places", ())
+    if not places:
+        places = [f"{location}, row {row}" for row in range(1, count + 1)]
+    table, added = _under_our_names(table, config, location, places)
+    names = [*dict.fromkeys([*table.column_names, *added])]
     needed_kinds: dict[str, Column] = {}
     for _, required in needed_columns(config, names):
         needed_kinds |= required
     used = {*needed_kinds, "doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
-    columns = _columns_of(table, used - {*renamed}) | renamed
-    of_rows = _datasets_of_rows(config, columns, len(table))
-    columns |= of_rows
-    renamed |= of_rows
-    for name, values in _answers_as_needed(config, columns, needed_kinds).items():
-        columns[name] = renamed[name] = values
+    columns = _columns_of(table, used - {*added}) | added
+    datasets = _datasets_of_rows(config, columns, count)
+    columns |= datasets
+    answers = _answers_as_needed(config, columns, needed_kinds)
+    columns |= answers
+    added |= datasets | answers
     check(config, columns, names, location, places)
     _warn_of_unknown_datasets(config, columns)
-    renamed |= checked_options(config, columns, location, places)
-    added = renamed | following(config.get("process_results"), columns, names, len(table))
+    added |= checked_options(config, columns, location, places)
+    added |= following(config.get("process_results"), columns, names, count)
     language = mapping_in(config, "metadata").get("language")
     if language is not None:
-        added[REPLY_LANGUAGE] = [known_language(language, f" of '{config.get('task')}':")] * len(
-            table
-        )
+        language = known_language(language, f" of '{config.get('task')}':")
+        added[REPLY_LANGUAGE] = [language] * count
     left_out = {*added}
     if apart:
         left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)
@@ -123,15 +132,20 @@ def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
 
 def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
     """Return the columns of a table of the ``datasets`` library that have one of the names."""
-    held = [name for name in table.column_names if name in names]
-    return columns_of(table.select_columns(held)) if held else {}
+    present = [name for name in table.column_names if name in names]
+    return columns_of(table.select_columns(present)) if present else {}
 
 
-def _columns_of_others(config: Config, own: Collection[str], location: str) -> set[str]:
-    """Return the columns by which other families are recognised; MedTasksError if ``breakdown`` names one of them."""
-    names = (
-        set[str]().union(*(family.columns for family in families().values())) - _FREE_NAMES - {*own}
-    )
+def _columns_of_others(config: Config, needed: Collection[str], location: str) -> set[str]:
+    """Return the columns by which other families are recognised.
+
+    Raises:
+        MedTasksError: ``breakdown`` names one of them.
+    """
+    names: set[str] = set()
+    for family in families().values():
+        names.update(family.columns)
+    names -= {*_FREE_NAMES, *needed}
     if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
         raise MedTasksError(
             f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
@@ -153,28 +167,25 @@ def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumn
     """Return the column ``dataset`` with the credentialed dataset in which the file or images of a row really lie."""
     files = datasets_of_files(config)
     written = list(columns.get("dataset") or [None] * count)
-    named: list[Any] = []
+    names: list[Any] = []
     for row, name in enumerate(written):
-        images = _image_paths(
-            config,
-            {"dataset": name},
-            [columns[image][row] for image in _IMAGES if image in columns],
-        )
-        holding = filter(None, (name, *files, *map(dataset_holding, images)))
-        private = (dataset for dataset in holding if access_of(str(dataset)) is Access.CREDENTIALED)
-        named.append(next(private, name))
-    return {} if named == written else {"dataset": named}
+        cells = [columns[image][row] for image in _IMAGES if image in columns]
+        images = _image_paths(config, {"dataset": name}, cells)
+        candidates = filter(None, (name, *files, *map(dataset_holding, images)))
+        private = (each for each in candidates if access_of(str(each)) is Access.CREDENTIALED)
+        names.append(next(private, name))
+    return {} if names == written else {"dataset": names}
 
 
 def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> Iterator[Path]:
-    """Yield the paths of images, for the settings of each model family; a cell holds one, or a list of them."""
+    """Yield the paths of images, for the settings of each model family. A cell holds one, or a list of them."""
     settings = mapping_in(config, SETTINGS)
     for family, cell in itertools.product((settings, *settings.values()), cells):
+        if not isinstance(family, Mapping):
+            family = {}
         for image in cell if isinstance(cell, list) else [cell]:
             with contextlib.suppress(MedTasksError, ValueError):  # of no path, as the checks say
-                yield image_path(
-                    str(image), document, family if isinstance(family, Mapping) else {}
-                )
+                yield image_path(str(image), document, family)
 
 
 def _answers_as_needed(
@@ -182,9 +193,11 @@ def _answers_as_needed(
 ) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
-    for name in [name for name in needed_kinds if name in columns]:
+    for name, kind in needed_kinds.items():
+        if name not in columns:
+            continue
         options = columns.get("options") or [()] * len(columns[name])
-        values, note = read_column(name, needed_kinds[name], columns[name], options)
+        values, note = read_column(name, kind, columns[name], options)
         if values != columns[name]:
             changed[name] = values
         if note:
@@ -194,13 +207,22 @@ def _answers_as_needed(
 
 @owner_only()
 def own_table(task: str, config: Config) -> Any:
-    """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
+    """Return the table of the ``datasets`` library that the harness asks.
+
+    Args:
+        task: Name of the task, for messages.
+        config: Its configuration.
+
+    Raises:
+        MedTasksError: It cannot be loaded, or is empty.
+    """
     split = split_of(config)
     location = location_of(config)
     try:
         with without_progress_bars():
             table = _all_tables(task, config)[split]
-            table = resolved(config["process_docs"])(table) if config.get("process_docs") else table
+            if config.get("process_docs"):
+                table = resolved(config["process_docs"])(table)
     except MedTasksError:
         raise
     except Exception as error:
@@ -234,14 +256,13 @@ def _all_tables(task: str, config: Config) -> Any:
 
 
 def own_tables(config: Config) -> Any:
-    """Return the splits of a task's own documents on this machine; None for those elsewhere, which the library loads.
+    """Return the splits of a task's own documents on this machine, or None for those that the library loads.
 
     Columns that hooks of ours read or show stay as they are written.
     """
     mapping = mapping_in(mapping_in(config, "metadata"), COLUMNS)
-    shown_columns = names_in_templates(mapping_in(config, SETTINGS)).union(
-        *map(names_in, mapping.values())
-    )
+    shown_columns = names_in_templates(mapping_in(config, SETTINGS))
+    shown_columns = shown_columns.union(*map(names_in, mapping.values()))
 
     def texts(names: Sequence[str]) -> set[str]:
         return shown_columns.union(*(columns for _, columns in needed_columns(config, names)))
@@ -253,15 +274,21 @@ def without_media(table: Any) -> Any:
     """Return a table without columns of images and sound, so that they are never decoded."""
     import datasets
 
-    media = (datasets.Image, datasets.Audio)
-    held = {name: getattr(feature, "feature", feature) for name, feature in table.features.items()}
-    return table.remove_columns(
-        [name for name, feature in held.items() if isinstance(feature, media)]
-    )
+    media = []
+    for name, feature in table.features.items():
+        inner = getattr(feature, "feature", feature)  # of a list
+        if isinstance(inner, datasets.Image | datasets.Audio):
+            media.append(name)
+    return table.remove_columns(media)
 
 
 def location_of(config: Config) -> str:
-    """Return the location of documents for messages: their files, or the dataset's name."""
+    """Return the location of documents for messages: their files, or the dataset's name.
+
+    Example:
+        >>> location_of({"dataset_path": "csv", "dataset_kwargs": {"data_files": ["a.csv", "b.csv"]}})
+        'a.csv, b.csv'
+    """
     files = mapping_in(config, "dataset_kwargs").get("data_files")
     if isinstance(files, Mapping):
         files = files.get(split_of(config), files)
@@ -277,7 +304,10 @@ def _under_our_names(
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
 
     The columns have the names and shapes that hooks need, each of shape (documents,); their values are not checked.
-    Raises MedTasksError where the task's ``columns`` name none of the table, SourceError where an image is missing.
+
+    Raises:
+        MedTasksError: The task's ``columns`` name none of the table.
+        SourceError: An image is missing.
     """
     sources = _sources(config, table.column_names, location)
     for name in _IMAGES:
@@ -309,10 +339,10 @@ def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, l
             f"'columns' in the metadata of a task is {mapping!r}; it must say by our names of columns which of "
             f"{location} to take, such as {{answer: answer_label}}"
         )
-    sources = {
-        name: source if isinstance(source, list) else [source] for name, source in mapping.items()
-    }
-    for name, holders in sources.items():
+    sources = {}
+    for name, source in mapping.items():
+        holders = source if isinstance(source, list) else [source]
+        sources[name] = holders
         for holder in holders:
             if holder not in names:
                 raise MedTasksError(
@@ -335,11 +365,11 @@ def _holds_images(table: Any, column: str) -> bool:
         return True
     if isinstance(inner, Mapping) and "bytes" in inner:
         return True
-    cells = _columns_of(table, [column])[column]
-    texts = itertools.chain.from_iterable(
-        cell if isinstance(cell, list) else [cell] for cell in cells
-    )
-    return any(isinstance(text, str) and not is_file_name(text) for text in texts)
+    for cell in _columns_of(table, [column])[column]:
+        for text in cell if isinstance(cell, list) else [cell]:
+            if isinstance(text, str) and not is_file_name(text):
+                return True
+    return False
 
 
 def default_settings(config: Config) -> Mapping[str, Any]:
@@ -359,7 +389,12 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 def needed_columns(
     config: Config, names: Sequence[str]
 ) -> Iterator[tuple[str, Mapping[str, Column]]]:
-    """Yield who needs which columns, by a task's configuration and the names of its columns."""
+    """Yield who needs which columns, with what they have to hold.
+
+    Args:
+        config: The task's configuration.
+        names: Names of its columns.
+    """
     family = family_of(config.get("process_results"))
     who = ""
     if family is not None:
@@ -370,8 +405,10 @@ def needed_columns(
         hook = hook_name(config.get(key))
         yield who or hook, _prompt_columns(hook, config)
     if hook_name(config.get("doc_to_visual")) == _IMAGE_HOOK:
-        in_list = {"image_files": Column.TEXTS}
-        yield who or _IMAGE_HOOK, in_list if "image_files" in names else {"image_file": Column.TEXT}
+        image = {"image_file": Column.TEXT}
+        if "image_files" in names:
+            image = {"image_files": Column.TEXTS}
+        yield who or _IMAGE_HOOK, image
 
 
 def _prompt_columns(hook: str, config: Config) -> Mapping[str, Column]:
@@ -382,7 +419,12 @@ def _prompt_columns(hook: str, config: Config) -> Mapping[str, Column]:
 
 
 def is_our_hook(hook: object) -> bool:
-    """Return whether a hook, a function or its dotted name, is one of this package."""
+    """Return whether a hook, a function or its dotted name, is one of this package.
+
+    Example:
+        >>> is_our_hook("medtasks.hooks.images.images"), is_our_hook(len)
+        (True, False)
+    """
     return hook_name(hook).startswith("medtasks.")
 
 
@@ -402,18 +444,16 @@ def check(
         MedTasksError: Columns are missing, or rows hold something else; up to ten are named.
     """
     family = family_of(config.get("process_results"))
-    if (
-        family is not None
-        and family.short is not None
-        and "kind" in names
-        and not {*family.columns} <= {*names}
-    ):
-        raise MedTasksError(
-            f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
-        )
+    keys: tuple[str, ...] = ("doc_id",)
+    if family is not None:
+        if family.paired:
+            keys = ("pair_id", "position")
+        if family.short is not None and "kind" in names and not {*family.columns} <= {*names}:
+            raise MedTasksError(
+                f"{location} has a column 'kind', which the family '{family.name}' uses itself; give yours another name"
+            )
     _check_columns(config, names, location)
     faults = list(_wrong_values(config, columns, names, places))
-    keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     if {*keys} <= {*names}:
         for first, row in _repeated_rows([columns[name] for name in keys]):
             rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
@@ -436,17 +476,18 @@ def _wrong_values(
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
     for who, required in needed_columns(config, names):
-        for name, kind in [column for column in required.items() if column not in checked]:
+        for name, kind in required.items():
+            if (name, kind) in checked:
+                continue
             need = f", and {who} needs {kind.words}"
             for row, value in enumerate(columns[name]):
                 options = columns["options"][row] if "options" in columns else ()
-                if not kind.holds(value, options):
-                    is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
-                    description = (
-                        "something else" if is_hidden else _described(kind, value, options)
-                    )
-                    yield f"{places[row]}: '{name}' is {description}{need}"
-                    need = ""
+                if kind.holds(value, options):
+                    continue
+                is_hidden = "dataset" in columns and is_private(str(columns["dataset"][row]))
+                fault = "something else" if is_hidden else _describe(kind, value, options)
+                yield f"{places[row]}: '{name}' is {fault}{need}"
+                need = ""
         checked |= required.items()
 
 
@@ -455,10 +496,9 @@ def _check_columns(config: Config, names: Sequence[str], location: str) -> None:
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
         for name in required:
-            if name not in names:
-                missing.setdefault(
-                    name, f"'{name}', which {who} needs (it needs {', '.join(required)})"
-                )
+            if name not in names and name not in missing:
+                needs = f"which {who} needs (it needs {', '.join(required)})"
+                missing[name] = f"'{name}', {needs}"
     if missing:
         raise MedTasksError(
             f"{location} has no column {several([*missing.values()])}; add it to {', '.join(names)}, or say which of "
@@ -466,14 +506,17 @@ def _check_columns(config: Config, names: Sequence[str], location: str) -> None:
         )
 
 
-def _described(kind: Column, value: Any, options: Any) -> str:
+def _describe(kind: Column, value: Any, options: Any) -> str:
     """Describe a value of the wrong kind, and which entry of a list is wrong."""
     if is_blank(value):
         return "empty"
     text = repr(value)
+    is_long = len(text) > _LONGEST
     if not isinstance(value, list):
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    description = f"a list of {len(value)}" + (f" ({text})" if len(text) <= _LONGEST else "")
+        return f"{text[:_LONGEST]}..." if is_long else text
+    description = f"a list of {len(value)}"
+    if not is_long:
+        description += f" ({text})"
     for number, entry in enumerate(value, start=1):
         if kind.is_entry is not None and not kind.is_entry(entry, options):
             noun = "option" if kind is Column.OPTIONS else "entry"
@@ -484,17 +527,22 @@ def _described(kind: Column, value: Any, options: Any) -> str:
 def _fault_of_entry(kind: Column, entry: Any) -> str:
     if is_blank(entry):
         return f"missing ({'null' if entry is None else 'empty'})"
-    return (
-        f"{entry!r} and no text (put it in quotes)"
-        if kind in (Column.OPTIONS, Column.TEXTS)
-        else repr(entry)
-    )
+    if kind in (Column.OPTIONS, Column.TEXTS):
+        return f"{entry!r} and no text (put it in quotes)"
+    return repr(entry)
 
 
 def following(
     process_results: object, columns: Columns, names: Sequence[str], count: int
 ) -> NewColumns:
-    """Return the columns that follow from others, see above; arguments as for :func:`check`."""
+    """Return the columns that follow from others, such as ids, each of shape (documents,).
+
+    Args:
+        process_results: The task's hook that scores.
+        columns: The needed columns, each of shape (documents,).
+        names: Names of all columns.
+        count: Number of documents.
+    """
     family = family_of(process_results)
     paired = family is not None and family.paired
     added = _following_ids(columns, names, count, paired=paired)
@@ -508,19 +556,19 @@ def following(
 def _following_of_closed_questions(
     columns: Columns, names: Sequence[str], count: int
 ) -> NewColumns:
-    added: NewColumns = {
-        name: [None] * count for name in ("source", "hallucination") if name not in names
-    }
+    added: NewColumns = {}
+    for name in ("source", "hallucination"):
+        if name not in names:
+            added[name] = [None] * count
     if "kind" in names:
         return added
-    yes = [answer.strip().casefold() == "yes" for answer in columns["answer"]]
-    return added | {
-        "kind": ["binary"] * count,
-        "choices": [""] * count,
-        "options": [["Yes", "No"]] * count,
-        "gold": ["Yes" if each else "No" for each in yes],
-        "answer": ["A" if each else "B" for each in yes],
-    }
+    is_yes = [answer.strip().casefold() == "yes" for answer in columns["answer"]]
+    added["kind"] = ["binary"] * count
+    added["choices"] = [""] * count
+    added["options"] = [["Yes", "No"]] * count
+    added["gold"] = ["Yes" if each else "No" for each in is_yes]
+    added["answer"] = ["A" if each else "B" for each in is_yes]
+    return added
 
 
 def _following_ids(
@@ -531,11 +579,12 @@ def _following_ids(
     if "doc_id" in names:
         ids = columns["doc_id"]
     elif paired:
-        ids = [
-            f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)
-        ]
+        members = zip(columns["pair_id"], columns["position"], strict=True)
+        ids = [f"{pair}/{position}" for pair, position in members]
     doc_ids = list(map(str, ids))
-    added: NewColumns = {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
+    added: NewColumns = {}
+    if doc_ids != columns.get("doc_id"):
+        added["doc_id"] = doc_ids
     if "image_id" in names:
         return added
     if "image_files" in names:

@@ -1,4 +1,7 @@
-"""Options of a user's own documents: their number, their order, equal ones, and letters or numbers of their own."""
+"""Options of a user's own documents: their number, their order, equal ones, and letters or numbers of their own.
+
+Called by :mod:`medtasks.tasks.own_documents` for documents that are otherwise as their family needs them.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +29,11 @@ def checked_options(
 ) -> dict[str, list[Any]]:
     """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
 
-    ``places`` are those of the documents in their file, shape (documents,).
+    Args:
+        config: The task's configuration.
+        columns: Values by column, shape (documents,) each.
+        location: Name of the file, for warnings.
+        places: Location of each document in the file, shape (documents,).
 
     Returns:
         The column ``options`` where it changes. Those of a variant are left as they are, since its base was checked.
@@ -35,11 +42,11 @@ def checked_options(
         MedTasksError: There are more options than letters, or classes that are not the same in every row.
     """
     family = family_of(config.get("process_results"))
-    kinds = set() if family is None else {*family.columns.values()}
-    if (
-        kinds.isdisjoint(_BY_LETTER | _BY_PLACE)
-        or mapping_in(config, "metadata").get("variant") in VARIANTS
-    ):
+    is_variant = mapping_in(config, "metadata").get("variant") in VARIANTS
+    if family is None or is_variant:
+        return {}
+    kinds = {*family.columns.values()}
+    if kinds.isdisjoint(_BY_LETTER | _BY_PLACE):
         return {}
     options = columns["options"]
     bare = _without_marks(config, options, location)
@@ -66,6 +73,11 @@ def _without_marks(config: Config, options: Sequence[Any], location: str) -> lis
 
 
 def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) -> None:
+    """Refuse options that no reply could be scored against, and warn of equal ones.
+
+    Raises:
+        MedTasksError: There are more options than letters, or classes are equal or not the same in every row.
+    """
     first = _plain(options[0])
     unclear = []
     for location, texts in zip(places, options, strict=True):
@@ -90,7 +102,7 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
 
 
 def _fault_of(options: Sequence[str]) -> str:
-    """Describe the first option that is equal to an earlier one; empty without any."""
+    """Describe the first option that is equal to an earlier one. The text is empty without any."""
     texts = _plain(options)
     for index, text in enumerate(texts):
         if texts.index(text) < index:

@@ -58,11 +58,19 @@ def prepare_own(
 ) -> Manifest:
     """Prepare a user's folder with a ``dataset.json`` as a dataset and write its task file.
 
-    Dataset and task are called ``name``, by default as the folder. With ``again``, ``name`` is a dataset prepared
-    before, which may have moved to ``folder``. Raises SourceError for a folder that is not of that format or has
-    unusable samples, and MedTasksError if the name is taken or nothing can be written.
+    Args:
+        folder: The user's folder.
+        name: Name of dataset and task, by default that of the folder.
+        access: Access level of the data.
+        allow_incomplete: Whether samples with missing images are left out instead of an error.
+        again: Whether ``name`` is a dataset prepared before, which may have moved to ``folder``.
+
+    Raises:
+        SourceError: The folder is not of that format or has unusable samples.
+        MedTasksError: The name is taken or nothing can be written.
     """
     questions = OwnQuestions(folder)
+    location = str(folder.resolve())
     chosen = own_name(name or folder.resolve().name)
     if chosen == TAG:
         raise MedTasksError(
@@ -73,38 +81,43 @@ def prepare_own(
     if not again and (dataset_folder(chosen) / FILE_NAME).is_file():
         with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
             source = Manifest.read(dataset_folder(chosen)).source
-    if source not in (None, str(folder.resolve())):
+    if source not in (None, location):
         raise MedTasksError(
             f"'{chosen}' is prepared from {source} already; choose another name with --name, or replace it: "
             f"medtasks data prepare {chosen} --source {folder}"
         )
-    absolute = folder.resolve()
-    info = own_dataset_info(chosen, f"{questions.kind}, from {absolute}", str(absolute), access)
+    info = own_dataset_info(chosen, f"{questions.kind}, from {location}", location, access)
     manifest = prepare_recipe(
         info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete)
     )
-    config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
-    names = own_keys(chosen, chosen, TAG)
-    description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
-    changed = {
-        **names,
-        SETTINGS: prompt_settings(_PROMPTS[questions.kind]),
-        "metadata": own_metadata(
-            with_images["metadata"], chosen, description=description, prompt="head"
-        ),
-    }
-    if questions.kind == QA:
-        rules = {"reference": "multimedeval_option_head", "robust": "robust_choice"}
-        step = {"function": DottedName("medtasks.hooks.filters.ReadWith")}
-        changed["filter_list"] = [
-            {"name": row, "filter": [{**step, "rule": rule}]} for row, rule in rules.items()
-        ]
-    write_task_file(chosen, {**names, **config, **changed}, _COMMAND)
+    write_task_file(chosen, _config_like_published(questions, chosen), _COMMAND)
     return manifest
 
 
+def _config_like_published(questions: OwnQuestions, name: str) -> dict[str, Any]:
+    """Return the configuration of the task of a user's folder, after those of published datasets."""
+    names = own_keys(name, name, TAG)
+    config = {**names, **task_config(_MODELS[questions.kind]), **names}
+    config[SETTINGS] = prompt_settings(_PROMPTS[questions.kind])
+    metadata = task_config(_MODELS[VQA])["metadata"]
+    description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
+    config["metadata"] = own_metadata(metadata, name, description=description, prompt="head")
+    if questions.kind == QA:
+        function = DottedName("medtasks.hooks.filters.ReadWith")
+        reference = {"function": function, "rule": "multimedeval_option_head"}
+        robust = {"function": function, "rule": "robust_choice"}
+        config["filter_list"] = [
+            {"name": "reference", "filter": [reference]},
+            {"name": "robust", "filter": [robust]},
+        ]
+    return config
+
+
 def own_name(text: str) -> str:
-    """Return the name of the dataset and task a folder's name gives; MedTasksError without a letter or digit.
+    """Return the name of the dataset and task a folder's name gives.
+
+    Raises:
+        MedTasksError: It has no letter or digit.
 
     Example:
         >>> own_name("Chest X-rays (2024)")
@@ -119,7 +132,11 @@ def own_name(text: str) -> str:
 
 
 def whole_dataset(name: str) -> str:
-    """Return the prepared dataset a user means; raise MedTasksError if it is not prepared, or a part itself."""
+    """Return the prepared dataset a user means.
+
+    Raises:
+        MedTasksError: It is not prepared, or a part itself.
+    """
     dataset = "gmai_mmbench_val" if name == "gmai_mmbench" else name
     prepared_folder(dataset)
     whole = Manifest.read(dataset_folder(dataset)).selected_from
@@ -131,13 +148,17 @@ def whole_dataset(name: str) -> str:
 def select_as(
     dataset: str, criteria: Criteria, name: str, request: DrawRequest | None = None
 ) -> tuple[Manifest, list[str], list[str]]:
-    """Make a dataset of the matching documents of a prepared one; return it with the names of its tasks and groups.
+    """Make a dataset of the matching documents of a prepared one. Return it with the names of its tasks and groups.
 
-    With a ``request``, documents are drawn at random instead.
+    Args:
+        dataset: The whole dataset.
+        criteria: Values of columns that documents must have.
+        name: Name of the part and of its first task. Groups of the whole dataset's tasks get one of the part's.
+        request: How documents are drawn at random instead, None for all that match.
 
-    ``name`` is that of the part and of its first task; groups of the whole dataset's tasks get one of the part's.
-    Raises UnknownName for an unknown column, and MedTasksError if the name is taken or invalid, no document matches,
-    or nothing can be written.
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: The name is taken or invalid, no document matches, or nothing can be written.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(
@@ -146,9 +167,8 @@ def select_as(
     names = tasks_of_part(dataset, name)
     shipped = task_files()
     if not names:
-        raise unknown_name(
-            "dataset with tasks", dataset, {task.dataset or "" for task in shipped.values()} - {""}
-        )
+        datasets = {task.dataset for task in shipped.values() if task.dataset}
+        raise unknown_name("dataset with tasks", dataset, datasets)
     groups = groups_of_part(dataset, name, names)
     for new in (*names.values(), *groups.values()):
         refuse_taken(new, name, _PART_COMMAND, "--as")
@@ -171,14 +191,11 @@ def select_as(
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
-    models = [
-        each.name
-        for each in task_files().values()
-        if each.kind == "task" and each.dataset == dataset
-    ]
-    return {
-        model: name + model.removeprefix(dataset) for model in models if model.startswith(dataset)
-    }
+    names = {}
+    for task in task_files().values():
+        if task.kind == "task" and task.dataset == dataset and task.name.startswith(dataset):
+            names[task.name] = name + task.name.removeprefix(dataset)
+    return names
 
 
 def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[str, str]:
@@ -189,22 +206,38 @@ def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[st
         name: Name of the part.
         tasks: Names of the part's tasks by those of the tasks that they are like; a group has no others.
     """
-    published = [file for file in task_files().values() if file.kind == "group" and file.is_shipped]
-    groups = [group.name for group in published if tasks.keys() >= set(group.members)]
-    return {
-        group: name + group.removeprefix(dataset) for group in groups if group.startswith(dataset)
-    }
+    names = {}
+    for group in task_files().values():
+        if group.kind != "group" or not group.is_shipped or not group.name.startswith(dataset):
+            continue
+        if tasks.keys() >= set(group.members):
+            names[group.name] = name + group.name.removeprefix(dataset)
+    return names
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
-    """Return the configuration of a task like another one on a dataset of the user's own."""
+    """Return the configuration of a task like another one on a dataset of the user's own.
+
+    Args:
+        model: Name of the other task.
+        name: Name of the new task.
+        dataset: Its dataset.
+        description: Its description.
+    """
     config = task_config(model)
     metadata = own_metadata(config["metadata"], dataset, description=description)
     return {**config, **own_keys(name, dataset, []), "metadata": metadata}
 
 
 def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str) -> dict[str, Any]:
-    """Return the configuration of a group like another one, of ``tasks`` by the names of the other one's members."""
+    """Return the configuration of a group like another one.
+
+    Args:
+        model: Name of the other group.
+        name: Name of the new group.
+        tasks: Names of its members, by those of the other group's members.
+        description: Its description.
+    """
     config = task_config(model)
     members = [tasks[member] for member in config["task"]]
     metadata = {**config["metadata"], "description": description}
@@ -212,7 +245,12 @@ def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str
 
 
 def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
-    """Return the keys of a task file for its name and its data, which are prepared."""
+    """Return the keys of a task file for its name and its data, which are prepared.
+
+    Example:
+        >>> own_keys("mine", "mine", [])["dataset_path"]
+        'medtasks.data.path_of.mine'
+    """
     return {
         "task": task,
         "task_alias": DottedName(f"medtasks.data.label_of.{task}"),
@@ -223,18 +261,25 @@ def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
 
 def own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
     """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
-    data = {"dataset": dataset, "data": DottedName(f"medtasks.data.provenance_of.{dataset}")}
-    return {
-        **{name: value for name, value in metadata.items() if name != "few_shot"},
-        **about,
-        **data,
-    }
+    copied = {**metadata, **about, "dataset": dataset}
+    copied["data"] = DottedName(f"medtasks.data.provenance_of.{dataset}")
+    copied.pop("few_shot", None)
+    return copied
 
 
 def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
-    """Refuse a name that the harness, this package or a file of the user's has already; ``option`` gives another.
+    """Refuse a name that the harness, this package or a file of the user's has already.
 
     A file on the same dataset that the command has written may be overwritten.
+
+    Args:
+        name: Name of a new task or group.
+        dataset: Its dataset.
+        command: The command that writes its file.
+        option: The command's option that gives another name.
+
+    Raises:
+        MedTasksError: The name is taken.
     """
     path = own_task_file(name)
     tasks = task_files()
@@ -248,7 +293,7 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
         )
     if name not in tasks:
         return
-    members = [tasks[name], *(tasks[member] for member in tasks[name].members if member in tasks)]
+    members = [tasks[member] for member in (name, *tasks[name].members) if member in tasks]
     if others := {member.dataset for member in members if member.dataset is not None} - {dataset}:
         raise MedTasksError(
             f"there is a task '{name}' on your dataset '{min(others)}' already; choose another name with {option}"
@@ -260,16 +305,22 @@ def _is_taken(name: str, path: Path) -> bool:
     tasks = task_files()
     if name in tasks and tasks[name].path != path:
         return True
-    tags = {tag for task in tasks.values() if task.path != path for tag in task.tags}
-    if name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name):
+    if any(name in task.tags and task.path != path for task in tasks.values()):
+        return True
+    if name in CATALOGUE or variant_of(name) or tagged_tasks(name):
         return True
     harness = harness_folder()
     return harness is not None and name in index_tasks([harness], [name])
 
 
 def write_task_file(name: str, config: Config, command: str) -> None:
-    """Write a complete task file, whose first line says that ``command`` wrote it."""
-    path, text = own_task_file(name), dumped(config)
+    """Write a complete task file, whose first line says that ``command`` wrote it.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
+    path = own_task_file(name)
+    text = dumped(config)
     try:
         make_folder(path.parent, 0o700)
         with written_whole(path) as partial:

@@ -23,41 +23,53 @@ _MARKS = {
 
 
 def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
-    """Return new settings by model family; AttributeError for an unknown name."""
-    if name not in _named():
+    """Return new settings by model family, those of other models under ``"default"``.
+
+    Args:
+        name: Name of a block in a ``prompts.yml``.
+
+    Raises:
+        AttributeError: No file has a block of that name.
+    """
+    if name not in _settings_by_name():
         raise AttributeError(f"there is no medtasks.hooks.settings_of.{name}")
-    default = copy.deepcopy(_named()[name])
-    blocks = {
-        families: default.pop(families)
-        for families, block in [*default.items()]
-        if isinstance(block, Mapping)
-    }
-    by_family = {family: block for families, block in blocks.items() for family in families.split()}
+    default = copy.deepcopy(_settings_by_name()[name])
+    by_family: dict[str, dict[str, Any]] = {}
+    for key, block in [*default.items()]:
+        if isinstance(block, Mapping):
+            by_family |= dict.fromkeys(key.split(), default.pop(key))
     marks = _MARKS if _has_places(default) else {}
-    names = {**marks, **by_family}
-    made = {family: default | marks.get(family, {}) | by_family.get(family, {}) for family in names}
-    return {"default": default, **made}
+    settings = {"default": default}
+    for family in {**marks, **by_family}:
+        settings[family] = default | marks.get(family, {}) | by_family.get(family, {})
+    return settings
 
 
 def for_other_model(settings: Mapping[str, Any], family: str, model: str) -> dict[str, Any]:
     """Return the settings of a family for a model that runs its checkpoints, with the marks of images that it reads.
 
-    Raises MedTasksError if the template holds marks of its own, as with solved examples, and the model reads none.
+    Args:
+        settings: Settings of the family.
+        family: Model family for which a prompt was published, such as ``"llava_med"``.
+        model: The harness's name of the model that is asked.
+
+    Raises:
+        MedTasksError: The template holds marks of its own, as with solved examples, and the model reads none.
     """
-    own = {name: value for name, value in settings.items() if name != _MARK}
+    unmarked = {name: value for name, value in settings.items() if name != _MARK}
     marks = _MARKS.get(model, {})
-    if not marks and _MARK in settings and settings[_MARK] in str(own.get("template")):
+    if not marks and _MARK in settings and settings[_MARK] in str(settings.get("template")):
         raise MedTasksError(
             f"{model} puts images first, and the prompt for prompt_family={family} has images at marks in its text; "
             f"run it with vlm_server, or leave prompt_family out of --model_args"
         )
-    return own | (marks if _has_places(own) else {})
+    return unmarked | marks if _has_places(unmarked) else unmarked
 
 
 @cache
 def prompt_families() -> frozenset[str]:
     """Return the families that any ``prompts.yml`` has a block for."""
-    return frozenset().union(*map(prompt_settings, _named()))
+    return frozenset().union(*map(prompt_settings, _settings_by_name()))
 
 
 def _has_places(settings: Mapping[str, Any]) -> bool:
@@ -65,9 +77,8 @@ def _has_places(settings: Mapping[str, Any]) -> bool:
 
 
 @cache
-def _named() -> Mapping[str, dict[str, Any]]:
-    return {
-        name: settings
-        for path in tasks_folder().glob("*/prompts.yml")
-        for name, settings in read_config(path).items()
-    }
+def _settings_by_name() -> Mapping[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for path in tasks_folder().glob("*/prompts.yml"):
+        settings |= read_config(path)
+    return settings

@@ -28,24 +28,31 @@ OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip"
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
-_NUMBER = re.compile(
-    r"-?(0|[1-9]\d{0,14})(\.\d+)?"
-)  # as a number is written; 007 and twenty digits are a name
-
-_PROTOCOLS = re.compile(
-    r".*(::|://)"
-)  # in front of a file, such as zip://member::file:///folder/archive.zip
+# A number as it is written; 007 and twenty digits are a name.
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
+# In front of a file, as in zip://member::file:///folder/archive.zip.
+_PROTOCOLS = re.compile(r".*(::|://)")
 
 Files = Mapping[str, Sequence[Path]]  # by split
 
 
 def split_of(config: Config) -> str:
-    """Return the split that the harness asks."""
+    """Return the split that the harness asks.
+
+    Example:
+        >>> split_of({"validation_split": "dev"})
+        'dev'
+    """
     return str(config.get("test_split") or config.get("validation_split") or "test")
 
 
 def is_local(config: Config) -> bool:
-    """Return whether a task's questions are on this machine, and no dataset on the Hub."""
+    """Return whether a task's questions are on this machine, and no dataset on the Hub.
+
+    Example:
+        >>> is_local({"dataset_path": "csv"}), is_local({"dataset_path": "owner/name"})
+        (True, False)
+    """
     path = str(config.get("dataset_path"))
     if path in LOCAL_LOADERS or os.path.exists(path):
         return True
@@ -96,11 +103,12 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
     arguments = {name: value for name, value in written.items() if name not in OF_HARNESS}
     if not isinstance(path, str) or written.get("load_from_disk"):
         return None
-    kind, files = (
-        _folder_files(config, path, arguments)
-        if os.path.isdir(path)
-        else _named_files(config, path)
-    )
+    kind: str
+    files: Files | None
+    if os.path.isdir(path):
+        kind, files = _folder_files(config, path, arguments)
+    else:
+        kind, files = _named_files(config, path)
     if files is None:
         return None
     members = [*itertools.chain(*files.values())]
@@ -125,17 +133,12 @@ def _loaded_anew(
             name: [glob.escape(str(file)) for file in named] for name, named in files.items()
         }
     cache = os.environ.get("LMMS_EVAL_DATASETS_CACHE") or datasets.config.HF_DATASETS_CACHE
-    state = _state_of([*itertools.chain(*files.values())])
-    settings["cache_dir"] = f"{settings.get('cache_dir', cache)}/medtasks-{state}"
+    state = hashlib.sha256()
+    for file in itertools.chain(*files.values()):
+        state.update(repr((str(file), *file_state(file))).encode())
+    folder = f"medtasks-{state.hexdigest()[:16]}"
+    settings["cache_dir"] = f"{settings.get('cache_dir', cache)}/{folder}"
     return datasets.load_dataset(path, config.get("dataset_name"), **settings)
-
-
-def _state_of(files: Sequence[Path]) -> str:
-    """Return a digest of files as they are now."""
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(repr((str(file), *file_state(file))).encode())
-    return digest.hexdigest()[:16]
 
 
 def _folder_files(config: Config, path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
@@ -149,9 +152,8 @@ def _folder_files(config: Config, path: str, arguments: Mapping[str, Any]) -> tu
     builder = datasets.load_dataset_builder(
         path, config.get("dataset_name"), data_files=arguments.get("data_files")
     )
-    return builder.name, {
-        str(split): list(map(Path, names)) for split, names in builder.config.data_files.items()
-    }
+    names_by_split = builder.config.data_files.items()
+    return builder.name, {str(split): list(map(Path, names)) for split, names in names_by_split}
 
 
 def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
@@ -182,14 +184,16 @@ def _single_file(config: Config, path: str, *, has_names: bool) -> Files | None:
 
 
 def _matching(task: object, *names: str) -> list[Path]:
-    """Return the files of these names, or else those that match one as a pattern, in which [ may mean itself."""
+    """Return the files of these names, or else those that match one as a pattern, in which [ may mean itself.
+
+    Raises:
+        SourceError: No file has a name or matches it.
+    """
     matches: list[Path] = []
     for name in names:
-        paths = (
-            [name]
-            if os.path.isfile(name)
-            else glob.glob(name) or glob.glob(name.replace("[", "[[]"))
-        )
+        paths = [name]
+        if not os.path.isfile(name):
+            paths = glob.glob(name) or glob.glob(name.replace("[", "[[]"))
         files = [Path(path) for path in sorted(paths) if os.path.isfile(path)]
         if not files:
             folder = Path(name).parent
@@ -206,12 +210,8 @@ def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return a user's choices for :func:`read_table`, among the arguments of the library."""
     import datasets
 
-    parameters = inspect.signature(datasets.load_dataset).parameters
-    options = {
-        name: str(value)
-        for name, value in arguments.items()
-        if name not in parameters and name not in _NEEDLESS
-    }
+    ignored = {*inspect.signature(datasets.load_dataset).parameters, *_NEEDLESS}
+    options = {name: str(value) for name, value in arguments.items() if name not in ignored}
     for name in options.keys() - _OPTIONS:
         raise MedTasksError(
             f"dataset_kwargs: '{name}' is no option of a table; there are {', '.join(_OPTIONS)}"
@@ -255,15 +255,17 @@ def _numbers(values: list[Any]) -> list[Any]:
         return values
     number_of = float if any("." in text for text in written) else int
     numbers = {text: number_of(text) for text in written}
-    return (
-        values
-        if len({*numbers.values()}) < len(written)
-        else [numbers.get(value, value) for value in values]
-    )
+    if len({*numbers.values()}) < len(written):
+        return values
+    return [numbers.get(value, value) for value in values]
 
 
 def asked_rows(table: Any, config: Config) -> Any:
-    """Return a table of the ``datasets`` library with the rows that the task asks, by ``rows`` in its metadata."""
+    """Return a table of the ``datasets`` library with the rows that the task asks, by ``rows`` in its metadata.
+
+    Raises:
+        MedTasksError: No row meets the conditions.
+    """
     conditions = mapping_in(config, "metadata").get(ROWS) or {}
     if not conditions:
         return table
@@ -283,7 +285,7 @@ def asked_rows(table: Any, config: Config) -> Any:
 
 
 def _chosen_rows(table: Any, conditions: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of the rows with one of the wanted values in each column; none for an unknown column."""
+    """Return the numbers, from 0, of the rows with one of the wanted values in each column."""
     chosen = list(range(len(table)))
     for name, values in conditions.items():
         wanted_values = [value.strip().casefold() for value in names_in(values)]

@@ -1,11 +1,16 @@
-"""One task as data, read from its file without the harness: name, dataset, family, and rules that read replies."""
+"""One task as data, read from its file without the harness: name, dataset, family, and rules that read replies.
+
+Made by :mod:`medtasks.tasks.task_files` and used by all commands. Dotted names stay names until a property needs the
+object, so that a listing imports nothing of the user's.
+"""
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.variants import ABSTAIN, NOTA, NOTA_CONTROL, ROTATED, TOLD, VARIANTS
@@ -29,49 +34,55 @@ from medtasks.tasks.task_variants import thinking_of, variant_changes
 
 _PREPARED = "medtasks.data.path_of."
 _IMAGES = "medtasks.hooks.images.images"
-_UNNAMED, _TAKE_FIRST = "none", "take_first"  # the harness's one filter where a file names none
+# The harness's one filter where a file names none.
+_UNNAMED = "none"
+_TAKE_FIRST = "take_first"
 _READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
 _LIKELIHOODS = "multiple_choice"
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One task or group; a group has only name, path, description and members."""
+    """One task or group. A group has only name, path, description and members.
+
+    Attributes:
+        kind: ``"task"`` or ``"group"``.
+        dataset: Prepared dataset, None for a task whose documents were not prepared here.
+        guarded_as: Name whose access level holds for its text: its dataset, or the one in its metadata.
+        output_type: ``"generate_until"`` or ``"multiple_choice"``.
+        rows: How replies are read, by the name of a row of its results.
+        process_results: The hook that scores, None where the harness scores by itself.
+        metric_list: Name of the list of metrics, None where they are listed one by one.
+        tags: Names under which the task is selected together with others.
+        breakdown: Columns by which ``medtasks score`` groups its questions.
+        variants: Sanity and stress variants (``blind``, ``nota``, ...). A variant has none.
+        thinking: Thinking variants. A variant or few-shot twin has none.
+        variant: Sanity or thinking variant of ``base``, None for a task with a file.
+        same_as: A task with questions on the same images, compared image by image in reports.
+        origin: Of a few-shot twin or a task in variants.yml, the task from whose file it follows.
+        differs: Keys in which it differs from its file.
+    """
 
     name: str
-    kind: str  # ``"task"`` or ``"group"``
+    kind: str
     path: Path
     description: str
-    dataset: str | None = None  # prepared; None for a task whose documents were not prepared here
-    guarded_as: str | None = (
-        None  # name whose access level holds for its text: its dataset, or the one in its metadata
-    )
-    output_type: str | None = None  # ``"generate_until"`` or ``"multiple_choice"``
-    rows: Mapping[str, Rule] = field(
-        default_factory=dict
-    )  # how replies are read, by the name of a row of its results
-    process_results: DottedName | None = (
-        None  # None where the harness scores by itself, as is its metric list
-    )
-    metric_list: DottedName | None = None  # None where they are listed one by one
+    dataset: str | None = None
+    guarded_as: str | None = None
+    output_type: str | None = None
+    rows: Mapping[str, Rule] = field(default_factory=dict)
+    process_results: DottedName | None = None
+    metric_list: DottedName | None = None
     members: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()  # names under which the task is selected together with others
-    breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
-    variants: tuple[
-        str, ...
-    ] = ()  # sanity and stress variants (``blind``, ``nota``, ...); none for a variant
-    thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
-    variant: str | None = (
-        None  # sanity or thinking variant of ``base``; None for a task with a file
-    )
+    tags: tuple[str, ...] = ()
+    breakdown: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
+    variant: str | None = None
     base: str | None = None
-    same_as: str | None = (
-        None  # a task with questions on the same images, compared image by image in reports
-    )
-    origin: str | None = (
-        None  # of a few-shot twin or a task in variants.yml: the task from whose file it follows
-    )
-    differs: Config = field(default_factory=dict)  # keys in which it differs from its file
+    same_as: str | None = None
+    origin: str | None = None
+    differs: Config = field(default_factory=dict)
 
     @property
     def is_shipped(self) -> bool:
@@ -90,7 +101,11 @@ class TaskFile:
 
     @property
     def family(self) -> TaskFamily:
-        """The family that its hook scores for; RepliesError where it has none."""
+        """The family that its hook scores for.
+
+        Raises:
+            RepliesError: It has none.
+        """
         family = family_of(self.process_results)
         if family is None:
             raise RepliesError(f"'{self.name}' {self.only_harness}")
@@ -115,7 +130,7 @@ class TaskFile:
 
     @property
     def only_harness(self) -> str:
-        """Why only the harness can score it, in words that follow its name; empty where we can, too."""
+        """Why only the harness can score it, in words that follow its name. Empty where we can, too."""
         if self.kind == "group":
             return "is a group; take its member tasks one by one"
         if self.process_results is None:
@@ -127,19 +142,29 @@ class TaskFile:
         return "" if self.rows else "has no filter that names a rule of medtasks"
 
     def versioned_rule(self, row: Rule) -> str:
-        """Return name and version of the rule that reads replies in a row."""
+        """Return name and version of the rule that reads replies in a row, such as ``"robust_choice v3"``."""
         if self.compares_likelihoods and row.extractor:
             rule = extractor_of(row.extractor, AnswerKind.LIKELIHOODS)
             return f"{rule.name} v{rule.version}"
         return self.family.versioned(row)
 
     def following(self, config: Config, differs: Config) -> "TaskFile":
-        """Return a task without a file that differs from this one, whose file says ``config``."""
+        """Return a task without a file that differs from this one.
+
+        Args:
+            config: What this task's file says.
+            differs: Keys in which the new task differs, its name among them.
+        """
         task = task_file_of(differs["task"], {**config, **differs}, self.path)
         return replace(task, origin=self.name, differs=differs)
 
     def as_variant(self, variant: str, config: Config) -> "TaskFile":
-        """Return a sanity, stress or thinking variant of this task, of which ``config`` is the whole configuration."""
+        """Return a sanity, stress or thinking variant of this task.
+
+        Args:
+            variant: One of ``variants`` or ``thinking``.
+            config: The whole configuration of this task.
+        """
         family = self.family if self.has_family else None
         changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
         task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
@@ -149,7 +174,13 @@ class TaskFile:
 
 
 def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
-    """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
+    """Return a task from what its file and the files that it includes say.
+
+    Args:
+        name: Name of the task.
+        config: The configuration, with unresolved dotted names.
+        path: The task's file.
+    """
     metadata = mapping_in(config, "metadata")
     location = str(config.get("dataset_path", ""))
     dataset = location.removeprefix(_PREPARED) if location.startswith(_PREPARED) else None
@@ -190,11 +221,9 @@ def _has_images(config: Config, dataset: str | None) -> bool:
     if dataset in CATALOGUE:
         return CATALOGUE[dataset].images != 0  # None where their number is unknown
     # The manifest's own class takes longer to import than everything else at start-up.
+    path = dataset_folder(dataset) / "manifest.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        manifest = json.loads(
-            (dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8")
-        )
-        return bool(manifest["images"] != 0)
+        return bool(json.loads(path.read_text(encoding="utf-8"))["images"] != 0)
     return True
 
 
@@ -211,9 +240,8 @@ def _impossible_variants(config: Config, family: TaskFamily | None) -> set[str]:
         impossible = {ROTATED, ABSTAIN, NOTA, NOTA_CONTROL}
     elif Column.LETTERS in family.columns.values():  # several right options
         impossible = {ABSTAIN, NOTA, NOTA_CONTROL}
-    elif (
-        family.paired
-    ):  # the options of both images would differ, so that they alone tell the images apart
+    elif family.paired:
+        # The options of both images would differ, so that they alone would tell the images apart.
         impossible = {NOTA, NOTA_CONTROL}
     if not isinstance(hook, DottedName):
         impossible |= {TOLD}
@@ -227,38 +255,50 @@ def description_in(config: Config) -> str:
 
 
 def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
-    """Yield the rows of results by filter name; replies that no rule reads are read by the family's own."""
-    default = None
-    by_judge = False
-    if family is not None:
-        by_judge = family.extractor is None
-        default = (
-            LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor
-        )
-    for pipeline in config.get("filter_list") or [
-        {"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}
-    ]:
+    """Yield the rows of results by filter name. Replies that no rule reads are read by the family's own."""
+    default = None if family is None else family.extractor
+    by_judge = family is not None and default is None
+    if family is not None and config.get("output_type") == _LIKELIHOODS:
+        default = LIKELIHOOD_EXTRACTOR
+    unfiltered: list[dict[str, Any]] = [{"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}]
+    for pipeline in config.get("filter_list") or unfiltered:
         steps = pipeline.get("filter") or []
         name = str(pipeline["name"])
-        fenced = any(step.get("fenced") for step in steps)
-        named = next((step for step in steps if "rule" in step), None)
-        if named is not None:
-            yield (
-                name,
-                Rule(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned"))),
-            )
+        rule = _named_rule(steps)
+        if rule is not None:
+            yield name, rule
         elif by_judge:
+            fenced = any(step.get("fenced") for step in steps)
             yield "reference" if name == _UNNAMED else name, Rule(fenced=fenced)
         elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):
             yield name, Rule(default)
 
 
+def _named_rule(steps: Sequence[Config]) -> Rule | None:
+    """Return the rule that a step of a pipeline of filters names, None if none does."""
+    fenced = any(step.get("fenced") for step in steps)
+    for step in steps:
+        if "rule" in step:
+            return Rule(str(step["rule"]), step.get("option"), fenced, bool(step.get("reasoned")))
+    return None
+
+
 def templates_in(settings: Config, key: str = "template") -> list[str]:
-    """Return the templates of prompts in a task's settings: those of model families, and one for all of them."""
+    """Return the templates of prompts in a task's settings: those of model families, and one for all of them.
+
+    Example:
+        >>> templates_in({"template": "{{ question }}", "llava": {"template": "Q: {{ question }}"}})
+        ['{{ question }}', 'Q: {{ question }}']
+    """
     blocks = [settings, *(mapping_in(settings, family) for family in settings)]
     return [str(block[key]) for block in blocks if key in block]
 
 
 def names_in_templates(settings: Config, key: str = "template") -> set[str]:
-    """Return the names in the templates of prompts in a task's settings, or in those of one ``option``."""
+    """Return the names in the templates of prompts in a task's settings, or in those of one ``option``.
+
+    Example:
+        >>> names_in_templates({"template": "Q: {{ question }}"})
+        {'question'}
+    """
     return set().union(*map(names_in_template, templates_in(settings, key)))

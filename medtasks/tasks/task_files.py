@@ -60,9 +60,10 @@ _included: Mapping[str, TaskFile] = {}
 
 
 def include(folders: Sequence[Path]) -> None:
-    """Look for tasks in these folders of the user's, too, from now on; the first of two with one name counts.
+    """Look for tasks in these folders of the user's, too, from now on. The first of two with one name counts.
 
-    Raises MedTasksError where a folder does not exist, or a task file in it is damaged.
+    Raises:
+        MedTasksError: A folder does not exist, or a task file in it is damaged.
     """
     global _included
     for folder in folders:
@@ -76,7 +77,7 @@ def include(folders: Sequence[Path]) -> None:
 
 @contextlib.contextmanager
 def including(folders: Sequence[Path]) -> Iterator[None]:
-    """Do the same within this block only; without folders, those included before remain."""
+    """Do the same within this block only. Without folders, those included before remain."""
     global _included
     before = _included
     try:
@@ -88,33 +89,45 @@ def including(folders: Sequence[Path]) -> Iterator[None]:
 
 
 def included_option(*names: str) -> str:
-    """Return the option by which a command finds these tasks, by default all: `` --include_path FOLDER`` or none."""
+    """Return the option by which a command finds these tasks, by default all of the user's.
+
+    Example:
+        >>> included_option("mediconfusion")  # a task of ours needs none
+        ''
+    """
     return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in included_folders(*names))
 
 
 def included_folders(*names: str) -> list[str]:
     """Return the folders of the user's that hold the files of these tasks, by default of all that are included."""
-    bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
-    return list(
-        dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
-    )
+    folders: dict[str, None] = {}
+    for name in names or _included:
+        variant = variant_of(name)
+        base = variant[0] if variant else name
+        if base in _included:
+            folders[str(_included[base].path.parent)] = None
+    return list(folders)
 
 
 def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
-    """Return why ``--num_fewshot`` cannot be given to tasks, by the contents of their files, a sentence each."""
+    """Return why ``--num_fewshot`` cannot be given to tasks, a sentence each.
+
+    Args:
+        configs: Contents of the tasks' files, by name.
+    """
     ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
-    failing = [
-        name for name in configs if name not in ignoring and not configs[name].get("fewshot_config")
-    ]
+    others = [name for name in configs if name not in ignoring]
+    failing = [name for name in others if not configs[name].get("fewshot_config")]
     problems = []
     for names, effect in (
         (ignoring, "has no effect on {}, whose files set it to 0"),
         (failing, "has no examples to draw for {}, whose files have no fewshot_config"),
     ):
+        if not names:
+            continue
         twins = [f"{name}{TWIN_ENDING}" for name in names if f"{name}{TWIN_ENDING}" in task_files()]
         instead = f"choose {listed(twins)} instead, in lmms_eval" if twins else "leave it out"
-        if names:
-            problems.append(f"--num_fewshot {effect.format(listed(names))}; {instead}")
+        problems.append(f"--num_fewshot {effect.format(listed(names))}; {instead}")
     return problems
 
 
@@ -133,7 +146,10 @@ def refuse_shipped_names() -> None:
 def task_files() -> Mapping[str, TaskFile]:
     """Return all tasks and groups by name, sorted: ours, of the user's own datasets and folders, and of packages.
 
-    Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises MedTasksError.
+    Few-shot twins are listed, variants are not; :func:`task_file` knows both.
+
+    Raises:
+        MedTasksError: A file is damaged.
     """
     others: dict[str, TaskFile] = {}
     for tasks in installed_tasks().values():
@@ -196,65 +212,73 @@ def names_of_others(names: Collection[str]) -> dict[str, Path]:
 
 
 class _Tasks(Mapping[str, TaskFile]):
-    """Tasks and groups by name; a look-up reads at most one file of ours, only a listing reads them all."""
+    """Tasks and groups by name. A look-up reads at most one file of ours, only a listing reads them all."""
 
     def __init__(self, included: Mapping[str, TaskFile], users: Mapping[str, TaskFile]) -> None:
-        self._included, self._users = included, users
+        self._included = included
+        self._users = users
 
     def __getitem__(self, name: str) -> TaskFile:
-        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._users):
+        for tasks in (self._included, _tasks_in(name.removesuffix(TWIN_ENDING)), self._users):
             if name in tasks:
                 return tasks[name]
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        shipped = (name for file in _shipped_paths() for name in _shipped(file))
-        return iter(sorted({*self._included, *shipped, *self._users}))
+        names = {*self._included, *self._users}
+        return iter(sorted(names.union(*map(_tasks_in, _shipped_paths()))))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
 @cache
-def _shipped(file: str) -> Mapping[str, TaskFile]:
+def _tasks_in(file: str) -> Mapping[str, TaskFile]:
     """Return our task or group of this name and the others of its file, such as its few-shot twin."""
     path = _shipped_paths().get(file)
-    return (
-        {}
-        if path is None
-        else {task.name: task for task in _tasks(index_tasks([path], strict=True))}
-    )
+    if path is None:
+        return {}
+    return {task.name: task for task in _tasks(index_tasks([path], strict=True))}
 
 
 @cache
 def _shipped_paths() -> Mapping[str, Path]:
     """Return the paths of our task files by task: each file is named after its task or group, which others follow."""
     paths = {path.stem: path for path in tasks_folder().glob("*/*.yaml")}
-    folders = sorted({path.parent for path in paths.values()})
-    return paths | {
-        name: paths[base] for folder in folders for name, base, _ in listed_variants(folder)
-    }
+    for folder in sorted({path.parent for path in paths.values()}):
+        for name, base, _ in listed_variants(folder):
+            paths[name] = paths[base]
+    return paths
 
 
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
-    """Yield the tasks and groups of an index; tasks that are Python classes only the harness knows."""
+    """Yield the tasks and groups of an index. Tasks that are Python classes only the harness knows."""
     for name, config in index.groups.items():
-        yield TaskFile(
-            name, "group", index.paths[name], description_in(config), members=index.members[name]
-        )
+        members = index.members[name]
+        yield TaskFile(name, "group", index.paths[name], description_in(config), members=members)
     for name, config in index.configs.items():
-        if "class" not in config:
-            task = task_file_of(name, config, index.paths[name])
-            yield task
-            if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
-                twin = task.following(config, twin_changes(name, config))
-                yield replace(twin, variants=task.variants, thinking=())
-            for differs in listed_changes(task.path) if task.is_shipped else ():
+        if "class" in config:
+            continue
+        task = task_file_of(name, config, index.paths[name])
+        yield task
+        if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
+            twin = task.following(config, twin_changes(name, config))
+            yield replace(twin, variants=task.variants, thinking=())
+        if task.is_shipped:
+            for differs in listed_changes(task.path):
                 yield task.following(config, differs)
 
 
 def task_file(name: str) -> TaskFile:
-    """Return a task or group, or a variant of a task; UnknownName suggests the nearest name."""
+    """Return a task or group, or a variant of a task.
+
+    Raises:
+        UnknownName: There is none of that name. The message suggests the nearest one.
+
+    Example:
+        >>> task_file("mediconfusion").output_type
+        'generate_until'
+    """
     tasks = task_files()
     task = tasks.get(name) or _variant(name, tasks)
     if task is None:
@@ -264,7 +288,12 @@ def task_file(name: str) -> TaskFile:
 
 
 def scored_task(name: str) -> TaskFile:
-    """Return a task whose replies can be scored without the harness; RepliesError for any other."""
+    """Return a task whose replies can be scored without the harness.
+
+    Raises:
+        UnknownName: There is none of that name.
+        RepliesError: Only the harness can score it.
+    """
     task = task_file(name)
     if task.only_harness:
         raise RepliesError(f"'{name}' {task.only_harness}")
@@ -272,7 +301,11 @@ def scored_task(name: str) -> TaskFile:
 
 
 def task_config(name: str) -> dict[str, Any]:
-    """Return a task's whole configuration, with unresolved dotted names. Errors: :func:`task_file`."""
+    """Return a task's whole configuration, with unresolved dotted names.
+
+    Raises:
+        UnknownName: There is no task of that name.
+    """
     return _config_of(task_file(name))
 
 
@@ -281,7 +314,7 @@ def _config_of(task: TaskFile) -> dict[str, Any]:
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:
-    """Return the base task and the variant in a name; None if it names no variant of ours.
+    """Return the base task and the variant in a name, or None if it names no variant of ours.
 
     Example:
         >>> variant_of("mediconfusion_gd_blind")
@@ -302,59 +335,76 @@ def _variant(name: str, tasks: Mapping[str, TaskFile]) -> TaskFile | None:
 
 
 def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
-    """Return the sanity and stress or the thinking variants of a task, or all; not a name that belongs to a file."""
-    tasks, variants = (
-        task_files(),
-        (*(task.variants if sanity else ()), *(task.thinking if thinking else ())),
-    )
-    config = _config_of(task) if variants else {}
-    return [
-        task.as_variant(variant, config)
-        for variant in variants
-        if f"{task.name}_{variant}" not in tasks
-    ]
+    """Return variants of a task, without those whose name belongs to a file.
+
+    Args:
+        task: A task that is no variant.
+        sanity: Whether sanity and stress variants are among them.
+        thinking: Whether thinking variants are.
+    """
+    variants: list[str] = []
+    if sanity:
+        variants += task.variants
+    if thinking:
+        variants += task.thinking
+    tasks = task_files()
+    free = [variant for variant in variants if f"{task.name}_{variant}" not in tasks]
+    config = _config_of(task) if free else {}
+    return [task.as_variant(variant, config) for variant in free]
 
 
 def tags_of(task: TaskFile) -> list[str]:
     """Return the tags under which a task is selected together with variants, such as ``<task>_sanity``."""
-    return [
-        task.name + ending
-        for ending, variants in TAG_ENDINGS.items()
-        if {*variants} & {*task.variants}
-    ]
+    tags = []
+    for ending, variants in TAG_ENDINGS.items():
+        if not {*variants}.isdisjoint(task.variants):
+            tags.append(task.name + ending)
+    return tags
 
 
 def tagged_tasks(tag: str) -> list[TaskFile]:
-    """Return a task and its variants for one of its :func:`tags_of`; an empty list for another name."""
+    """Return a task and its variants for one of its :func:`tags_of`, an empty list for another name."""
     for ending, variants in TAG_ENDINGS.items():
         base = task_files().get(tag.removesuffix(ending)) if tag.endswith(ending) else None
         if base is not None and tag in tags_of(base):
-            return [base, *(made for made in variants_of(base) if made.variant in variants)]
+            return [base, *(task for task in variants_of(base) if task.variant in variants)]
     return []
 
 
 def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
-    """Return the tasks of a task, group or tag, each once; none for a name that is not ours, or a group ``above``."""
+    """Return the tasks of a task, variant, group or tag, each once.
+
+    Args:
+        name: The name. There are no tasks for one that is not ours.
+        above: Groups that are being opened, which are left out of themselves.
+    """
     tasks = task_files()
     if name not in tasks:
         variant = _variant(name, tasks)
-        tagged = [task for task in tasks.values() if name in task.tags]
-        members = [*([variant] if variant else tagged_tasks(name)), *tagged]
+        members = tagged_tasks(name) if variant is None else [variant]
+        members += [task for task in tasks.values() if name in task.tags]
     elif tasks[name].kind == "group":
-        inside = [
-            members_of(member, (*above, name))
-            for member in tasks[name].members
-            if member not in above
-        ]
-        # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-        members = [task for tasks_inside in inside for task in tasks_inside] if all(inside) else []
+        members = []
+        for member in tasks[name].members:
+            if member in above:
+                continue
+            inside = members_of(member, (*above, name))
+            if not inside:
+                # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+                return []
+            members += inside
     else:
         members = [tasks[name]]
     return list({task.name: task for task in members}.values())
 
 
 def tasks_of(name: str) -> list[str]:
-    """Return the names of the tasks of a task, group or tag; none for a name that is not ours."""
+    """Return the names of the tasks of a task, variant, group or tag, none for a name that is not ours.
+
+    Example:
+        >>> tasks_of("mediconfusion_blind")
+        ['mediconfusion_blind']
+    """
     return [task.name for task in members_of(name)]
 
 
@@ -364,8 +414,11 @@ def tasks_of(name: str) -> list[str]:
 def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
     """Return entries of the harness's task index for tasks without files, and for the tags of their variants.
 
-    They have free names only, and belong to tasks of ours that no file of the harness or the user has replaced; sanity
-    and thinking variants are left out without ``sanity``.
+    They have free names only, and belong to tasks of ours that no file of the harness or the user has replaced.
+
+    Args:
+        index: The harness's index, entries by name.
+        sanity: Whether sanity, stress and thinking variants have entries.
     """
     entries: dict[str, dict[str, Any]] = {}
     tasks = {**task_files()}
@@ -380,11 +433,9 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         free = _free_variants(task, taken) if sanity else {}
         for variant, name in free.items():
             entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
-        for tag in task.tags if is_new else ():
-            tagged = (
-                entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
-            )
-            entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
+        if is_new:
+            for tag in task.tags:
+                _add_to_tag(tag, task.name, entries, index)
         entries |= _variant_tags(task, free, index)
     return entries
 
@@ -393,6 +444,14 @@ def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
     """Return the names of a task's variants, by variant, without those that other tasks have."""
     names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking)}
     return {variant: name for variant, name in names.items() if name not in taken}
+
+
+def _add_to_tag(
+    tag: str, task: str, entries: dict[str, dict[str, Any]], index: Mapping[str, Config]
+) -> None:
+    empty: Config = {"type": "tag", "task": [], "yaml_path": -1}
+    entry = entries.get(tag) or index.get(tag) or empty
+    entries[tag] = {**entry, "task": [*entry["task"], task]}
 
 
 def _variant_tags(
@@ -404,8 +463,8 @@ def _variant_tags(
         tag = task.name + ending
         members = [name for variant, name in names.items() if variant in variants]
         if members and tag not in index:
-            of_tag = {"type": "tag", "task": [task.name, *members], "yaml_path": -1}
-            entries[tag] = {**of_tag, VARIANT_OF: task.name}
+            members = [task.name, *members]
+            entries[tag] = {"type": "tag", "task": members, "yaml_path": -1, VARIANT_OF: task.name}
     return entries
 
 
@@ -419,18 +478,17 @@ class _Entry(dict[str, Any]):
         self, facts: Mapping[str, Any], task: TaskFile, variant: str | None = None
     ) -> None:
         super().__init__({key: value for key, value in facts.items() if key != "yaml_path"})
-        self._task, self._variant = task, variant
+        self._task = task
+        self._variant = variant
 
     def __missing__(self, key: str) -> Any:
         if key != "yaml_path":
             raise KeyError(key)
-        made = (
-            self._task
-            if self._variant is None
-            else self._task.as_variant(self._variant, _config_of(self._task))
-        )
-        path = Path(_folder().name, f"{made.name}.yaml")
-        path.write_text(dumped(_config_of(made)), encoding="utf-8")
+        task = self._task
+        if self._variant is not None:
+            task = task.as_variant(self._variant, _config_of(task))
+        path = Path(_folder().name, f"{task.name}.yaml")
+        path.write_text(dumped(_config_of(task)), encoding="utf-8")
         self[key] = str(path)
         return self[key]
 

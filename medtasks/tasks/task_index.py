@@ -30,6 +30,13 @@ ROWS = "rows"
 """In the metadata of a task: which rows of its file it asks, by the values of columns."""
 FAMILY_KEYS = ("family", "data", "image", "columns")
 """Keys of a user's short task file, see :func:`with_family`."""
+_MAPPINGS = (
+    SETTINGS,
+    "dataset_kwargs",
+    "generation_kwargs",
+    "model_specific_generation_kwargs",
+    "metadata",
+)
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
 LOCAL_LOADERS = frozenset(
@@ -38,11 +45,17 @@ LOCAL_LOADERS = frozenset(
 
 
 class DottedName(str):
-    """Dotted name after ``!function`` in a task file: a module and a name in it."""
+    """Dotted name after ``!function`` in a task file: a module and a name in it.
 
-    folder: (
-        Path | None
-    )  # of the file, in which the harness looks for the module first; None for our own files
+    Attributes:
+        folder: Folder of the file, in which the harness looks for the module first. None for our own files.
+
+    Example:
+        >>> DottedName("medtasks.hooks.images.images").is_ours
+        True
+    """
+
+    folder: Path | None
 
     def __new__(cls, name: str, folder: Path | None = None) -> "DottedName":
         """Return the name with the folder of its file."""
@@ -61,7 +74,8 @@ class DottedName(str):
 
     def module(self) -> ModuleType:
         """Import its module."""
-        module, file = self.rpartition(".")[0], self.own_file()
+        module = self.rpartition(".")[0]
+        file = self.own_file()
         if file is None:
             return importlib.import_module(module)
         spec = importlib.util.spec_from_file_location(module, file)
@@ -78,56 +92,74 @@ class DottedName(str):
 
 
 def mapping_in(config: Config, key: str) -> Config:
-    """Return the mapping under a key of a configuration; empty if the key is missing or holds something else."""
+    """Return the mapping under a key of a configuration, empty if the key is missing or holds something else.
+
+    Example:
+        >>> mapping_in({"metadata": {"version": 1}, "tag": "a"}, "tag")
+        {}
+    """
     value = config.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings_in(config: Config, key: str) -> list[Config]:
-    """Return the mappings in the list under a key of a configuration; empty if it holds something else."""
+    """Return the mappings in the list under a key of a configuration, none if it holds something else.
+
+    Example:
+        >>> mappings_in({"filter_list": [{"name": "robust"}, "none"]}, "filter_list")
+        [{'name': 'robust'}]
+    """
     value = config.get(key)
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, Mapping)]
 
 
 def resolved(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
-    """Return a configuration value with every dotted name in it replaced by what it names."""
-    return _changed(value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf)
+    """Return a configuration value with every dotted name in it replaced by what it names.
+
+    Example:
+        >>> resolved([DottedName("math.pi"), 1], lambda name: name.upper())
+        ['MATH.PI', 1]
+    """
+    return _map_leaves(value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf)
 
 
-def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        return {key: _changed(item, change) for key, item in value.items()}
-    return [_changed(item, change) for item in value] if isinstance(value, list) else change(value)
+        return {key: _map_leaves(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_map_leaves(item, change) for item in value]
+    return change(value)
 
 
 @dataclass(frozen=True)
 class TaskIndex:
-    """Tasks, groups and tags of the task files in folders."""
+    """Tasks, groups and tags of the task files in folders.
 
-    configs: Mapping[str, Config] = field(
-        default_factory=dict
-    )  # by task, with the files it includes
-    groups: Mapping[str, Config] = field(default_factory=dict)  # the same of groups
-    paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
-    members: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # of groups and tags, by name
+    Attributes:
+        configs: Configuration of each task, with the files it includes.
+        groups: The same of groups.
+        paths: File of each task or group.
+        members: Names of the members of each group or tag.
+    """
+
+    configs: Mapping[str, Config] = field(default_factory=dict)
+    groups: Mapping[str, Config] = field(default_factory=dict)
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def tasks_of(self, name: str) -> list[str]:
-        """Return the tasks of a task, group, tag or pattern; none for a name that is not in the folders."""
-        names = [
-            candidate
-            for candidate in (*self.configs, *self.members)
-            if fnmatchcase(candidate, name)
-        ]
-        for opened in names:  # and the members of groups among them
-            members = () if opened in self.configs else self.members.get(opened, ())
-            names += [member for member in members if member not in names]
-        return [
-            name
-            for name in dict.fromkeys(names)
-            if name in self.configs or name not in self.members
-        ]
+        """Return the tasks of a task, group, tag or pattern, none for a name that is not in the folders."""
+        candidates = (*self.configs, *self.members)
+        names = [candidate for candidate in candidates if fnmatchcase(candidate, name)]
+        tasks: dict[str, None] = {}
+        for opened in names:  # the list grows by the members of groups in it
+            if opened in self.configs or opened not in self.members:
+                tasks[opened] = None
+                continue
+            names += [member for member in self.members[opened] if member not in names]
+        return list(tasks)
 
     def __contains__(self, name: str) -> bool:
         return name in self.configs or name in self.members
@@ -141,23 +173,29 @@ def tasks_folder() -> Path:
 
 
 def harness_folder() -> Path | None:
-    """Return the folder of the harness's own tasks, found without importing it; None where it is not installed."""
+    """Return the folder of the harness's own tasks, found without importing it, or None if it is not installed."""
     spec = importlib.util.find_spec("lmms_eval")
-    roots = (
-        []
-        if spec is None
-        else [Path(root) / "tasks" for root in spec.submodule_search_locations or ()]
-    )
-    return next((root for root in roots if root.is_dir()), None)
+    if spec is None:
+        return None
+    for root in spec.submodule_search_locations or ():
+        folder = Path(root) / "tasks"
+        if folder.is_dir():
+            return folder
+    return None
 
 
 def index_tasks(
     folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False
 ) -> TaskIndex:
-    """Read the task files in folders and below, or files; of two with one name the first folder's counts.
+    """Read the task files in folders and below, or files. Of two with one name the first folder's counts.
 
-    ``naming`` reads only files whose text holds one of these names, if any. A file that cannot be read is skipped, and
-    the harness reports it; ``strict`` raises MedTasksError for it.
+    Args:
+        folders: Folders or files.
+        naming: If there are names, only files whose text holds one of them are read.
+        strict: Whether a file that cannot be read is an error. Else it is skipped, and the harness reports it.
+
+    Raises:
+        MedTasksError: With ``strict``, a file cannot be read.
     """
     configs: dict[str, Config] = {}
     groups: dict[str, Config] = {}
@@ -180,9 +218,8 @@ def index_tasks(
             paths.setdefault(task, path)
             for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
-    return TaskIndex(
-        configs, groups, paths, {name: tuple(listed) for name, listed in members.items()}
-    )
+    listed_members = {name: tuple(listed) for name, listed in members.items()}
+    return TaskIndex(configs, groups, paths, listed_members)
 
 
 def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
@@ -191,14 +228,12 @@ def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
         if not folder.is_dir():
             yield folder
         for root, below, names in os.walk(folder):
-            below[:] = sorted(
-                name for name in below if name not in ("__pycache__", ".ipynb_checkpoints")
-            )
+            below[:] = sorted({*below} - {"__pycache__", ".ipynb_checkpoints"})
             yield from (Path(root, name) for name in sorted(names) if name.endswith(".yaml"))
 
 
 def _read_task(path: Path, names: Sequence[bytes], *, strict: bool) -> Config | None:
-    """Return the content of a task file; None if its text holds none of the names, or if it cannot be read."""
+    """Return the content of a task file, or None if its text holds none of the names, or if it cannot be read."""
     try:
         if names and not any(name in read_file(path, MOST_TEXT) for name in names):
             return None
@@ -214,7 +249,7 @@ def _read_task(path: Path, names: Sequence[bytes], *, strict: bool) -> Config | 
         if strict:
             raise MedTasksError(f"the task file {path}{_describe_damage(error)}") from error
         return None
-    if strict and (fault := next(_malformed(config), "")):
+    if strict and (fault := next(_shape_problems(config), "")):
         raise MedTasksError(f"the task file {path}: {fault}")
     return config
 
@@ -234,31 +269,40 @@ def _describe_damage(error: Exception) -> str:
 
 def _group_members(entries: Sequence[Any]) -> list[str]:
     """Return the names of a group's members, some of which are mappings."""
-    return [
-        str(item.get("task", item.get("group")) if isinstance(item, dict) else item)
-        for item in entries
-    ]
+    names = []
+    for entry in entries:
+        name = entry.get("task", entry.get("group")) if isinstance(entry, dict) else entry
+        names.append(str(name))
+    return names
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a file and the files it includes: its own keys replace included ones whole.
 
-    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is missing, no text or empty, or no YAML, and
-    MedTasksError for a ``family`` that cannot be filled in.
+    Raises:
+        OSError: A file is missing.
+        ValueError: It is no text or empty.
+        yaml.YAMLError: It is no YAML.
+        MedTasksError: Its ``family`` cannot be filled in.
     """
     config = with_included(path, parsed(path))
     if "family" in config:
         config = with_family(config, path.parent)
-    if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
-        with contextlib.suppress(
-            ImportError, AttributeError
-        ):  # is reported where the task is checked
+    settings = config.get(SETTINGS)
+    if isinstance(settings, DottedName) and settings.is_ours:
+        # A wrong name is reported where the task is checked.
+        with contextlib.suppress(ImportError, AttributeError):
             config[SETTINGS] = settings.resolve()
     return config
 
 
 def with_included(path: Path, content: Config) -> dict[str, Any]:
-    """Return the content of a file together with that of the files it includes."""
+    """Return the content of a file together with that of the files it includes.
+
+    Args:
+        path: The file. Names in it are relative to its folder if such files exist there.
+        content: Its own keys, as :func:`parsed` returns them.
+    """
     config = dict(content)
     merged: dict[str, Any] = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
@@ -268,20 +312,15 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
     arguments = mapping_in(merged, "dataset_kwargs")
     folder = path.parent.absolute()
 
-    def placed(name: Any) -> Any:  # names of files elsewhere stay relative to the working folder
+    def locate(name: Any) -> Any:  # names of files elsewhere stay relative to the working folder
         return str(folder / name) if type(name) is str and (folder / name).is_file() else name
 
     if merged.get("dataset_path") not in LOCAL_LOADERS:
-        merged = (
-            {**merged, "dataset_path": placed(merged["dataset_path"])}
-            if "dataset_path" in merged
-            else merged
-        )
+        if "dataset_path" in merged:
+            merged["dataset_path"] = locate(merged["dataset_path"])
     elif "data_files" in arguments:
-        merged["dataset_kwargs"] = {
-            **arguments,
-            "data_files": _changed(arguments["data_files"], placed),
-        }
+        files = _map_leaves(arguments["data_files"], locate)
+        merged["dataset_kwargs"] = {**arguments, "data_files": files}
     return merged
 
 
@@ -302,7 +341,7 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     """
     written = dict(config)
     family, data, image, columns = (written.pop(key, None) for key in FAMILY_KEYS)
-    base = _supplied(str(family))
+    base = _keys_of_family(str(family))
     default = {**base[SETTINGS]["default"]}
     if data is not None:
         base["dataset_path"] = data
@@ -319,10 +358,8 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     if image == "none":
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     else:
-        metadata[COLUMNS] = {
-            "image_files" if isinstance(image, list) else "image_file": image,
-            **metadata[COLUMNS],
-        }
+        name = "image_files" if isinstance(image, list) else "image_file"
+        metadata[COLUMNS] = {name: image, **metadata[COLUMNS]}
     if "description" in written:
         metadata["description"] = written.pop("description")
     settings = written.get(SETTINGS, {})
@@ -330,46 +367,46 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
         default |= mapping_in(settings, "default")
         volumes = {**default, "slices": 0, **mapping_in(settings, "radfm")}  # it reads them itself
         written[SETTINGS] = {**settings, "default": default, "radfm": volumes}
-    return {
-        **dict.fromkeys(written),
-        **base,
-        **written,
-        "metadata": {**metadata, **mapping_in(written, "metadata")},
-    }
+    merged = {**dict.fromkeys(written), **base, **written}
+    merged["metadata"] = {**metadata, **mapping_in(written, "metadata")}
+    return merged
 
 
-def _supplied(family: str) -> dict[str, Any]:
-    """Return the keys that a family supplies: those of its file, or of any question type with hooks of this name."""
-    own = tasks_folder() / "own"
-    file = own / f"_{family}_yaml"
+def _keys_of_family(family: str) -> dict[str, Any]:
+    """Return the keys that a family supplies: those of its file, or of any question type with hooks of this name.
+
+    Raises:
+        UnknownName: There is no such family.
+    """
+    folder = tasks_folder() / "own"
+    file = folder / f"_{family}_yaml"
     if file.is_file():
         return with_included(file, parsed(file))
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
-        raise unknown_name(
-            "family",
-            family,
-            {name.name[1:-5] for name in own.glob("_*")} - {"own"},
-            "docs/own_tasks.md",
-        )
-    metrics = DottedName(f"{module}.METRIC_LIST")
-    hooks = {"process_results": DottedName(f"{module}.process_results"), "metric_list": metrics}
-    return {**parsed(own / "_own_yaml"), **hooks}
+        names = {path.name[1:-5] for path in folder.glob("_*")} - {"own"}
+        raise unknown_name("family", family, names, "docs/own_tasks.md")
+    keys = dict(parsed(folder / "_own_yaml"))
+    keys["process_results"] = DottedName(f"{module}.process_results")
+    keys["metric_list"] = DottedName(f"{module}.METRIC_LIST")
+    return keys
 
 
 def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:
     """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it exists.
 
     Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
+
+    Args:
+        config: The task's configuration.
+        folder: Folder of the task's file.
     """
 
     def with_root(settings: Any) -> Any:
         root = settings.get("image_root") if isinstance(settings, Mapping) else None
-        if (
-            not isinstance(root, str)
-            or os.path.isabs(os.path.expanduser(root))
-            or not (folder / root).is_dir()
-        ):
+        if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)):
+            return settings
+        if not (folder / root).is_dir():
             return settings
         return {**settings, "image_root": str(folder.absolute() / root)}
 
@@ -396,57 +433,57 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
 
 def _represent(dumper: Any, name: DottedName) -> Any:
-    # For a file in any folder: the harness joins this to it unless the path is absolute.
-    file, attribute = name.own_file(), name.rpartition(".")[2]
-    return dumper.represent_scalar(
-        "!function", str(name) if file is None else f"{file.with_suffix('')}.{attribute}"
-    )
+    text = str(name)
+    if (file := name.own_file()) is not None:
+        # For a file in any folder: the harness joins this to it unless the path is absolute.
+        text = f"{file.with_suffix('')}.{name.rpartition('.')[2]}"
+    return dumper.represent_scalar("!function", text)
 
 
 _Dumper.add_representer(DottedName, _represent)
 
 
 def dumped(config: Config) -> str:
-    """Return a configuration as the text of a task file."""
-    return str(
-        yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    """Return a configuration as the text of a task file.
+
+    Example:
+        >>> print(dumped({"task": "mine", "tag": ["chest"]}).strip())
+        task: mine
+        tag:
+        - chest
+    """
+    text: str = yaml.dump(
+        dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120
     )
+    return text
 
 
 def parsed(path: Path) -> Config:
     """Return the content of a file, without the files it includes."""
-    return _parsed(path, path.stat().st_mtime_ns)
+    return _parse(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=512)  # many tasks include one file
-def _parsed(path: Path, modified: int) -> Config:
-    content, folder = (
-        parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader),
-        path.parent.absolute(),
-    )
+def _parse(path: Path, modified: int) -> Config:
+    content = parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader)
     if content is None:
         raise ValueError("it is empty")
     if not isinstance(content, dict):  # no task; the harness skips it, too
         return {}
+    folder = path.parent.absolute()
     return dict(resolved(content, lambda name: DottedName(name, folder)))
 
 
-def _malformed(config: Config) -> Iterator[str]:
+def _shape_problems(config: Config) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
-    for key in (
-        SETTINGS,
-        "dataset_kwargs",
-        "generation_kwargs",
-        "model_specific_generation_kwargs",
-        "metadata",
-    ):
+    for key in _MAPPINGS:
         value = config.get(key)
-        # lmms-eval's own tasks have lists of mappings as metadata
-        if not isinstance(value, Mapping | DottedName | None) and not (
-            key == "metadata" and isinstance(value, list)
-        ):
+        # Tasks of lmms-eval's own have lists of mappings as metadata.
+        if key == "metadata" and isinstance(value, list):
+            continue
+        if not isinstance(value, Mapping | DottedName | None):
             yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    yield from _malformed_lists(config)
+    yield from _list_problems(config)
 
 
 def _shape(value: object) -> str:
@@ -457,7 +494,7 @@ def _shape(value: object) -> str:
     return repr(value)
 
 
-def _malformed_lists(config: Config) -> Iterator[str]:
+def _list_problems(config: Config) -> Iterator[str]:
     """Yield a sentence for each list of filters or metrics, and each entry, that the harness cannot use."""
     lists: list[tuple[str, Any, Sequence[str]]] = [
         ("filter_list", config.get("filter_list"), ("name", "filter")),
@@ -474,18 +511,18 @@ def _malformed_lists(config: Config) -> Iterator[str]:
                 names = ", ".join(f"'{name}'" for name in entry)
                 fault = f"has no '{missing[0]}', only {names}"
                 yield f"entry {number} of '{key}' {fault}; write {example}, each with a colon"
-            elif (
-                "filter" in required
-            ):  # the steps of a pipeline are looked at after the lists themselves
+            elif "filter" in required:
+                # The steps of a pipeline are looked at after the lists themselves.
                 lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
 
 
 def names_in(value: object) -> list[str]:
-    """Return the names in a value that is a list of names, a single name, or None."""
-    return (
-        [str(item) for item in value]
-        if isinstance(value, list)
-        else []
-        if value is None
-        else [str(value)]
-    )
+    """Return the names in a value that is a list of names, a single name, or None.
+
+    Example:
+        >>> names_in("chest"), names_in(None)
+        (['chest'], [])
+    """
+    if value is None:
+        return []
+    return list(map(str, value)) if isinstance(value, list) else [str(value)]

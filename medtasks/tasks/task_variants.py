@@ -42,13 +42,15 @@ from medtasks.tasks.task_index import (
     with_included,
 )
 
-TAGS, BOXED = "think", "think_boxed"
+TAGS = "think"
+BOXED = "think_boxed"
 THINKING = (TAGS, BOXED)
 ENDINGS = (*VARIANTS, *THINKING)
 TWIN_ENDING = "_5shot"
 MAX_NEW_TOKENS = 4096
-TEXT_OF, MESSAGES_OF = "text_of_", "messages_of_"
-"""Prefixes of a variant's name, among the hooks of variants, for the hooks that make its prompt."""
+# Prefixes of a variant's name, among the hooks of variants, for the hooks that make its prompt.
+TEXT_OF = "text_of_"
+MESSAGES_OF = "messages_of_"
 
 _VARIANT_HOOKS = f"{HOOKS}variants."
 _LABEL = "medtasks.data.label_of."
@@ -65,73 +67,67 @@ _MEANING = {
     TAGS: "reasoning in <think>, the answer in <answer>",
     BOXED: "reasoning first, the answer in a box",
 }
-_KIT = (
-    "medevalkit_question",
-    "medevalkit_slake",
-    "medevalkit_mmmu",
-)  # prompts with every last line of the kit
-_OF_LETTERS = (
-    "mmmu_pro_standard",
-    "mmmu_pro_vision",
-)  # other prompts whose last line asks for the bare letter
+# Prompts with every last line of the kit.
+_KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")
+# Other prompts whose last line asks for the bare letter.
+_OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")
 _ROOM = "max_new_tokens"
 
 
 def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
     """Yield name, origin and rule of each task that ``variants.yml`` in a folder of task files makes of others."""
     rules = folder / "variants.yml"
-    for rule in parsed(rules).values() if rules.is_file() else ():
-        yield from ((f"{base}_{rule['ending']}", base, rule) for base in rule["of"])
+    if not rules.is_file():
+        return
+    for rule in parsed(rules).values():
+        for base in rule["of"]:
+            yield f"{base}_{rule['ending']}", base, rule
 
 
 def listed_changes(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the differences of each task that ``variants.yml`` makes of the one in a file."""
     for name, origin, rule in listed_variants(path.parent):
-        if origin == path.stem:
-            base = with_included(path, parsed(path))
-            metadata = base["metadata"]
-            changes = {
-                **with_included(path, {"include": rule.get("include")}),
-                **_named(name, is_prepared=True),
-                "metadata": {
-                    **metadata,
-                    **rule.get("metadata", {}),
-                    "version": rule["of"][origin],
-                    "description": rule["description"].format(
-                        title=metadata["description"].partition("; ")[0]
-                    ),
-                    "protocol": rule["protocol"].format(protocol=metadata["protocol"]),
-                },
-            }
-            if "settings" in rule:
-                changes[SETTINGS] = DottedName(
-                    rule["settings"].format(settings=base[SETTINGS])
-                ).resolve()
-            yield changes
+        if origin != path.stem:
+            continue
+        base = with_included(path, parsed(path))
+        metadata = base["metadata"]
+        title = metadata["description"].partition("; ")[0]
+        changes = with_included(path, {"include": rule.get("include")})
+        changes |= _name_changes(name, is_prepared=True)
+        changes["metadata"] = {
+            **metadata,
+            **rule.get("metadata", {}),
+            "version": rule["of"][origin],
+            "description": rule["description"].format(title=title),
+            "protocol": rule["protocol"].format(protocol=metadata["protocol"]),
+        }
+        if "settings" in rule:
+            settings = DottedName(rule["settings"].format(settings=base[SETTINGS]))
+            changes[SETTINGS] = settings.resolve()
+        yield changes
 
 
 def twin_changes(name: str, config: Config) -> dict[str, Any]:
-    """Return the differences of the few-shot twin of a task."""
-    metadata = {
-        key: value for key, value in mapping_in(config, "metadata").items() if key != "few_shot"
-    }
-    about = {
+    """Return the differences of the few-shot twin of a task whose file says ``config``."""
+    metadata = {**mapping_in(config, "metadata")}
+    few_shot = metadata.pop("few_shot")
+    metadata |= {
         "description": f"{metadata['description']}, after five solved examples",
         "protocol": "5-shot",
         "num_fewshot": 5,
         "checked_against": "https://github.com/corentin-ryr/MultiMedEval at d9ac283",  # source of few-shot prompts
     }
     return {
-        **_named(f"{name}{TWIN_ENDING}", is_prepared=True),
-        "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
+        **_name_changes(f"{name}{TWIN_ENDING}", is_prepared=True),
+        "tag": few_shot["tag"],
         "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
         "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
         "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
-        "metadata": {**metadata, **about},
+        "metadata": metadata,
     }
 
 
-def _named(name: str, *, is_prepared: bool) -> dict[str, Any]:
+def _name_changes(name: str, *, is_prepared: bool) -> dict[str, Any]:
     return {"task": name, "task_alias": DottedName(f"{_LABEL}{name}") if is_prepared else name}
 
 
@@ -143,19 +139,26 @@ def variant_changes(
     family: TaskFamily | None,
     description: str,
 ) -> dict[str, Any]:
-    """Return the differences of a variant of the task ``name``, whose file says ``config``."""
+    """Return the differences of a variant of a task.
+
+    Args:
+        name: Name of the task.
+        variant: Ending of the variant, one of ``ENDINGS``.
+        config: What the task's file says, with unresolved dotted names.
+        rows: How its replies are read, by the name of a row.
+        family: The family that its hook scores for, None if it is not one of ours.
+        description: Description of the task.
+    """
     made = f"{name}_{variant}"
     about = {"description": f"{description}; {_MEANING[variant]}", "variant": variant, "base": name}
     metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
-    changes = {**_named(made, is_prepared=is_prepared), "tag": []}
+    changes = {**_name_changes(made, is_prepared=is_prepared), "tag": []}
     if variant in THINKING:
         return {**changes, **_thinking_changes(made, config, rows), "metadata": metadata}
-    for done in (
-        COLUMNS,
-        ROWS,
-    ):  # documents of a variant have their names already, and no other rows
-        metadata.pop(done, None)
+    # Documents of a variant have their names already, and no other rows.
+    metadata.pop(COLUMNS, None)
+    metadata.pop(ROWS, None)
     changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
     if variant == ROTATED and family is not None:
         changes["process_results"] = DottedName(f"{HOOKS}{family.rotated}.process_results")
@@ -167,31 +170,27 @@ def variant_changes(
     elif variant == DEGRADED:
         metadata["degradations"] = degrading.VERSION
         metadata["breakdown"] = [*names_in(metadata.get("breakdown")), DEGRADATION, SEVERITY]
-    elif variant == TOLD and not str(config["doc_to_text"]).startswith(
-        HOOKS
-    ):  # ours know the variant
+    elif variant == TOLD and not str(config["doc_to_text"]).startswith(HOOKS):
+        # Prompts of ours know the variant.
         changes["doc_to_text"] = DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{made}")
     return changes
 
 
 def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> dict[str, Any]:
-    """Return the prompt, room and filters of a thinking variant; documents are those of its task, rows the careful."""
+    """Return the prompt, room and filters of a thinking variant, with the documents and careful rows of its task."""
     filters = []
     for title, row in rows.items():
-        if not title.startswith("reference"):
-            options = {
-                "rule": row.extractor,
-                "option": row.option_form,
-                "fenced": row.fenced or None,
-                "reasoned": True,
-            }
-            step = {key: value for key, value in options.items() if value is not None}
-            filters.append(
-                {
-                    "name": title,
-                    "filter": [{"function": DottedName(f"{HOOKS}filters.ReadWith"), **step}],
-                }
-            )
+        if title.startswith("reference"):
+            continue
+        options = {
+            "function": DottedName(f"{HOOKS}filters.ReadWith"),
+            "rule": row.extractor,
+            "option": row.option_form,
+            "fenced": row.fenced or None,
+            "reasoned": True,
+        }
+        step = {key: value for key, value in options.items() if value is not None}
+        filters.append({"name": title, "filter": [step]})
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
     changes: dict[str, Any] = {
@@ -212,38 +211,44 @@ def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> di
 def thinking_of(
     config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]
 ) -> tuple[str, ...]:
-    """Return the names of a task's thinking variants, by its configuration with unresolved dotted names.
+    """Return the names of a task's thinking variants.
 
     The tuple is empty where the answer is no letter, word or phrase, is compared by likelihood, where a judge is given
     whole replies, where the prompt is no function, or where the task's own protocol asks to reason already.
+
+    Args:
+        config: The task's configuration, with unresolved dotted names.
+        family: The family that its hook scores for, None if it is not one of ours.
+        rows: How its replies are read, by the name of a row.
     """
     if "reasoning" in str(mapping_in(config, "metadata").get("protocol")):
         return ()
-    readable = (
-        family is not None
-        and family.asked_for is not None
-        and not all(row.startswith("reference") for row in rows)
-    )
+    if config.get("output_type", "generate_until") != "generate_until":
+        return ()
+    if family is None or family.asked_for is None:
+        return ()
+    if all(row.startswith("reference") for row in rows):
+        return ()
     hooks = (config.get("doc_to_text"), config.get("doc_to_messages") or DottedName(""))
-    generated = config.get("output_type", "generate_until") == "generate_until"
-    return (
-        THINKING
-        if readable and generated and all(isinstance(hook, DottedName) for hook in hooks)
-        else ()
-    )
+    return THINKING if all(isinstance(hook, DottedName) for hook in hooks) else ()
 
 
 # ---- prompts of variants ----
 
 
 def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a ``doc_to_text`` that says that the image is missing, before a prompt of the user's own."""
+    """Return a ``doc_to_text`` that says that the image is missing, before a prompt of the user's own.
+
+    Example:
+        >>> told_prompt(lambda doc: doc["question"])({"question": "Is it?"}).splitlines()[-1]
+        'Is it?'
+    """
 
     @wraps(prompt)
-    def telling(doc: Document, *args: Any, **named: Any) -> str:
+    def with_notice(doc: Document, *args: Any, **named: Any) -> str:
         return f"{NO_IMAGE}\n{prompt(doc, *args, **named)}"
 
-    return telling
+    return with_notice
 
 
 def thinking_prompt(
@@ -252,27 +257,31 @@ def thinking_prompt(
     """Return a ``doc_to_text`` or ``doc_to_messages`` that instructs to reason, around a task's own.
 
     Of messages, the last turn of the user holds the instruction.
+
+    Args:
+        prompt: The task's own hook.
+        variant: ``"think"`` or ``"think_boxed"``.
+        family: The family that the task's hook scores for.
     """
 
     @wraps(prompt)  # by its name others know which columns it needs
-    def instructed(doc: Document, *args: Any, **named: Any) -> Any:
-        made = prompt(doc, *args, **named)
-        if isinstance(made, list):
-            return _instructed_turns(made, variant, doc, family)
-        text = str(made)
+    def with_instruction(doc: Document, *args: Any, **named: Any) -> Any:
+        original = prompt(doc, *args, **named)
+        if isinstance(original, list):
+            return _instruct_turns(original, variant, doc, family)
+        text = str(original)
         if variant == BOXED:
-            return _boxed(text, doc, family)
-        settings = next(
-            (each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {}
-        )
-        mark = str(settings.get("image_mark") or "")
+            return _ask_for_box(text, doc, family)
+        arguments = (*args, named.get(SETTINGS))
+        settings = [each for each in arguments if isinstance(each, Mapping)]
+        mark = str(settings[0].get("image_mark") or "") if settings else ""
         start = len(mark) if text.startswith(mark) else 0  # the image comes before everything
         return f"{text[:start]}{_instruction()}{text[start:]}"
 
-    return instructed
+    return with_instruction
 
 
-def _instructed_turns(
+def _instruct_turns(
     messages: list[Any], variant: str, doc: Document, family: TaskFamily
 ) -> list[Any]:
     """Return messages with the instruction to reason in the last turn of the user."""
@@ -284,7 +293,7 @@ def _instructed_turns(
         texts = [{"type": "text", "text": ""}]
         content += texts
     if variant == BOXED:
-        texts[-1]["text"] = _boxed(texts[-1]["text"], doc, family)
+        texts[-1]["text"] = _ask_for_box(texts[-1]["text"], doc, family)
     else:
         texts[0]["text"] = f"{_instruction()}{texts[0]['text']}"
     turns[last] = {**turns[last], "content": content}
@@ -304,17 +313,15 @@ def _line(prompt: str, key: str = "instruction") -> str:
 @cache
 def _last_lines() -> Mapping[str, str]:
     """Return MedEvalKit's last lines for reasoning by those for the bare answer."""
-    keys = [
-        (name, key)
-        for name in _KIT
-        for key in prompt_settings(name)["default"]
-        if key not in ("template", "shown_images")
-    ]
-    lines = {_line(name, key): _line(f"{name}_reasoning", key) for name, key in keys}
+    lines = {}
+    for name in _KIT:
+        for key in prompt_settings(name)["default"]:
+            if key not in ("template", "shown_images"):
+                lines[_line(name, key)] = _line(f"{name}_reasoning", key)
     return lines | dict.fromkeys(map(_line, _OF_LETTERS), lines[_line("medevalkit_mmmu")])
 
 
-def _boxed(text: str, doc: Document, family: TaskFamily) -> str:
+def _ask_for_box(text: str, doc: Document, family: TaskFamily) -> str:
     """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
     lines = _last_lines()
     bare = next((line for line in lines if text.endswith(line)), None)

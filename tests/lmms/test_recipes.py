@@ -188,9 +188,9 @@ def test_a_recipe_of_ones_own(own):
     assert mine.published_as == {}, "those of other weights"
     assert mine.fact("licence") == "?"
     assert len(mine.traps) == len(recipe("qwen2.5-vl-7b").traps) > 0
-    _, arguments = mine.expanded("hf", {})
+    _, arguments = mine.model_options("hf", {})
     assert simple_parse_args_string(arguments)["pretrained"] == "me/mine"
-    _, arguments = mine.expanded("server", {"base_url": "u"})
+    _, arguments = mine.model_options("server", {"base_url": "u"})
     assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
     assert recipe("mine", [own]).digest != mine.digest

@@ -69,7 +69,7 @@ def test_the_tiny_twin_answers_and_scores(twin, subtests):
                 "batch_size": 4,
                 "max_new_tokens": 4,
             }
-            expanded = recipe(name).expanded(
+            expanded = recipe(name).model_options(
                 "hf", {key: str(value) for key, value in given.items()}
             )
             runs.setdefault(expanded, []).append(one)
@@ -98,7 +98,9 @@ def test_the_tiny_twin_answers_and_scores(twin, subtests):
 
 @each_row("name", SERVED)
 def test_a_server_is_told_what_it_takes(name):
-    model, arguments = recipe(name).expanded("server", {"base_url": "http://127.0.0.1:8000/v1"})
+    model, arguments = recipe(name).model_options(
+        "server", {"base_url": "http://127.0.0.1:8000/v1"}
+    )
     assert model == SERVER_MODEL
     read = parse_arguments(VlmServer.arguments_type, simple_parse_args_string(arguments), model)
     assert [server.base_url for server in read.servers] == ["http://127.0.0.1:8000/v1"]
