@@ -126,7 +126,9 @@ def __getattr__(name: str) -> Any:
     class Adapter(lmms):  # type: ignore[misc]  # the harness is not typed
         @classmethod
         def create_from_arg_string(
-            cls, arg_string: str, additional_config: Mapping[str, object] | None = None
+            cls,
+            arg_string: str,
+            additional_config: Mapping[str, object] | None = None,
         ) -> Any:
             arguments = HarnessOptions({"model_args": arg_string}).model_arguments()
             path = path_of(f"{__name__}.{name}", arguments)

@@ -192,7 +192,10 @@ def _named_task(name: str) -> str | None:
 
 
 def _sources(
-    paths: Sequence[Path], models: Sequence[str], labels: Sequence[Path], task: str | None
+    paths: Sequence[Path],
+    models: Sequence[str],
+    labels: Sequence[Path],
+    task: str | None,
 ) -> dict[str, Source]:
     """Return the runs by letter. There are no ``models``, one for all or one each, and no ``labels`` or one each."""
     if labels and (len(labels) != len(paths) or task is None):
@@ -227,7 +230,10 @@ def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
 
 
 def _print_comparisons(
-    comparisons: ComparedRuns, required: Required | None, *, is_one_sided: bool
+    comparisons: ComparedRuns,
+    required: Required | None,
+    *,
+    is_one_sided: bool,
 ) -> None:
     """Print all comparisons of a command and the verdict on them, without the tests of identical runs.
 
@@ -483,7 +489,9 @@ def _cells(test: Comparison) -> list[str]:
 
 
 def _agreement_lines(
-    agreement: Agreement, runs: tuple[str, str], details: bool
+    agreement: Agreement,
+    runs: tuple[str, str],
+    details: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
     failed = agreement.failed
@@ -516,7 +524,9 @@ def _text_lines(texts: TextAgreement, details: bool) -> Iterator[tuple[str, str]
 
 
 def _likelihood_lines(
-    losses: LikelihoodAgreement, run: str, details: bool
+    losses: LikelihoodAgreement,
+    run: str,
+    details: bool,
 ) -> Iterator[tuple[str, str]]:
     yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
     if details and losses.absolute:

@@ -294,7 +294,10 @@ def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, 
 
 
 def _draw_request(
-    number: int | None, by: str | None, seed: int, criteria: Criteria
+    number: int | None,
+    by: str | None,
+    seed: int,
+    criteria: Criteria,
 ) -> DrawRequest | None:
     """Return the requested draw, if any.
 

@@ -30,7 +30,10 @@ def write_plan(plan: LooksPlan, path: Path) -> None:
 
 
 def read_looks(
-    path: Path | None, against: Path | None, names: Sequence[str], others: Mapping[str, object]
+    path: Path | None,
+    against: Path | None,
+    names: Sequence[str],
+    others: Mapping[str, object],
 ) -> "LooksOfRun | None":
     """Read ``--looks`` and ``--against``, or return None without them.
 

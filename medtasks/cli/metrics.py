@@ -177,7 +177,9 @@ def _score(
 
 
 def _score_table(
-    pairs: ReportPairs, chosen: Mapping[str, Collection[str]], scores: Mapping[str, ReportScores]
+    pairs: ReportPairs,
+    chosen: Mapping[str, Collection[str]],
+    scores: Mapping[str, ReportScores],
 ) -> Table:
     empty_replies = sum(not text.strip() for text in pairs.hypotheses)
     empty_references = sum(not text.strip() for text in pairs.references)
@@ -193,7 +195,9 @@ def _score_table(
 
 
 def _as_dict(
-    pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Mapping[str, str]
+    pairs: ReportPairs,
+    scores: Mapping[str, ReportScores],
+    failures: Mapping[str, str],
 ) -> dict[str, Any]:
     metric_records = {}
     for name, result in scores.items():

@@ -162,7 +162,9 @@ def for_prevalence(
 
 
 def look_into(
-    context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()
+    context: typer.Context,
+    folders: Sequence[Path] | None,
+    runs: Sequence[Path] = (),
 ) -> None:
     """Find tasks in the user's folders, too, until the command ends.
 

@@ -142,7 +142,10 @@ def _print_notes(content: RunReport) -> None:
 
 
 def _write_tables(
-    content: RunReport, page: Path, checklists: Sequence[str], *files: Path | None
+    content: RunReport,
+    page: Path,
+    checklists: Sequence[str],
+    *files: Path | None,
 ) -> None:
     """Write checklists next to the page, and all tables as Markdown, LaTeX and JSON into the files that are named."""
     from medtasks.report.checklist import write_checklist

@@ -113,7 +113,10 @@ def prepare(
 
 
 def _check_options(
-    names: Sequence[str], of_one: Sequence[str], from_folder: Path | None, of_own: str | None
+    names: Sequence[str],
+    of_one: Sequence[str],
+    from_folder: Path | None,
+    of_own: str | None,
 ) -> None:
     """Raise BadParameter for options that do not go together."""
     name = "".join(names[:1])
@@ -305,7 +308,9 @@ def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[Datase
 
 
 def _command_for(
-    by_name: Mapping[str, Sequence[DatasetInfo]], failed: Sequence[DatasetInfo], options: Options
+    by_name: Mapping[str, Sequence[DatasetInfo]],
+    failed: Sequence[DatasetInfo],
+    options: Options,
 ) -> str:
     """Return one command line for datasets that are not prepared. Words in capitals are for the user to replace."""
     retried = [info.name for info in failed if obtaining(info) is not Obtaining.COPY]
@@ -320,7 +325,9 @@ def _command_for(
 
 
 def _copy_commands(
-    name: str, infos: Sequence[DatasetInfo], copies: Sequence[DatasetInfo]
+    name: str,
+    infos: Sequence[DatasetInfo],
+    copies: Sequence[DatasetInfo],
 ) -> list[str]:
     """Return the commands that prepare datasets from copies, or one for a group that is read from a single source."""
     # All datasets of the name are copies, there are several, and they have one source.
@@ -361,7 +368,10 @@ def _prepare_one(info: DatasetInfo, options: Options) -> None:
 
 
 def _prepare_own(
-    folder: Path, name: str | None, access: Access | None, allow_incomplete: bool
+    folder: Path,
+    name: str | None,
+    access: Access | None,
+    allow_incomplete: bool,
 ) -> None:
     manifest = prepare_own(
         folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete

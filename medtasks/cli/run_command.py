@@ -238,7 +238,9 @@ def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
 
 
 def _primary_outcome(
-    text: str, margin: float | None, names: Sequence[str]
+    text: str,
+    margin: float | None,
+    names: Sequence[str],
 ) -> PrimaryOutcome | None:
     """Read ``--primary``, a task and metric or the file of a plan.
 
@@ -299,7 +301,10 @@ class _Call:
     primary: PrimaryOutcome | None
 
     def run(
-        self, output: Path, arguments: Sequence[str], look: LookRecord | None = None
+        self,
+        output: Path,
+        arguments: Sequence[str],
+        look: LookRecord | None = None,
     ) -> RunManifest:
         """Run once, or return the finished run of a look.
 
@@ -388,7 +393,10 @@ class _Call:
 
 
 def _earlier_look(
-    output: Path, current: RunManifest, arguments: Sequence[str], look: LookRecord
+    output: Path,
+    current: RunManifest,
+    arguments: Sequence[str],
+    look: LookRecord,
 ) -> RunManifest | None:
     """Return the finished run of a look, else the newest of its comparison, or None if there is none.
 

@@ -177,7 +177,10 @@ def score(
 
 
 def _checked_scores(
-    task: TaskFile, documents: Documents, runs: Sequence[Replies], labels: Path
+    task: TaskFile,
+    documents: Documents,
+    runs: Sequence[Replies],
+    labels: Path,
 ) -> Mapping[str, CheckedScore]:
     """Correct the scores of the only run by people's labels.
 
@@ -192,7 +195,10 @@ def _checked_scores(
 
 
 def _check_options(
-    task: TaskFile, export_errors: Path | None, error_labels: Path | None, size: int | None
+    task: TaskFile,
+    export_errors: Path | None,
+    error_labels: Path | None,
+    size: int | None,
 ) -> None:
     """Raise an error for options on wrong answers that do not fit."""
     names = {declared.name for declared in task.metrics}
@@ -208,7 +214,9 @@ def _check_options(
 
 
 def _optional_facts(
-    read: RecordedReplies, answer_field: str | None, classes: Sequence[ClassArea]
+    read: RecordedReplies,
+    answer_field: str | None,
+    classes: Sequence[ClassArea],
 ) -> dict[str, Any]:
     """Return the parts of the JSON file that not every score has."""
     facts: dict[str, Any] = {}
@@ -281,7 +289,10 @@ def _title(task: str, replies: Replies, documents: int) -> str:
 
 
 def _scores_of_runs(
-    task: TaskFile, documents: Documents, runs: Sequence[Replies], metrics: Sequence[str]
+    task: TaskFile,
+    documents: Documents,
+    runs: Sequence[Replies],
+    metrics: Sequence[str],
 ) -> dict[str, RuleScores]:
     """Score the replies of each run. The names of rules tell several runs apart."""
     own_metrics = {declared.name for declared in task.metrics}

@@ -350,7 +350,10 @@ def free_text(reply: str) -> str | None:
 
 
 def ask(
-    llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]
+    llm: Judge,
+    prompt: DraftingPrompt,
+    user: str,
+    read: Callable[[str], T | None],
 ) -> tuple[T | None, DraftOutcome, str]:
     """Send one prompt, and send it again if the reply can neither be read nor refuses. Nothing is raised.
 

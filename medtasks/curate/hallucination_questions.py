@@ -187,7 +187,10 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
 
 
 def drafts_in(
-    schema: type[DraftedQuestion], image: str, banned: re.Pattern[str] | None, reply: str
+    schema: type[DraftedQuestion],
+    image: str,
+    banned: re.Pattern[str] | None,
+    reply: str,
 ) -> dict[str, tuple[Draft, ...]] | None:
     """Read the ``drafts`` of a reply on one image, those rejected with their reason.
 
@@ -275,7 +278,10 @@ def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
 
 
 def _closed_facts(
-    item: str, question: DraftedQuestion, choices: str, binary: bool
+    item: str,
+    question: DraftedQuestion,
+    choices: str,
+    binary: bool,
 ) -> dict[str, Any]:
     """Return options and answers of a closed question, and the ``reason`` why there is no answer.
 
@@ -301,7 +307,10 @@ def _closed_facts(
 
 
 def _fault_of(
-    options: Sequence[str], binary: bool, right: str | None, flags: Iterable[Flag]
+    options: Sequence[str],
+    binary: bool,
+    right: str | None,
+    flags: Iterable[Flag],
 ) -> str:
     """Describe the fault of a closed question, or return an empty text."""
     if not binary and len(options) < 2:

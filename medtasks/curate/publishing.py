@@ -152,7 +152,12 @@ def publish_study(
 
 
 def _publication(
-    folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool
+    folder: Path,
+    study: Study,
+    name: str,
+    min_score: int,
+    wording: str | None,
+    balance: bool,
 ) -> Publication:
     """Return the questions to publish.
 
@@ -224,7 +229,10 @@ def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
 
 
 def _check_listed(
-    folder: Path, study: Study, drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
+    folder: Path,
+    study: Study,
+    drafts: Mapping[str, Draft],
+    images: Mapping[str, StudyImage],
 ) -> None:
     """Raise SourceError if drafts are about images or pairs that the study does not list."""
     unlisted = {item for item, draft in drafts.items() if not images.keys() >= set(draft.images)}
@@ -313,7 +321,11 @@ def _in_order(about: Publication, pairs: Iterable[str]) -> list[Draft]:
 
 
 def document(
-    study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None
+    study: Study,
+    draft: Draft,
+    position: int,
+    image: StudyImage,
+    pair: ImagePair | None,
 ) -> NewDocument:
     """Return the columns of one question but for dataset and image file.
 

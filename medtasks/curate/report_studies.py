@@ -144,7 +144,10 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
 
 
 def _image_or_fault(
-    folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None
+    folder: Path,
+    row: SourceRow,
+    kind: StudyKind,
+    find: Callable[[str], list[str]] | None,
 ) -> StudyImage | str:
     """Return the image of a row, or why it is left out."""
     report = (row.optional_text("report") or "").strip()

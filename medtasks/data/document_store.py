@@ -271,7 +271,11 @@ def is_file_name(text: str) -> bool:
 
 @owner_only()
 def with_image_files(
-    table: Any, name: str, sources: Sequence[str], places: Sequence[str], root: str | None = None
+    table: Any,
+    name: str,
+    sources: Sequence[str],
+    places: Sequence[str],
+    root: str | None = None,
 ) -> Any:
     """Return a table of the ``datasets`` library with a column of image files in place of columns that hold images.
 

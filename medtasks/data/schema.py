@@ -206,7 +206,11 @@ def new_document(columns: Columns, doc_id: str, **columns_of_row: Any) -> NewDoc
 
 
 def choice_document(
-    doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None
+    doc_id: str,
+    question: str,
+    options: Sequence[str],
+    answer: int,
+    **more: str | None,
 ) -> NewDocument:
     """Return a document of the ``CHOICE`` schema.
 

@@ -111,7 +111,9 @@ def choose(documents: Documents, criteria: Criteria) -> list[Document]:
 
 
 def matching_values(
-    column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]
+    column: str,
+    chosen: Iterable[str],
+    columns: Mapping[str, Mapping[str, int]],
 ) -> set[str]:
     """Return the values of a column that the user's words select.
 

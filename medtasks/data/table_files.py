@@ -135,7 +135,10 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
 
 
 def _table_in_archive(
-    location: str, data: bytes, kind: str, options: Mapping[str, Any]
+    location: str,
+    data: bytes,
+    kind: str,
+    options: Mapping[str, Any],
 ) -> TableFile:
     """Read a workbook, or the tables in an archive one after the other."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -253,7 +256,10 @@ def _report_damage(location: str) -> Iterator[None]:
 
 
 def _sheet(
-    location: str, cells: Sequence[Any], notes: list[str], header: Collection[str]
+    location: str,
+    cells: Sequence[Any],
+    notes: list[str],
+    header: Collection[str],
 ) -> TableFile:
     formatted = list(filter(_is_shown_otherwise, itertools.chain(*cells)))
     if formatted:
@@ -305,7 +311,9 @@ def _shown_number(value: float, number_format: str) -> str:
 
 
 def _rows(
-    location: str, table: Iterator[TextCells] | Sequence[TextCells], header: Collection[str] = ()
+    location: str,
+    table: Iterator[TextCells] | Sequence[TextCells],
+    header: Collection[str] = (),
 ) -> list[TableRow]:
     """Return the rows under the names in the first one, or the first with all of ``header``.
 

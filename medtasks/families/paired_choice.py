@@ -90,7 +90,9 @@ def _incomplete_warning(scores: ScoreList) -> str:
 
 
 def mean_over_pairs(
-    name: str, of: Callable[[ScoredPair], float | None], **declared: Any
+    name: str,
+    of: Callable[[ScoredPair], float | None],
+    **declared: Any,
 ) -> Metric[ScoredPair]:
     """Return a mean over complete pairs, which are dyads of images.
 
@@ -105,7 +107,9 @@ def mean_over_pairs(
 
 
 def mean_over_answers(
-    name: str, of: Callable[[PairedAnswer], bool], **declared: Any
+    name: str,
+    of: Callable[[PairedAnswer], bool],
+    **declared: Any,
 ) -> Metric[PairAnswers]:
     """Return a mean over answers, with errors over the dyads of images that answers to one pair make together.
 

@@ -184,7 +184,9 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
 
 
 def earlier_runs(
-    output: Path, current: RunManifest, arguments: Sequence[str]
+    output: Path,
+    current: RunManifest,
+    arguments: Sequence[str],
 ) -> Iterator[RunManifest]:
     """Yield the runs in a folder for results whose replies a new run may keep, newest first.
 

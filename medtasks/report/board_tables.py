@@ -63,7 +63,10 @@ def published_rows(board: Board) -> list[PublishedRow]:
 
 
 def board_table(
-    board: Board, published: Sequence[PublishedRow] = (), *, intervals: bool = True
+    board: Board,
+    published: Sequence[PublishedRow] = (),
+    *,
+    intervals: bool = True,
 ) -> Table:
     """Return the table of a board: published rows first, then the runs, best and second best marked.
 
@@ -264,7 +267,10 @@ def _numbers(curve: Curve, test: CheckpointTest) -> str:
 
 
 def write_board_page(
-    board: Board, published: Sequence[PublishedRow], path: Path, figures: Mapping[str, str]
+    board: Board,
+    published: Sequence[PublishedRow],
+    path: Path,
+    figures: Mapping[str, str],
 ) -> None:
     """Write a board as one HTML file with a sortable table.
 

@@ -35,7 +35,11 @@ class DuplicateNames:
         self._other_folders = [search.other.folder] if search.other and search.other.folder else []
 
     def describe_image(
-        self, image: DistinctImage, *, own: bool = True, file: int = 0
+        self,
+        image: DistinctImage,
+        *,
+        own: bool = True,
+        file: int = 0,
     ) -> dict[str, Any]:
         """Describe an image as JSON values.
 
@@ -107,7 +111,11 @@ def _second_file(finding: DuplicatePair) -> int:
 
 
 def duplicates_as_dict(
-    dataset: str, data: Mapping[str, Any], search: Duplicates, names: DuplicateNames, distance: int
+    dataset: str,
+    data: Mapping[str, Any],
+    search: Duplicates,
+    names: DuplicateNames,
+    distance: int,
 ) -> dict[str, Any]:
     """Return the result of a search as JSON types.
 

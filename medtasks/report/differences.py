@@ -99,7 +99,9 @@ def _recorded_gains(
 
 
 def _shared_scores(
-    rule: RuleScores, reduced: Mapping[str, MetricScore], metrics: Mapping[str, AnyMetric]
+    rule: RuleScores,
+    reduced: Mapping[str, MetricScore],
+    metrics: Mapping[str, AnyMetric],
 ) -> list[tuple[MetricScore, MetricScore]]:
     """Return the main scores that both have, else the first one."""
     shared = [(score, reduced[score.metric]) for score in rule.scores if score.metric in reduced]
@@ -177,7 +179,9 @@ def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
 
 
 def _values_of(
-    repeats: Sequence[TaskReading], ids: Collection[str], metrics: Sequence[AnyMetric]
+    repeats: Sequence[TaskReading],
+    ids: Collection[str],
+    metrics: Sequence[AnyMetric],
 ) -> Mapping[tuple[str, str], Values]:
     """Return the values of chosen samples, means over the repeats, by row and metric."""
     chosen = []
@@ -337,7 +341,9 @@ def _token_limit(reading: TaskReading) -> int | None:
 
 
 def _length_bins(
-    reading: TaskReading, scores: Mapping[str, Score], lengths: Mapping[str, int]
+    reading: TaskReading,
+    scores: Mapping[str, Score],
+    lengths: Mapping[str, int],
 ) -> list[LengthBin]:
     """Score replies by their length, in up to four parts, in the first main metric with values of single samples."""
     documents = {str(document["doc_id"]): document for document in reading.documents}

@@ -129,7 +129,10 @@ def _export_of(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
 
 
 def _problems(
-    part: Section, recorded: TaskRun, manifest: RunManifest, folder: Path
+    part: Section,
+    recorded: TaskRun,
+    manifest: RunManifest,
+    folder: Path,
 ) -> Iterator[str]:
     """Yield what forbids to publish a task, the gravest first."""
     report = part.report
@@ -195,7 +198,10 @@ def hub_yaml(chosen: Iterable[Export], benchmarks: Mapping[str, str]) -> str:
 
 
 def write_eee(
-    chosen: Iterable[Export], folder: Path, organization: str, relationship: str
+    chosen: Iterable[Export],
+    folder: Path,
+    organization: str,
+    relationship: str,
 ) -> list[Path]:
     """Write a record of Every Eval Ever for each task.
 

@@ -267,7 +267,12 @@ def new_rows(
 
 
 def draw_score(
-    axes: "Axes", score: MetricScore, row: int, position: int, series: int, look: Look
+    axes: "Axes",
+    score: MetricScore,
+    row: int,
+    position: int,
+    series: int,
+    look: Look,
 ) -> None:
     """Draw a score as a point with its interval, or as "n/a".
 
@@ -290,7 +295,9 @@ def draw_score(
 
 
 def add_legend(
-    figure: "Figure", handles: Sequence["Artist"], rules: Mapping[str, Look] = MappingProxyType({})
+    figure: "Figure",
+    handles: Sequence["Artist"],
+    rules: Mapping[str, Look] = MappingProxyType({}),
 ) -> None:
     """Write a legend at the bottom of a figure of :func:`new_rows`.
 

@@ -236,7 +236,11 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
 
 
 def _reference_lines(
-    task: TaskReport, rules: Sequence[RuleScores], looks: Looks, column: str, metric: str
+    task: TaskReport,
+    rules: Sequence[RuleScores],
+    looks: Looks,
+    column: str,
+    metric: str,
 ) -> list[dict[str, Any]]:
     """Return the lines across all groups as arguments of ``axvline``.
 
@@ -261,7 +265,10 @@ def _reference_lines(
 
 
 def _draw_groups(
-    axes: "Axes", rules: Sequence[RuleScores], keys: Sequence[tuple[str, str, str]], looks: Looks
+    axes: "Axes",
+    rules: Sequence[RuleScores],
+    keys: Sequence[tuple[str, str, str]],
+    looks: Looks,
 ) -> tuple[list[float], list[str]]:
     """Draw the scores of groups, by column, name and metric, and return their values and a sentence per rule."""
     values = []
@@ -468,7 +475,10 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
 
 
 def _finish_square(
-    axes: "Axes", task: TaskReport, facts: Sequence[str], sentences: Sequence[str]
+    axes: "Axes",
+    task: TaskReport,
+    facts: Sequence[str],
+    sentences: Sequence[str],
 ) -> str:
     """Set the axes of a figure of shares, write legend and facts next to it, and return its description."""
     axes.xaxis.set_major_formatter(style.PERCENT)

@@ -157,7 +157,10 @@ def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, met
 
 
 def _group_notes(
-    task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str
+    task: TaskReport,
+    rules: Sequence[RuleScores],
+    column: str,
+    metric: str,
 ) -> Iterator[str]:
     """Yield notes on the intervals and tests of a column, and on groups that are not compared."""
     groups = [*chain.from_iterable(rule.groups[column] for rule in rules)]

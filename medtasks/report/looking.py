@@ -114,7 +114,12 @@ def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[LookedA
 
 
 def _look(
-    task: TaskFile, document: Document, doc_id: str, number: int, *, private: bool
+    task: TaskFile,
+    document: Document,
+    doc_id: str,
+    number: int,
+    *,
+    private: bool,
 ) -> LookedAt:
     """Return one sample, with a fault instead of images if it cannot be shown."""
     hook = resolved(task_config(task.name).get("doc_to_visual"))

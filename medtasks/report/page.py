@@ -206,7 +206,9 @@ def thumbnails(
 
 
 def _likely_sides(
-    files: Sequence[_File], budget: int, workers: ThreadPoolExecutor
+    files: Sequence[_File],
+    budget: int,
+    workers: ThreadPoolExecutor,
 ) -> Sequence[int]:
     """Return the sides to try, at least one, from the largest at which all files are likely to fit."""
     if len(files) <= _PROBED:
@@ -221,7 +223,10 @@ def _likely_sides(
 
 
 def _copies_in_budget(
-    files: Sequence[_File], side: int, budget: int, workers: ThreadPoolExecutor
+    files: Sequence[_File],
+    side: int,
+    budget: int,
+    workers: ThreadPoolExecutor,
 ) -> list[Thumbnail]:
     """Return the small copies of the first files, as many as have room."""
     room = budget

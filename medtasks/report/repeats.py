@@ -107,7 +107,9 @@ def _join_tasks(
 
 
 def join(
-    readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()
+    readings: Sequence[TaskReading],
+    seeds: Sequence[int | None],
+    missing: Sequence[str] = (),
 ) -> RepeatedTask:
     """Join the repeats of one task.
 
@@ -158,7 +160,9 @@ def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
 
 
 def _join_row(
-    name: str, readings: Sequence[TaskReading], values: Sequence[Mapping[str, float]]
+    name: str,
+    readings: Sequence[TaskReading],
+    values: Sequence[Mapping[str, float]],
 ) -> RepeatedRule:
     """Join the repeats under one rule, given the values of each repeat by metric."""
     has_answers = True
@@ -221,7 +225,10 @@ def _score(
 
 
 def _majority_scores(
-    name: str, readings: Sequence[TaskReading], *, has_answers: bool
+    name: str,
+    readings: Sequence[TaskReading],
+    *,
+    has_answers: bool,
 ) -> tuple[dict[str, Score], int, int]:
     """Return the scores of the most frequent answers by document id, the number of ties, and that of failed replies.
 
@@ -263,7 +270,9 @@ def _vote(name: str, reading: TaskReading, doc_id: str, score: Score) -> str | N
 
 
 def _majority_score(
-    doc_id: str, counts: Counter[str], votes: Sequence[tuple[str | None, Score]]
+    doc_id: str,
+    counts: Counter[str],
+    votes: Sequence[tuple[str | None, Score]],
 ) -> Score:
     """Return the score of the most frequent answer, the same one of equally frequent ones each time."""
     digests = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}

@@ -296,7 +296,11 @@ def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.n
 
 
 def with_error(
-    value: float, error: float, share: bool, low: float = math.nan, high: float = math.nan
+    value: float,
+    error: float,
+    share: bool,
+    low: float = math.nan,
+    high: float = math.nan,
 ) -> str:
     """Return a score with its standard error if it has one.
 

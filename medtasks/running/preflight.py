@@ -79,7 +79,10 @@ class PlannedRun:
     """
 
     def __init__(
-        self, names: Sequence[str], options: HarnessOptions, shard: Shard | Look | None
+        self,
+        names: Sequence[str],
+        options: HarnessOptions,
+        shard: Shard | Look | None,
     ) -> None:
         self.options = options
         self.shard = shard
@@ -113,7 +116,9 @@ class PlannedRun:
 
 
 def check(
-    tasks: Sequence[str], arguments: Sequence[str], shard: Shard | Look | None = None
+    tasks: Sequence[str],
+    arguments: Sequence[str],
+    shard: Shard | Look | None = None,
 ) -> list[Notice]:
     """Return the problems of a run of tasks, ours or not, before it starts.
 

@@ -103,7 +103,11 @@ class NamedQuestion:
 
 
 def write_questions(
-    task: TaskFile, folder: Path, *, batch: bool = False, limit: int | None = None
+    task: TaskFile,
+    folder: Path,
+    *,
+    batch: bool = False,
+    limit: int | None = None,
 ) -> QuestionManifest:
     """Write the questions of a task into a new folder, with a description and a page that says how to go on.
 
@@ -187,7 +191,9 @@ def _named_questions(
 
 
 def _write_lines(
-    folder: Path, named: Iterator[NamedQuestion], settings: Mapping[str, Any]
+    folder: Path,
+    named: Iterator[NamedQuestion],
+    settings: Mapping[str, Any],
 ) -> tuple[int, tuple[str, ...]]:
     """Write a line for each question, and each image once. Return the number of questions and the name of the file."""
     samples = 0
@@ -223,7 +229,9 @@ def _image_file(folder: Path, image: Image.Image) -> str:
 
 
 def _write_requests(
-    folder: Path, named: Iterator[NamedQuestion], settings: Mapping[str, Any]
+    folder: Path,
+    named: Iterator[NamedQuestion],
+    settings: Mapping[str, Any],
 ) -> tuple[int, tuple[str, ...]]:
     """Write requests into files of a size that services take. Return the number of questions and names of the files."""
     samples = 0

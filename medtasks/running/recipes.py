@@ -167,7 +167,9 @@ class Recipe(_Data):
 
 
 def expansion(
-    name: str, backend: str, options: HarnessOptions
+    name: str,
+    backend: str,
+    options: HarnessOptions,
 ) -> tuple[list[str], RecipeFacts | None]:
     """Return the harness's arguments from a recipe, with its facts for the manifest.
 

@@ -317,7 +317,11 @@ class RunRecording:
 
 
 def with_results(
-    name: str, record: TaskRecord, results: Path, row: Mapping[str, Any], folder: Path
+    name: str,
+    record: TaskRecord,
+    results: Path,
+    row: Mapping[str, Any],
+    folder: Path,
 ) -> TaskRecord:
     """Return a task's record with the location of its results and the numbers of its samples.
 

@@ -321,7 +321,10 @@ def parse(
 
 
 def read_run(
-    folder: str | Path, *, model: str | None = None, include_path: FolderInput = ()
+    folder: str | Path,
+    *,
+    model: str | None = None,
+    include_path: FolderInput = (),
 ) -> Run:
     """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
 
@@ -435,7 +438,9 @@ def _source(run: Run | str | Path, labels: Sequence[str | Path]) -> Source:
 
 
 def _compare_sources(
-    runs: Mapping[str, Source], metrics: Sequence[str], task: str | None
+    runs: Mapping[str, Source],
+    metrics: Sequence[str],
+    task: str | None,
 ) -> dict[str, ComparedTask]:
     """Compare runs by task, and warn of tasks that were not compared and of copied replies."""
     tasks, causes = compare_all(runs, metrics, task=task)
@@ -496,7 +501,10 @@ def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
 
 
 def _read_replies(
-    task: TaskFile, replies: RepliesInput, kit: str | None, columns: Mapping[str, str] | None
+    task: TaskFile,
+    replies: RepliesInput,
+    kit: str | None,
+    columns: Mapping[str, str] | None,
 ) -> tuple[Mapping[str, Reply], Documents, Mapping[str, Any]]:
     """Return replies by the ids of the questions that they answer, all documents, and their provenance."""
     if not isinstance(replies, str | Path):

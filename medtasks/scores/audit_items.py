@@ -60,7 +60,9 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
 
 
 def _item(
-    reading: TaskReading, document: Document, groups: Mapping[str, tuple[str, ...]]
+    reading: TaskReading,
+    document: Document,
+    groups: Mapping[str, tuple[str, ...]],
 ) -> AuditItem:
     """Describe one question with its reply and answers, without its text if the task is withheld."""
     task = reading.task

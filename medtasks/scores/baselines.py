@@ -93,7 +93,9 @@ def _point_values(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, 
 
 
 def _accuracies_by_chance(
-    task: TaskFile, documents: Documents, samples: Sequence[Sample]
+    task: TaskFile,
+    documents: Documents,
+    samples: Sequence[Sample],
 ) -> ValuesByRule:
     """Return accuracies by rule, with the chance of guessing right for each right answer."""
     metrics = [metric for metric in task.metrics if isinstance(metric, Metric)]
@@ -208,7 +210,10 @@ def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int 
 
 
 def _intended_scores(
-    task: TaskFile, rule: Rule, documents: Documents, strategies: Sequence[Strategy]
+    task: TaskFile,
+    rule: Rule,
+    documents: Documents,
+    strategies: Sequence[Strategy],
 ) -> dict[AnswerKey, Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
     by_answer = {}
@@ -239,7 +244,11 @@ def _intended_scores(
 
 
 def _wording(
-    task: TaskFile, rule: Rule, document: Document, answer: ExpectedAnswer, attempt: int
+    task: TaskFile,
+    rule: Rule,
+    document: Document,
+    answer: ExpectedAnswer,
+    attempt: int,
 ) -> Reply | None:
     """Build the reply that gives an answer in its wording of number ``attempt``, or None after the last one."""
     options = Sample(document).options

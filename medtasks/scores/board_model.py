@@ -260,7 +260,10 @@ def _build_column(
 
 
 def _ranked_cells(
-    task: TaskFile, metric: AnyMetric, sources: Sources, notes: Notes
+    task: TaskFile,
+    metric: AnyMetric,
+    sources: Sources,
+    notes: Notes,
 ) -> tuple[Cells, Mapping[str, Any]]:
     """Return a task's scored cells, with ranks unless runs were asked differently, and the provenance of its data."""
     cells, files, data = _scored_cells(task, metric, sources, notes)
@@ -310,7 +313,10 @@ def _our_task(name: str) -> TaskFile | None:
 
 
 def _scored_cells(
-    task: TaskFile, metric: AnyMetric, sources: Sources, notes: Notes
+    task: TaskFile,
+    metric: AnyMetric,
+    sources: Sources,
+    notes: Notes,
 ) -> tuple[Cells, dict[str, Path], Mapping[str, Any]]:
     """Score the recorded replies of each run to a task, of which one rule is left, and note what cannot be read.
 
@@ -400,7 +406,10 @@ def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> Cel
 
 
 def _recorded_cell(
-    record: TaskRun, reading: Reading, column: BoardColumn | None, metric: AnyMetric | None
+    record: TaskRun,
+    reading: Reading,
+    column: BoardColumn | None,
+    metric: AnyMetric | None,
 ) -> tuple[BoardColumn, BoardCell] | None:
     """Return a cell from the results of the harness alone, and its column, or None without a value.
 

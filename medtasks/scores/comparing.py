@@ -214,7 +214,9 @@ def _compare_pair(
 
 
 def _skip_reasons(
-    names: RunPair, skipped: Mapping[TestKey, str], values: BothValues
+    names: RunPair,
+    skipped: Mapping[TestKey, str],
+    values: BothValues,
 ) -> dict[TestKey, str]:
     """Return why a metric is not compared: it was skipped in a run, or no sample has a value in both."""
     reasons = {key: why for key, why in skipped.items() if key in values}

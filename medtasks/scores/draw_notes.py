@@ -62,7 +62,10 @@ def no_means(metrics: Iterable[AnyMetric]) -> list[str]:
 
 
 def _missing_note(
-    documents: Documents, missing: Documents, strata: int, replied: Container[str]
+    documents: Documents,
+    missing: Documents,
+    strata: int,
+    replied: Container[str],
 ) -> str:
     with_reply = {doc[DRAWN]["stratum"] for doc in documents if doc["doc_id"] in replied}
     note = (

@@ -139,7 +139,10 @@ def _content(text: str, languages: tuple[str, ...]) -> set[str]:
 
 
 def wrong_answers(
-    task: TaskFile, documents: Documents, scores: ScoreList, replies: Replies
+    task: TaskFile,
+    documents: Documents,
+    scores: ScoreList,
+    replies: Replies,
 ) -> list[WrongAnswer]:
     """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`, or none where the published code stops.
 
@@ -171,7 +174,9 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 
 
 def draw_wrong_answers(
-    wrong: Mapping[str, Sequence[WrongAnswer]], size: int, columns: Sequence[str]
+    wrong: Mapping[str, Sequence[WrongAnswer]],
+    size: int,
+    columns: Sequence[str],
 ) -> dict[str, list[WrongAnswer]]:
     """Draw a sample of the documents with a wrong answer, each with the same probability, and spread over groups.
 
@@ -200,7 +205,9 @@ def draw_wrong_answers(
 
 
 def export_wrong_answers(
-    path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]
+    path: Path,
+    private: Sequence[str],
+    wrong: Mapping[str, Sequence[WrongAnswer]],
 ) -> None:
     """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
     own_names: dict[str, None] = {}

@@ -27,7 +27,10 @@ _UNITS = ("doc_id", "pair_id")  # columns with the ids of what a metric has a va
 
 
 def with_help(
-    task: TaskFile, replies: Replies, rules: Sequence[RuleScores], helper: Source
+    task: TaskFile,
+    replies: Replies,
+    rules: Sequence[RuleScores],
+    helper: Source,
 ) -> tuple[list[RuleScores], list[str]]:
     """Return the scores of a drawn task with the help of a run on its whole dataset.
 

@@ -66,7 +66,10 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
 
 
 def with_joint_verdicts(
-    task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]
+    task: TaskFile,
+    rule: Rule,
+    documents: Documents,
+    replies: Sequence[Reply],
 ) -> list[Reply]:
     """Add the verdicts of :func:`judge_side_by_side`, if there are any, to replies.
 
@@ -92,7 +95,11 @@ def with_joint_verdicts(
 
 
 def _joint_verdicts(
-    judge: Judge, task: TaskFile, rule: Rule, runs: Sequence[Replies], document: Document
+    judge: Judge,
+    task: TaskFile,
+    rule: Rule,
+    runs: Sequence[Replies],
+    document: Document,
 ) -> dict[int, JointVerdicts]:
     """Return the verdicts on the replies to one sample, by index of the run."""
     doc_id = document["doc_id"]
@@ -115,7 +122,10 @@ def _joint_verdicts(
 
 
 def _ask(
-    judge: Judge, questions: Mapping[str, JudgeQuestion], *, fenced: bool
+    judge: Judge,
+    questions: Mapping[str, JudgeQuestion],
+    *,
+    fenced: bool,
 ) -> Mapping[str, Any]:
     """Return the verdicts by model, none without any answer, or if the judge fails."""
     if not questions:

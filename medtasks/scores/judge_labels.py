@@ -58,7 +58,12 @@ class _Verdicts:
 
 
 def write_sheet(
-    path: Path, task: TaskFile, documents: Documents, replies: Replies, size: int, rule: str | None
+    path: Path,
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
+    size: int,
+    rule: str | None,
 ) -> tuple[int, int]:
     """Write a sheet of judged replies.
 
@@ -152,7 +157,10 @@ def read_labels(path: Path) -> dict[str, Label]:
 
 
 def checked_scores(
-    task: TaskFile, documents: Documents, replies: Replies, labels: Mapping[str, Label]
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
+    labels: Mapping[str, Label],
 ) -> dict[str, CheckedScore]:
     """Return each row's score from a judge's verdicts, with its correction by people's labels.
 

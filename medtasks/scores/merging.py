@@ -66,7 +66,9 @@ _OF_PROCESS = (
 
 
 def merge(
-    output: Path, folders: Sequence[Path], limit: FailureLimit
+    output: Path,
+    folders: Sequence[Path],
+    limit: FailureLimit,
 ) -> tuple[RunManifest, dict[str, SampleCounts]]:
     """Join the shards in folders and write the files of one run.
 
@@ -197,7 +199,9 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
 
 
 def _recorded_scores(
-    task: TaskFile, part: TaskPart, documents: Documents
+    task: TaskFile,
+    part: TaskPart,
+    documents: Documents,
 ) -> dict[int, list[Score]]:
     """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
     scores: dict[int, list[Score]] = {}

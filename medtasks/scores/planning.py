@@ -152,7 +152,9 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
 
 
 def _with_measured_values(
-    assumed: Assumptions, samples: Sequence[str], runs: Sequence[Values]
+    assumed: Assumptions,
+    samples: Sequence[str],
+    runs: Sequence[Values],
 ) -> Assumptions:
     """Replace what is assumed by what one or two runs show on these samples."""
     first = [runs[0][sample][1] for sample in samples]
@@ -244,7 +246,11 @@ def _planned_samples(power_of: Callable[[int], float], power: float, design: flo
 
 
 def _values(
-    task: TaskFile, documents: Documents, metric: AnyMetric, replies: Replies, rule: str | None
+    task: TaskFile,
+    documents: Documents,
+    metric: AnyMetric,
+    replies: Replies,
+    rule: str | None,
 ) -> dict[str, tuple[Hashable, float]]:
     """Return cluster and value of each sample under a rule, by default the task's first."""
     answered = {name: reply for name, reply in replies.items() if not reply.failed}

@@ -177,7 +177,10 @@ def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleS
 
 
 def _with_explanations(
-    verdict: PrintedCheck, others: Iterable[RuleScore], metric: AnyMetric | None, of_rows: RowScores
+    verdict: PrintedCheck,
+    others: Iterable[RuleScore],
+    metric: AnyMetric | None,
+    of_rows: RowScores,
 ) -> PrintedCheck:
     """Add the part of guessed replies, and what else the number is of if it is not the score."""
     values = {}
@@ -229,7 +232,9 @@ def _guesses(metric: Metric[Score], scores: ScoreList, careful: ScoreList) -> tu
 
 
 def _other_counts(
-    verdict: PrintedCheck, metric: Metric[Score], scores: ScoreList
+    verdict: PrintedCheck,
+    metric: Metric[Score],
+    scores: ScoreList,
 ) -> dict[str, float]:
     """Return the values with other samples in the denominator, or counted as wrong."""
     readable = []

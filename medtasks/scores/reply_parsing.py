@@ -67,7 +67,9 @@ def parse_reply(name: str, item: Mapping[str, Any], location: str) -> dict[str, 
 
 
 def _document(
-    rule: RegisteredExtractor, item: Mapping[str, Any], options: list[str]
+    rule: RegisteredExtractor,
+    item: Mapping[str, Any],
+    options: list[str],
 ) -> dict[str, Any]:
     """Return the columns that a rule may look at. A closed question without options asks for yes or no."""
     columns = {name: item[name] for name in ("question", "answer") if item.get(name) is not None}

@@ -55,7 +55,9 @@ class RunValues:
 
 
 def chosen_metrics(
-    task: TaskFile, names: Sequence[str] = (), documents: Documents = ()
+    task: TaskFile,
+    names: Sequence[str] = (),
+    documents: Documents = (),
 ) -> list[AnyMetric]:
     """Return the metrics to compare.
 
@@ -115,7 +117,10 @@ def main_metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def run_values(
-    task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
+    metrics: Sequence[AnyMetric],
 ) -> RunValues:
     """Return the values of one run's samples under every rule. A metric that is not their mean is skipped.
 
@@ -188,7 +193,10 @@ def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], valu
 
 
 def mean_values(
-    task: TaskFile, documents: Documents, repeats: Sequence[Replies], metrics: Iterable[AnyMetric]
+    task: TaskFile,
+    documents: Documents,
+    repeats: Sequence[Replies],
+    metrics: Iterable[AnyMetric],
 ) -> RunValues:
     """Return each sample's mean value over the repeats in which it has one.
 

@@ -219,7 +219,10 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
 
 
 def scores_of(
-    task: TaskFile, rule: Rule, documents: Documents, replies: Sequence[Reply]
+    task: TaskFile,
+    rule: Rule,
+    documents: Documents,
+    replies: Sequence[Reply],
 ) -> list[Score]:
     """Return the scores of replies under one rule. Documents, replies and scores have shape (samples,)."""
     by_sample = with_joint_verdicts(task, rule, documents, with_labels(replies, rule))
@@ -340,7 +343,9 @@ def _few_clusters_sentence(estimate: Estimate) -> str:
 
 
 def numbers_by_class(
-    task: TaskFile, columns: Documents, scores: ScoreList
+    task: TaskFile,
+    columns: Documents,
+    scores: ScoreList,
 ) -> tuple[ClassNumbers, ...]:
     """Return the clinical numbers of each class. There are none where the published code stops.
 
@@ -426,7 +431,10 @@ def panel_results(metrics: Sequence[AnyMetric], scores: ScoreList) -> list[Panel
 
 
 def score_warnings(
-    task: TaskFile, documents: Documents, scores: ScoreList, metrics: Sequence[AnyMetric] = ()
+    task: TaskFile,
+    documents: Documents,
+    scores: ScoreList,
+    metrics: Sequence[AnyMetric] = (),
 ) -> Iterator[str]:
     """Yield warnings on scores, by default of the task's metrics. Ids of a private task are hashed."""
     if any(score.get("stops") for score in scores) and is_private_task(task, documents):

@@ -257,7 +257,10 @@ def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_P
 
 
 def by_category(
-    task: TaskFile, documents: Documents, scores: ScoreList, columns: Sequence[str] = (CATEGORIES,)
+    task: TaskFile,
+    documents: Documents,
+    scores: ScoreList,
+    columns: Sequence[str] = (CATEGORIES,),
 ) -> Subgroups:
     """Compare the scores of pairs by medical area, or by other columns of their images.
 
@@ -292,7 +295,9 @@ def by_category(
 
 
 def _pair_parts(
-    answers: Sequence[PairedAnswer], name: str | None, scores: ScoreList
+    answers: Sequence[PairedAnswer],
+    name: str | None,
+    scores: ScoreList,
 ) -> list[_Part]:
     """Return the scores of pairs and of single images in a group, or in all if its name is None.
 
@@ -333,7 +338,10 @@ def _pair_parts(
 
 
 def _compare_groups(
-    groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part], *, is_drawn: bool
+    groups: Sequence[tuple[str, int, Sequence[_Part]]],
+    totals: Sequence[_Part],
+    *,
+    is_drawn: bool,
 ) -> tuple[Group, ...]:
     """Return the groups of a column with their intervals, gaps to the others and tests.
 
@@ -373,7 +381,9 @@ def _compare_groups(
 
 
 def _gaps(
-    parts: Sequence[_Part | None], total: _Part, level: float
+    parts: Sequence[_Part | None],
+    total: _Part,
+    level: float,
 ) -> list[tuple[EstimatedValue, float]]:
     """Return the gap of each group to the others and its p-value, corrected for the groups.
 
@@ -471,7 +481,11 @@ def _column_tests(
 
 
 def with_interval(
-    metric: Declaration, estimate: Estimate, *, no_image: bool = False, level: float = LEVEL
+    metric: Declaration,
+    estimate: Estimate,
+    *,
+    no_image: bool = False,
+    level: float = LEVEL,
 ) -> MetricScore:
     """Return the estimate of a metric with its interval.
 

@@ -38,7 +38,9 @@ _TEXTS = (
 
 
 def task_calibration(
-    task: TaskFile, documents: Documents, replies: Replies
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
 ) -> Mapping[str, Calibration]:
     """Return the calibration of recorded likelihoods by filter name, the same for each.
 
@@ -126,7 +128,10 @@ def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple
 
 
 def area_by_sample(
-    task: TaskFile, documents: Documents, replies: Replies, of_class: str
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
+    of_class: str,
 ) -> dict[str, tuple[Hashable, float]]:
     """Return the cluster and value of each sample, whose mean is the AUROC of a class that all questions have."""
     likelihoods = _likelihoods(task, documents, replies)

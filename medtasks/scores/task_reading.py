@@ -108,7 +108,9 @@ class TaskReading:
 
 
 def scores_by_id(
-    task: TaskFile, documents: Documents, replies: Replies
+    task: TaskFile,
+    documents: Documents,
+    replies: Replies,
 ) -> dict[str, tuple[str, dict[str, Score]]]:
     """Return the versioned rule of each row of results, and scores by document id.
 
@@ -179,7 +181,9 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
 
 
 def rule_reports(
-    recorded: TaskRun, task: TaskFile | None, computed: Mapping[str, Computed]
+    recorded: TaskRun,
+    task: TaskFile | None,
+    computed: Mapping[str, Computed],
 ) -> tuple[tuple[RuleScores, ...], list[str]]:
     """Return the scores of a task under each rule.
 
@@ -357,7 +361,9 @@ def _read_samples(reading: TaskReading, path: Path) -> None:
 
 
 def estimate_by_question(
-    readings: Sequence[TaskReading], row: str, metric: Declaration
+    readings: Sequence[TaskReading],
+    row: str,
+    metric: Declaration,
 ) -> tuple[Estimate, Sequence[Sequence[float]]]:
     """Estimate a mean over several readings, averaged per question or pair first.
 
@@ -530,7 +536,10 @@ def _read_replies(reading: TaskReading) -> None:
 
 
 def _aggregate(
-    task: TaskFile, rule: str, documents: Documents, by_id: Mapping[str, Score]
+    task: TaskFile,
+    rule: str,
+    documents: Documents,
+    by_id: Mapping[str, Score],
 ) -> Computed:
     """Aggregate recorded scores. Without documents they are grouped by the columns of the scores."""
     if not task.family.scores_suffice:

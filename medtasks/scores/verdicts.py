@@ -85,7 +85,11 @@ def _has_same_scores(task: ComparedTask, agreement: Agreement) -> bool:
 
 
 def _explanation(
-    runs: tuple[str, str], agreement: Agreement, *, same_scores: bool, failures_matter: bool
+    runs: tuple[str, str],
+    agreement: Agreement,
+    *,
+    same_scores: bool,
+    failures_matter: bool,
 ) -> str:
     """Return a sentence on failures in one run, equal replies or equal answers, or an empty text."""
     failed = agreement.failed
@@ -136,7 +140,10 @@ def _two_digits(number: int) -> str:
 
 
 def _non_inferiority(
-    task: ComparedTask, verdict: Verdict, *, failures_matter: bool
+    task: ComparedTask,
+    verdict: Verdict,
+    *,
+    failures_matter: bool,
 ) -> tuple[NonInferiority, Comparison | None]:
     """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
 

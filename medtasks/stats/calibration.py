@@ -330,7 +330,9 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
 
 
 def roc_area(
-    scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]
+    scores: Sequence[float],
+    positive: Sequence[float],
+    clusters: Sequence[Hashable],
 ) -> EstimatedValue:
     """Return the area under the ROC curve of scores, whatever the order of the samples.
 
@@ -429,7 +431,9 @@ def _area_components(
 
 
 def area_values(
-    scores: Sequence[float], positive: Sequence[float], clusters: Sequence[Hashable]
+    scores: Sequence[float],
+    positive: Sequence[float],
+    clusters: Sequence[Hashable],
 ) -> list[float]:
     """Return values of single samples whose mean is the area under the ROC curve.
 

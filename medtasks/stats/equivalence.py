@@ -139,7 +139,10 @@ def equivalence(
 
 
 def _score_statistic(
-    differences: Sequence[float], units: Sequence[Hashable], error: MeanError, changed: int
+    differences: Sequence[float],
+    units: Sequence[Hashable],
+    error: MeanError,
+    changed: int,
 ) -> Callable[[float], float]:
     """Return Tango's statistic for the number of independent samples with the same error.
 
@@ -209,7 +212,12 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
 
 
 def _samples_needed(
-    variance: float, samples: int, units: int, observed: float, margin: float, reach: float
+    variance: float,
+    samples: int,
+    units: int,
+    observed: float,
+    margin: float,
+    reach: float,
 ) -> int | None:
     """Return the number of samples of :attr:`Equivalence.needed`.
 
@@ -274,7 +282,11 @@ def mcnemar_power(samples: int, difference: float, discordance: float, level: fl
 
 
 def non_inferiority_power(
-    samples: int, difference: float, discordance: float, margin: float, level: float
+    samples: int,
+    difference: float,
+    discordance: float,
+    margin: float,
+    level: float,
 ) -> float:
     """Return the power to show that the second model is worse by less than the ``margin``, simulated.
 
@@ -320,7 +332,9 @@ def samples_needed(power_of: Callable[[int], float], power: float) -> int | None
 
 
 def detectable_difference(
-    power_of: Callable[[float], float], power: float, largest: float
+    power_of: Callable[[float], float],
+    power: float,
+    largest: float,
 ) -> float:
     """Return the smallest difference, up to a ``largest``, that has a power, NaN if none has.
 

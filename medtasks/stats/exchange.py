@@ -43,7 +43,9 @@ class SummedCounts:
 
 
 def compare_counts(
-    counts: Integers, units: Sequence[Hashable], score: Callable[[Integers], Floats]
+    counts: Integers,
+    units: Sequence[Hashable],
+    score: Callable[[Integers], Floats],
 ) -> tuple[PairedResult, PairedValues]:
     """Compare two models under a score of summed counts.
 

@@ -96,7 +96,10 @@ def interval(
 
 
 def _wilson_ends(
-    value: float, error: float, effective: float | None, quantile: float
+    value: float,
+    error: float,
+    effective: float | None,
+    quantile: float,
 ) -> tuple[float, float]:
     spread = value * (1 - value)
     if effective is None:
@@ -147,7 +150,9 @@ def difference_of_shares(
 
 
 def ratio_of_shares(
-    shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None
+    shares: tuple[float, float],
+    sizes: tuple[float, float],
+    degrees: float | None,
 ) -> tuple[float, float]:
     """Return the ends of the 95 % interval of the first of two shares of different samples over the second.
 
@@ -203,7 +208,9 @@ def ratio_of_shares(
 
 
 def difference_of_values(
-    first: EstimatedValue, second: EstimatedValue, correlation: float = 0.0
+    first: EstimatedValue,
+    second: EstimatedValue,
+    correlation: float = 0.0,
 ) -> EstimatedValue:
     """Return the first minus the second of two values of different samples, with the interval that follows from theirs.
 

@@ -105,7 +105,10 @@ def _added_units(clusters: Sequence[Hashable], number: int) -> list[Hashable]:
 
 
 def _figures(
-    verdict: Floats, label: Floats, weight: Floats, is_asked: NDArray[np.bool_]
+    verdict: Floats,
+    label: Floats,
+    weight: Floats,
+    is_asked: NDArray[np.bool_],
 ) -> dict[str, tuple[float, Floats]]:
     """Return each figure and its influence values, shape (replies,): the error of their mean is that of the figure."""
     right = verdict.copy()  # an unbiased estimate of each reply's label

@@ -260,7 +260,10 @@ def draws_at(level: float, units: int) -> int:
 
 
 def _detectable(
-    result: PairedResult, differences: Sequence[float], units: Sequence[Hashable], tests: int
+    result: PairedResult,
+    differences: Sequence[float],
+    units: Sequence[Hashable],
+    tests: int,
 ) -> float:
     """Return the smallest difference found with 80 % power if as many ``tests`` are corrected, NaN if none can be.
 
@@ -313,7 +316,10 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def agresti_min_interval(
-    only_first: float, only_second: float, samples: float, level: float = ALPHA
+    only_first: float,
+    only_second: float,
+    samples: float,
+    level: float = ALPHA,
 ) -> tuple[float, float]:
     """Return the interval of the difference of two paired shares (second minus first).
 
@@ -348,7 +354,10 @@ def exceeding(statistic: float, degrees: float) -> float:
 
 
 def sign_flip_test(
-    differences: Sequence[float], clusters: Sequence[Hashable], draws: int = DRAWS, seed: int = SEED
+    differences: Sequence[float],
+    clusters: Sequence[Hashable],
+    draws: int = DRAWS,
+    seed: int = SEED,
 ) -> float:
     """Return the two-sided p-value of the mean difference when the signs of whole units are exchanged.
 

@@ -16,7 +16,10 @@ _NO_SPREAD = 1e-9  # of the largest difference
 
 
 def rank_intervals(
-    values: Floats, units: Sequence[Hashable], *, higher_is_better: bool = True
+    values: Floats,
+    units: Sequence[Hashable],
+    *,
+    higher_is_better: bool = True,
 ) -> list[tuple[int, int]]:
     """Return the first and the last rank that each model may have, from 1 for the best.
 

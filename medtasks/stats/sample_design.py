@@ -92,7 +92,9 @@ def mean_and_error(values: Sequence[float], units: Sequence[Hashable]) -> tuple[
 
 
 def drawn_mean(
-    values: Sequence[float], units: Sequence[DrawnUnit], sizes: Sequence[float] | None = None
+    values: Sequence[float],
+    units: Sequence[DrawnUnit],
+    sizes: Sequence[float] | None = None,
 ) -> tuple[float, MeanError]:
     """Return the estimated mean over the whole benchmark and its error.
 
@@ -146,7 +148,10 @@ class _Stratum:
 
 
 def _strata(
-    values: Sequence[float], mean: float, weights: Sequence[float], units: Sequence[DrawnUnit]
+    values: Sequence[float],
+    mean: float,
+    weights: Sequence[float],
+    units: Sequence[DrawnUnit],
 ) -> list[_Stratum]:
     residuals: dict[DrawnUnit, list[float]] = defaultdict(list)
     total = math.fsum(weights)

@@ -65,7 +65,9 @@ def mean_standard_error(values: Sequence[float]) -> float:
 
 
 def clustered_error(
-    values: Sequence[float], clusters: Sequence[Hashable], weights: Sequence[float] | None = None
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    weights: Sequence[float] | None = None,
 ) -> MeanError:
     """Return the error of a (weighted) mean of values that are independent between clusters only.
 

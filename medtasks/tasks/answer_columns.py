@@ -149,7 +149,10 @@ def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Rea
 
 
 def _best_way(
-    name: str, kind: Column, by_way: Mapping[str, Mapping[int, int]], count: int
+    name: str,
+    kind: Column,
+    by_way: Mapping[str, Mapping[int, int]],
+    count: int,
 ) -> tuple[str, str]:
     """Return the way that reads most of ``count`` answers, of equal ones the documented or the first, and a note.
 
@@ -169,7 +172,9 @@ def _best_way(
 
 
 def _indices(
-    written: Mapping[int, Any], options: Cells, index_of: Callable[[Any, Sequence[str]], int]
+    written: Mapping[int, Any],
+    options: Cells,
+    index_of: Callable[[Any, Sequence[str]], int],
 ) -> dict[int, int]:
     """Return the indices of answers by row, without those that are nothing of the kind."""
     indices: dict[int, int] = {}

@@ -585,7 +585,11 @@ def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
 
 
 def call_hook(
-    hook: Callable[..., Any], document: Document, settings: Any, *, always: bool = False
+    hook: Callable[..., Any],
+    document: Document,
+    settings: Any,
+    *,
+    always: bool = False,
 ) -> Any:
     """Call a hook of a prompt as the harness does.
 
@@ -602,7 +606,12 @@ def call_hook(
 
 
 def _hook_failures(
-    key: str, hook: Callable[..., Any], document: Document, settings: Any, *, private: bool
+    key: str,
+    hook: Callable[..., Any],
+    document: Document,
+    settings: Any,
+    *,
+    private: bool,
 ) -> Iterator[str]:
     """Yield why a hook fails on a sample, called as the harness calls it."""
     try:

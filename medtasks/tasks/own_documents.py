@@ -189,7 +189,9 @@ def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> It
 
 
 def _answers_as_needed(
-    config: Config, columns: Columns, needed_kinds: Mapping[str, Column]
+    config: Config,
+    columns: Columns,
+    needed_kinds: Mapping[str, Column],
 ) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
@@ -299,7 +301,10 @@ def location_of(config: Config) -> str:
 
 
 def _under_our_names(
-    table: Any, config: Config, location: str, places: Sequence[str]
+    table: Any,
+    config: Config,
+    location: str,
+    places: Sequence[str],
 ) -> tuple[Any, NewColumns]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
 
@@ -429,7 +434,11 @@ def is_our_hook(hook: object) -> bool:
 
 
 def check(
-    config: Config, columns: Columns, names: Sequence[str], location: str, places: Sequence[str]
+    config: Config,
+    columns: Columns,
+    names: Sequence[str],
+    location: str,
+    places: Sequence[str],
 ) -> None:
     """Check that documents hold the values that hooks of their task need.
 
@@ -471,7 +480,10 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
 
 
 def _wrong_values(
-    config: Config, columns: Columns, names: Sequence[str], places: Sequence[str]
+    config: Config,
+    columns: Columns,
+    names: Sequence[str],
+    places: Sequence[str],
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
     checked: set[tuple[str, Column]] = set()
@@ -533,7 +545,10 @@ def _fault_of_entry(kind: Column, entry: Any) -> str:
 
 
 def following(
-    process_results: object, columns: Columns, names: Sequence[str], count: int
+    process_results: object,
+    columns: Columns,
+    names: Sequence[str],
+    count: int,
 ) -> NewColumns:
     """Return the columns that follow from others, such as ids, each of shape (documents,).
 
@@ -554,7 +569,9 @@ def following(
 
 
 def _following_of_closed_questions(
-    columns: Columns, names: Sequence[str], count: int
+    columns: Columns,
+    names: Sequence[str],
+    count: int,
 ) -> NewColumns:
     added: NewColumns = {}
     for name in ("source", "hallucination"):
@@ -572,7 +589,11 @@ def _following_of_closed_questions(
 
 
 def _following_ids(
-    columns: Columns, names: Sequence[str], count: int, *, paired: bool
+    columns: Columns,
+    names: Sequence[str],
+    count: int,
+    *,
+    paired: bool,
 ) -> NewColumns:
     """Return ``doc_id``, unless it is there as texts, and ``image_id``, unless it is there or nothing has images."""
     ids: Iterable[Any] = range(count)

@@ -25,7 +25,10 @@ _MARKS = {"letter", "lower", "number"}  # in the template of an option
 
 
 def checked_options(
-    config: Config, columns: Mapping[str, Sequence[Any]], location: str, places: Sequence[str]
+    config: Config,
+    columns: Mapping[str, Sequence[Any]],
+    location: str,
+    places: Sequence[str],
 ) -> dict[str, list[Any]]:
     """Check the options of documents that are otherwise as their family needs them, and remove marks such as "A.".
 

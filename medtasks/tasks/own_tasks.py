@@ -146,7 +146,10 @@ def whole_dataset(name: str) -> str:
 
 
 def select_as(
-    dataset: str, criteria: Criteria, name: str, request: DrawRequest | None = None
+    dataset: str,
+    criteria: Criteria,
+    name: str,
+    request: DrawRequest | None = None,
 ) -> tuple[Manifest, list[str], list[str]]:
     """Make a dataset of the matching documents of a prepared one. Return it with the names of its tasks and groups.
 

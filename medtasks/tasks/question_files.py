@@ -121,7 +121,11 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
 
 
 def _loaded_anew(
-    config: Config, path: str, kind: str, files: Files, arguments: Mapping[str, Any]
+    config: Config,
+    path: str,
+    kind: str,
+    files: Files,
+    arguments: Mapping[str, Any],
 ) -> Any:
     """Return files as the library reads them, under a key of their state in its cache."""
     import datasets

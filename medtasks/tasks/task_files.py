@@ -447,7 +447,10 @@ def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
 
 
 def _add_to_tag(
-    tag: str, task: str, entries: dict[str, dict[str, Any]], index: Mapping[str, Config]
+    tag: str,
+    task: str,
+    entries: dict[str, dict[str, Any]],
+    index: Mapping[str, Config],
 ) -> None:
     empty: Config = {"type": "tag", "task": [], "yaml_path": -1}
     entry = entries.get(tag) or index.get(tag) or empty
@@ -455,7 +458,9 @@ def _add_to_tag(
 
 
 def _variant_tags(
-    task: TaskFile, names: Mapping[str, str], index: Mapping[str, Config]
+    task: TaskFile,
+    names: Mapping[str, str],
+    index: Mapping[str, Config],
 ) -> dict[str, dict[str, Any]]:
     """Return entries of the free tags for a task with its variants, whose ``names`` are given by variant."""
     entries: dict[str, dict[str, Any]] = {}
@@ -475,7 +480,10 @@ class _Entry(dict[str, Any]):
     """
 
     def __init__(
-        self, facts: Mapping[str, Any], task: TaskFile, variant: str | None = None
+        self,
+        facts: Mapping[str, Any],
+        task: TaskFile,
+        variant: str | None = None,
     ) -> None:
         super().__init__({key: value for key, value in facts.items() if key != "yaml_path"})
         self._task = task

@@ -185,7 +185,10 @@ def harness_folder() -> Path | None:
 
 
 def index_tasks(
-    folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False
+    folders: Iterable[Path],
+    naming: Iterable[str] = (),
+    *,
+    strict: bool = False,
 ) -> TaskIndex:
     """Read the task files in folders and below, or files. Of two with one name the first folder's counts.
 

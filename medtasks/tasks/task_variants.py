@@ -209,7 +209,9 @@ def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> di
 
 
 def thinking_of(
-    config: Config, family: TaskFamily | None, rows: Mapping[str, Rule]
+    config: Config,
+    family: TaskFamily | None,
+    rows: Mapping[str, Rule],
 ) -> tuple[str, ...]:
     """Return the names of a task's thinking variants.
 
@@ -252,7 +254,9 @@ def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def thinking_prompt(
-    prompt: Callable[..., Any], variant: str, family: TaskFamily
+    prompt: Callable[..., Any],
+    variant: str,
+    family: TaskFamily,
 ) -> Callable[..., Any]:
     """Return a ``doc_to_text`` or ``doc_to_messages`` that instructs to reason, around a task's own.
 
@@ -282,7 +286,10 @@ def thinking_prompt(
 
 
 def _instruct_turns(
-    messages: list[Any], variant: str, doc: Document, family: TaskFamily
+    messages: list[Any],
+    variant: str,
+    doc: Document,
+    family: TaskFamily,
 ) -> list[Any]:
     """Return messages with the instruction to reason in the last turn of the user."""
     turns = copy.copy(messages)

@@ -366,7 +366,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     # ---- helpers for models ----
 
     def prepared(
-        self, images: Sequence[Any], prepare: Callable[[Sequence[Any]], torch.Tensor | None]
+        self,
+        images: Sequence[Any],
+        prepare: Callable[[Sequence[Any]], torch.Tensor | None],
     ) -> torch.Tensor | None:
         """Return ``prepare(images)``, computed once for consecutive calls with the same images.
 

@@ -332,7 +332,9 @@ class FeatureCache(BoundedCache[torch.Tensor]):
     """Vision features, computed once per image, however many questions are about it."""
 
     def features(
-        self, prompts: Sequence[Encoded], compute: Callable[[torch.Tensor], torch.Tensor]
+        self,
+        prompts: Sequence[Encoded],
+        compute: Callable[[torch.Tensor], torch.Tensor],
     ) -> list[torch.Tensor | None]:
         """Return the features of each prompt's images, joined along the first dimension.
 

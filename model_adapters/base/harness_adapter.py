@@ -71,7 +71,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
 
     @classmethod
     def create_from_arg_string(
-        cls, arg_string: str, additional_config: Mapping[str, object] | None = None
+        cls,
+        arg_string: str,
+        additional_config: Mapping[str, object] | None = None,
     ) -> "HarnessAdapter":
         """Build the adapter from the harness's command line.
 
@@ -117,7 +119,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         return typed
 
     def format_replies(
-        self, requests: Sequence[Request], replies: Sequence[CountedReply]
+        self,
+        requests: Sequence[Request],
+        replies: Sequence[CountedReply],
     ) -> list[str] | list[GenerationResult]:
         """Return replies as the harness takes them.
 

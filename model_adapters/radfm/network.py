@@ -183,7 +183,12 @@ class ImageEmbedding(nn.Module):
     """
 
     def __init__(
-        self, vision: VisionTransformer3D, width: int, latents: int, layers: int, hidden: int
+        self,
+        vision: VisionTransformer3D,
+        width: int,
+        latents: int,
+        layers: int,
+        hidden: int,
     ) -> None:
         super().__init__()
         self.vision_encoder = vision

@@ -356,7 +356,9 @@ class VlmServer(HarnessAdapter):
         return [results[position] for position in range(len(requests))]
 
     def _run_units(
-        self, units: Iterable[Sequence[int]], do: Callable[[Sequence[int]], Awaitable[None]]
+        self,
+        units: Iterable[Sequence[int]],
+        do: Callable[[Sequence[int]], Awaitable[None]],
     ) -> None:
         """Process every unit, and tell where the answers so far are if the servers are gone."""
         try:

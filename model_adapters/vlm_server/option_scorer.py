@@ -54,7 +54,9 @@ class BoundaryBroken(BadAnswer):
     """An open turn is rendered otherwise than the generation prompt with the text after it."""
 
     def __init__(
-        self, rendered: str | None, fault: str = "does not put the answer directly after the prompt"
+        self,
+        rendered: str | None,
+        fault: str = "does not put the answer directly after the prompt",
     ) -> None:
         super().__init__(f"the served model's chat template {fault}")
         self.rendered = rendered or ""
@@ -350,7 +352,10 @@ class OptionScorer:
         return outcomes
 
     async def _score_first(
-        self, prompt: ServedPrompt, context: Conversation, option: str
+        self,
+        prompt: ServedPrompt,
+        context: Conversation,
+        option: str,
     ) -> Scored:
         """Score an option, and decide how all later ones are sent."""
         try:
@@ -400,7 +405,10 @@ class OptionScorer:
         return [by_option[option] for option in options]
 
     async def _outcome(
-        self, prompt: ServedPrompt, context: Conversation, option: str
+        self,
+        prompt: ServedPrompt,
+        context: Conversation,
+        option: str,
     ) -> LikelihoodOutcome:
         try:
             return self._record(context, option, await self._whole(prompt, context, option))

@@ -317,7 +317,10 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
 
 
 def embed_files(
-    files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int
+    files: Sequence[Path],
+    digests: Sequence[bytes],
+    encoder: Encoder,
+    batch_size: int,
 ) -> Embeddings:
     """Return the embeddings of image files, computing those that are not on disk yet.
 
@@ -369,7 +372,9 @@ def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int
 
 
 def _join_vectors(
-    digests: Sequence[bytes], vectors: Mapping[bytes, bytes], reasons: Mapping[bytes, str]
+    digests: Sequence[bytes],
+    vectors: Mapping[bytes, bytes],
+    reasons: Mapping[bytes, str],
 ) -> Embeddings:
     """Return the vectors of images in their order, with the ``reasons`` of images without one."""
     numbers = []

@@ -453,7 +453,10 @@ def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPa
 
 
 def write_failure_modes(
-    name: str, pairs: Mapping[str, Mapping[str, str]], llm: Judge, path: Path
+    name: str,
+    pairs: Mapping[str, Mapping[str, str]],
+    llm: Judge,
+    path: Path,
 ) -> Counter[DraftOutcome]:
     """Ask about all pairs of a benchmark, 100 at a time, and write the replies.
 

@@ -437,7 +437,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(json.dumps(content).encode(), "application/json")
 
     def _send(
-        self, body: bytes, kind: str, more: Mapping[str, str] | None = None, status: int = 200
+        self,
+        body: bytes,
+        kind: str,
+        more: Mapping[str, str] | None = None,
+        status: int = 200,
     ) -> None:
         self.send_response(status)
         sizes = {"Content-Type": kind, "Content-Length": str(len(body))}

@@ -277,7 +277,9 @@ class ReviewerAgreement:
 
 
 def agreements(
-    reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
+    reviews: Sequence[Review],
+    drafts: Mapping[str, Draft],
+    images: Mapping[str, StudyImage],
 ) -> list[ReviewerAgreement]:
     """Return the agreement of each two reviewers on scores, on passing and on each aspect.
 
@@ -438,7 +440,10 @@ def accept_drafts(
 
 
 def _refusal(
-    draft: Draft, reviews: Iterable[ItemReview], scored: Sequence[ItemReview], min_score: int
+    draft: Draft,
+    reviews: Iterable[ItemReview],
+    scored: Sequence[ItemReview],
+    min_score: int,
 ) -> str | None:
     """Return why reviews, of which some have ``scored`` all its questions, do not accept a draft."""
     if not scored:

@@ -104,7 +104,9 @@ def _views_of(images: Sequence[DistinctImage]) -> ImageViews:
 
 
 def _pairs_within(
-    images: Sequence[DistinctImage], views: ImageViews, distance: int
+    images: Sequence[DistinctImage],
+    views: ImageViews,
+    distance: int,
 ) -> list[DuplicatePair]:
     # Each image is a copy of itself, too: its files are equal, and its uses may contradict each other.
     resemblances = {(number, number): _EXACT for number in range(len(images))}
@@ -214,7 +216,9 @@ def _differ(ids: set[Any], of_twins: set[Any]) -> bool:
 
 
 def left_out_of(
-    documents: Documents, within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
+    documents: Documents,
+    within: Iterable[DuplicatePair],
+    outside: Iterable[DuplicatePair],
 ) -> tuple[str, ...]:
     """Return the ids of questions to leave out so that no finding remains, in order, see :class:`Duplicates`.
 

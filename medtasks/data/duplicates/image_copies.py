@@ -171,7 +171,10 @@ def dataset_images(name: str) -> DatasetImages:
 
 
 def own_images(
-    name: str, documents: Documents, files: Sequence[Sequence[Path]], private: Sequence[str]
+    name: str,
+    documents: Documents,
+    files: Sequence[Sequence[Path]],
+    private: Sequence[str],
 ) -> DatasetImages:
     """Hash all images of a task of the user's own.
 
@@ -281,7 +284,9 @@ def _images_of_folder(named: str, folder: Path, without: Sequence[Path]) -> Othe
 
 
 def _group_by_pixels(
-    files: Sequence[Path], hashes: Mapping[Path, ImageHash], uses: Mapping[Path, Sequence[Use]]
+    files: Sequence[Path],
+    hashes: Mapping[Path, ImageHash],
+    uses: Mapping[Path, Sequence[Use]],
 ) -> tuple[DistinctImage, ...]:
     groups: dict[str, list[Path]] = defaultdict(list)
     for file in files:

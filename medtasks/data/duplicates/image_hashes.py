@@ -177,7 +177,9 @@ def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
 
 
 def close_pairs(
-    first: Hashes, second: Hashes, distance: int
+    first: Hashes,
+    second: Hashes,
+    distance: int,
 ) -> Iterator[tuple[int, Any, Any, Any, Any]]:
     """Find the pairs of hashes that differ in few bits, or in nearly all.
 
@@ -339,7 +341,9 @@ class ImageViews:
 
 
 def near(
-    first: ImageViews, second: ImageViews, distance: int
+    first: ImageViews,
+    second: ImageViews,
+    distance: int,
 ) -> dict[tuple[int, int], Resemblance]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
@@ -359,7 +363,10 @@ def near(
     likeness_of = _likenesses()
 
     def resemblance_of(
-        row: int, other: int, bits: int, inverted: bool
+        row: int,
+        other: int,
+        bits: int,
+        inverted: bool,
     ) -> tuple[tuple[int, int], Resemblance] | None:
         view = first.views[row]
         twin = second.views[other]

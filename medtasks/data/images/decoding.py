@@ -187,7 +187,9 @@ def _cause(error: Exception, source: ImageSource) -> str:
 
 
 def decoded_somehow(
-    source: ImageSource, decoding: Decoding = LINEAR, side: int | None = None
+    source: ImageSource,
+    decoding: Decoding = LINEAR,
+    side: int | None = None,
 ) -> DecodedImage:
     """Decode an image to view or compare it.
 
@@ -305,7 +307,10 @@ def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
 
 
 def _to_rgb(
-    image: Image.Image, raw: str, source: ImageSource, decoding: Decoding
+    image: Image.Image,
+    raw: str,
+    source: ImageSource,
+    decoding: Decoding,
 ) -> tuple[Image.Image, list[str]]:
     """Decode an opened image by a rule, without turning it, and name the conversions.
 

@@ -43,7 +43,10 @@ _STEPS = 2**_FULL - 1  # in which values are counted
 
 
 def scale_to_8_bits(
-    image: Image.Image, raw: str, source: ImageSource, value_range: Range | None
+    image: Image.Image,
+    raw: str,
+    source: ImageSource,
+    value_range: Range | None,
 ) -> tuple[Image.Image, list[str]]:
     """Scale an image of more than 8 bits to 8, in grey or RGB, on black where it is transparent.
 

@@ -237,7 +237,10 @@ def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Imag
 
 
 def _grey_image(
-    pixels: Any, dataset: Any, stored: Any, value_range: Range | None
+    pixels: Any,
+    dataset: Any,
+    stored: Any,
+    value_range: Range | None,
 ) -> tuple[Image.Image, list[str]]:
     padding = is_padding(dataset, stored)
     share, scaling = _scale_grey(pixels, dataset, stored, padding, value_range)
@@ -265,7 +268,11 @@ def is_padding(dataset: Any, stored: Any) -> Any:
 
 
 def _scale_grey(
-    pixels: Any, dataset: Any, stored: Any, padding: Any, value_range: Range | None
+    pixels: Any,
+    dataset: Any,
+    stored: Any,
+    padding: Any,
+    value_range: Range | None,
 ) -> tuple[Any, str]:
     """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
     values = _of_modality(pixels, dataset, stored)

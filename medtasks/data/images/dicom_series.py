@@ -296,7 +296,10 @@ def _values(slices: Sequence[_Slice]) -> Iterator[Voxels]:
 
 
 def _of_modality(
-    pixels: Any, dataset: Any, stored: Voxels, rescaling: tuple[float, float]
+    pixels: Any,
+    dataset: Any,
+    stored: Voxels,
+    rescaling: tuple[float, float],
 ) -> Voxels:
     """Return the modality's values of a slice. Padding, which is no part of the body, has the least of the others."""
     if dataset.get("ModalityLUTSequence"):

@@ -84,7 +84,10 @@ class ImageStore:
         return StoredImage(file, digest)
 
     def add_file(
-        self, path: Path, name: str | None = None, root: Path | None = None
+        self,
+        path: Path,
+        name: str | None = None,
+        root: Path | None = None,
     ) -> StoredImage:
         """Store a copy of an image file, see :meth:`add_bytes`.
 

@@ -126,7 +126,9 @@ def _bounds(window: Window, values: Any, *, in_hounsfield_units: bool) -> tuple[
 
 
 def _arrange(
-    greys: Sequence[Any], arrangement: Arrangement, pixel: tuple[float, float]
+    greys: Sequence[Any],
+    arrangement: Arrangement,
+    pixel: tuple[float, float],
 ) -> list[Image.Image]:
     """Return images of grey values of shape (slices, height, width) for each window."""
     if arrangement is Arrangement.CHANNELS:

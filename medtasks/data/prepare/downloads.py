@@ -72,7 +72,9 @@ class Unreachable(Transient):
 
 
 def patiently(
-    attempts: int, backoff_s: float, stop: threading.Event | None = None
+    attempts: int,
+    backoff_s: float,
+    stop: threading.Event | None = None,
 ) -> tenacity.Retrying:
     """Return a caller that repeats a request while its failures are :class:`Transient`.
 

@@ -95,7 +95,9 @@ def unpacking(archive: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def file_reader(
-    folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
+    folders: Sequence[Path],
+    archives: Iterable[Path],
+    below: Sequence[str],
 ) -> Iterator[Callable[[str], bytes]]:
     """Yield a function that reads a file by name.
 
@@ -130,7 +132,10 @@ def file_reader(
 
 
 def folder_or_archive_reader(
-    source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
+    source: Path,
+    folders: Sequence[str],
+    archive: str,
+    below: Sequence[str],
 ) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
     """Return a reader of files by name, unpacked or still in their archive.
 
@@ -203,7 +208,9 @@ def physionet_file(source: Path, project: str, version: str, names: Sequence[str
 
 
 def required_shards(
-    source: Path, patterns: Sequence[str], what: str | None = None
+    source: Path,
+    patterns: Sequence[str],
+    what: str | None = None,
 ) -> list[SourceFile]:
     """Return the files that the first matching pattern names, by name.
 

@@ -58,7 +58,9 @@ class PublishedRow:
 
 
 def images_row(
-    location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Document
+    location: str,
+    adding: Iterable[tuple[str, Callable[[], StoredImage]]],
+    document: Document,
 ) -> PublishedRow:
     """Store the images of a row.
 
@@ -204,7 +206,10 @@ def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
 
 
 def _origin_of(
-    info: DatasetInfo, recipe: SourceRecipe, options: Options, source: Path
+    info: DatasetInfo,
+    recipe: SourceRecipe,
+    options: Options,
+    source: Path,
 ) -> tuple[str, str]:
     """Return source and revision of a dataset for its manifest."""
     origin = info.source
@@ -233,7 +238,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
 
 
 def _gather(
-    info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
+    info: DatasetInfo,
+    recipe: SourceRecipe,
+    rows: Iterable[PublishedRow],
 ) -> tuple[DocumentCollection, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
     documents = []
@@ -266,7 +273,10 @@ def _gather(
 
 
 def _demonstrations(
-    info: DatasetInfo, recipe: SourceRecipe, source: Path, images: ImageStore
+    info: DatasetInfo,
+    recipe: SourceRecipe,
+    source: Path,
+    images: ImageStore,
 ) -> tuple[DocumentCollection, list[str]]:
     """Return the few-shot examples, and notes. A training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:

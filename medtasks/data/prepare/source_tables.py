@@ -210,7 +210,10 @@ class ParquetTable(SourceTable):
     """
 
     def __init__(
-        self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()
+        self,
+        files: Sequence[SourceFile],
+        columns: Sequence[str],
+        optional: Sequence[str] = (),
     ) -> None:
         self._files = files
         self._columns = columns
@@ -550,7 +553,11 @@ class TableReader:
         return None
 
     def rows(
-        self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
+        self,
+        rows: Iterator[SourceRow],
+        split: str,
+        source: Path,
+        images: ImageStore,
     ) -> Iterator[PublishedRow]:
         """Read rows of a split in order. Their images are stored in several threads, a few rows ahead.
 
@@ -602,7 +609,10 @@ class TableReader:
                 yield waiting.popleft().result()
 
     def recipe(
-        self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
+        self,
+        layout: str,
+        splits: Sequence[str] = ("test", "train"),
+        hub_files: Sequence[str] = (),
     ) -> SourceRecipe:
         """Return the recipe of the benchmark.
 

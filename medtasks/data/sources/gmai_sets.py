@@ -212,7 +212,9 @@ def _texts_of_case(document: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _image_of(
-    row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]
+    row: PublishedRow,
+    by_id: Mapping[str, PublishedRow],
+    broken: Set[str],
 ) -> StoredImage | str:
     """Return the image of a row or, if need be through others, of the row it names, or why it has none."""
     followed = set()

@@ -94,7 +94,11 @@ _TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 
 
 def kit_choice(
-    doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **more: Any
+    doc_id: str,
+    options: Sequence[str],
+    lines: Sequence[str],
+    gold: str | None,
+    **more: Any,
 ) -> schema.NewDocument:
     """Return a document of the ``KIT_CHOICE`` schema.
 
@@ -249,7 +253,12 @@ class _PmcVqa(TableReader):
     image_name = "Figure_path"
 
     def __init__(
-        self, name: str, gold: str, folder: str, archive: str, text: str | None = None
+        self,
+        name: str,
+        gold: str,
+        folder: str,
+        archive: str,
+        text: str | None = None,
     ) -> None:
         self.name = name  # of the table
         self.gold = gold  # column of the right letter

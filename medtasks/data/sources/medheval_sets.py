@@ -348,7 +348,10 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
 
 
 def _rows(
-    info: DatasetInfo, options: Options, source: Path, images: ImageStore
+    info: DatasetInfo,
+    options: Options,
+    source: Path,
+    images: ImageStore,
 ) -> Iterator[PublishedRow]:
     """Read the records whose image exists, and note those that are missing."""
     records = _records(info, source, options)
@@ -381,7 +384,10 @@ def _rows(
 
 
 def _stored_row(
-    row: SourceRow, file: str, columns: NewDocument, store: Callable[[], StoredImage]
+    row: SourceRow,
+    file: str,
+    columns: NewDocument,
+    store: Callable[[], StoredImage],
 ) -> PublishedRow:
     name = row.text("img_name")
     patient = _PATIENT.match(name)

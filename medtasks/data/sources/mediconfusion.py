@@ -156,7 +156,9 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
 
 
 def _rows_of_pair(
-    pair: Pair, question_file: str, images: Mapping[str, StoredImage]
+    pair: Pair,
+    question_file: str,
+    images: Mapping[str, StoredImage],
 ) -> Iterator[PublishedRow]:
     for position, image in enumerate(pair.images, 1):
         document = {
@@ -187,7 +189,10 @@ def _copy_demonstrations(source: Path, target: Path) -> None:
 
 
 def _store_images(
-    options: Options, pairs: Sequence[Pair], source: Path, images: ImageStore
+    options: Options,
+    pairs: Sequence[Pair],
+    source: Path,
+    images: ImageStore,
 ) -> tuple[dict[str, StoredImage], dict[str, str]]:
     """Store all images, fetched if the options say so.
 
@@ -413,7 +418,9 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
 
 
 def _fetch_article(
-    storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]
+    storage: ObjectStorage,
+    pmc_id: str,
+    figures: Sequence[Figure],
 ) -> dict[Figure, Failure]:
     """Fetch the figures of one article with one listing, and return the failures."""
     try:

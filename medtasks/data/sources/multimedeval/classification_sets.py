@@ -129,7 +129,11 @@ class _MedMNIST(TableReader):
         return source_tables.records_table(records(), ("image", "label"))
 
     def rows(
-        self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore
+        self,
+        rows: Iterator[SourceRow],
+        split: str,
+        _source: Path,
+        images: ImageStore,
     ) -> Iterator[PublishedRow]:
         """Store the pixels of each row."""
         classes = CLASSES[self.name]

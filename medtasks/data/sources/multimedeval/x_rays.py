@@ -263,7 +263,11 @@ class _DiffVqa(TableReader):
         )
 
     def rows(
-        self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore
+        self,
+        rows: Iterator[SourceRow],
+        split: str,
+        source: Path,
+        images: ImageStore,
     ) -> Iterator[PublishedRow]:
         folders = [source / folder for folder in _MIMIC_IMAGES]
         files = next(filter(Path.is_dir, folders), None)
@@ -347,7 +351,11 @@ class _VinDrMammo(TableReader):
         return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
 
     def rows(
-        self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
+        self,
+        rows: Iterator[SourceRow],
+        _split: str,
+        source: Path,
+        images: ImageStore,
     ) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent
 
@@ -391,7 +399,11 @@ class _CbisDdsm(TableReader):
         return _kaggle_table(self.cases.format(split), _CASE_COLUMNS, source)
 
     def rows(
-        self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
+        self,
+        rows: Iterator[SourceRow],
+        _split: str,
+        source: Path,
+        images: ImageStore,
     ) -> Iterator[PublishedRow]:
         images_of_series = _images_of_series(source)
         for row in rows:
