@@ -322,7 +322,7 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
             cause = verdict.explanation or verdict.lacking
             yield f"{finding}: {cause.rstrip('.')}"
             continue
-        difference = wording.signed(test.result.difference, test.share)
+        difference = wording.with_sign(test.result.difference, test.share)
         interval = difference_interval(*test.equivalence.ends, test.share)
         yield f"{finding}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
 
@@ -350,12 +350,14 @@ def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     for label, model in comparisons.models.items():
         title = model_title(model).partition(" (")[0]
         names[label] = f"{label} ({title})" if title else label
-    samples = wording.counted(result.samples, "pair" if test.metric == "set_accuracy" else "sample")
+    samples = wording.quantity(
+        result.samples, "pair" if test.metric == "set_accuracy" else "sample"
+    )
     first = wording.number(result.first, test.share)
     second = wording.number(result.second, test.share)
     scores = (
         f"({samples}), {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
-        f"under {test.rule}: difference {wording.signed(result.difference, test.share)}"
+        f"under {test.rule}: difference {wording.with_sign(result.difference, test.share)}"
     )
     if not math.isnan(result.low):
         name = "95 % interval" if comparisons.tests == 1 else "95 % interval (not corrected)"
@@ -471,7 +473,7 @@ def _cells(test: Comparison) -> list[str]:
         f"{result.samples} ({result.units})",
         wording.number(result.first, share),
         wording.number(result.second, share),
-        wording.signed(result.difference, share),
+        wording.with_sign(result.difference, share),
         difference_interval(result.low, result.high, share),
         result.test,
         p_value(result.p),

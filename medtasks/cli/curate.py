@@ -19,7 +19,14 @@ from typer import Argument, Option
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
 from medtasks.cli.prepare_command import report_prepared, say_how_to_publish
-from medtasks.curate.drafts import Draft, DraftOutcome, open_llm, read_drafted, read_drafts, tally
+from medtasks.curate.drafts import (
+    Draft,
+    DraftOutcome,
+    open_llm,
+    read_drafts,
+    read_journal_lines,
+    tally,
+)
 from medtasks.curate.hallucination_questions import draft_hallucination, prompt_for
 from medtasks.curate.pairs.pair_drafts import (
     CATEGORY_LIST,
@@ -209,7 +216,7 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     _print_outcomes(folder, study.kind)
     answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
     if counts[DraftOutcome.FAILED] and not answered:
-        lines = read_drafted(folder).values()
+        lines = read_journal_lines(folder).values()
         causes = (line.reason for line in lines if line.outcome is DraftOutcome.FAILED)
         raise MedTasksError(
             f"every request that was sent failed: {next(causes)}; fix that and run the same command again"

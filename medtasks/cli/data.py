@@ -33,7 +33,7 @@ from medtasks.data.selecting import (
 from medtasks.errors import MedTasksError, collected_warnings, listed
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
-from medtasks.report.wording import counted
+from medtasks.report.wording import quantity
 from medtasks.tasks.documents import (
     task_documents,
     task_problems,
@@ -382,7 +382,7 @@ def look(
     task = task_to_look_at(name)
     looked_at = look_at(task, sample, ids or ())
     for shown in looked_at:
-        say(f"sample {shown.doc_id}: the model gets {counted(len(shown.images), 'image')}")
+        say(f"sample {shown.doc_id}: the model gets {quantity(len(shown.images), 'image')}")
         if shown.fault:
             say(shown.fault)
         seen = {image.file: image.facts for image in shown.images}

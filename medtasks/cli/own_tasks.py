@@ -12,7 +12,7 @@ from medtasks.cli.output import say
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
 from medtasks.tasks.task_files import tags_of, task_files, variants_of
-from medtasks.tasks.task_index import dumped, index_tasks
+from medtasks.tasks.task_index import dump_task_file, index_tasks
 
 
 def tasks(
@@ -33,7 +33,7 @@ def tasks(
     'medtasks tasks expand FILE' prints a task file with all keys that its family supplies.
     """
     if words and words[0] == "expand" and len(words) == 2:  # the word and the file
-        print(dumped(_whole_config(Path(words[1]))), end="")  # noqa: T201
+        print(dump_task_file(_whole_config(Path(words[1]))), end="")  # noqa: T201
         return
     look_into(context, include_path)
     files = task_files()

@@ -27,7 +27,7 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, plain
 from medtasks.report import tables
 from medtasks.report.report_model import RunReport, report_as_dict
-from medtasks.report.wording import counted, names_by, number
+from medtasks.report.wording import names_by, number, quantity
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.result_files import repeat_folders
 from medtasks.runs.run import Source, replies_to
@@ -286,17 +286,17 @@ def duplicates(
 
 
 def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) -> None:
-    from medtasks.report.dataset_pages import duplicate_tables, not_compared
+    from medtasks.report.dataset_pages import duplicate_tables, skipped_images
 
     name = contents["dataset"]
     against = contents["against"]
     settings = contents["settings"]
-    questions = counted(contents["questions"], "question")
-    say(f"{name}: {questions} on {counted(contents['pictures'], 'distinct image')}")
+    questions = quantity(contents["questions"], "question")
+    say(f"{name}: {questions} on {quantity(contents['pictures'], 'distinct image')}")
     if against:
         say(
-            f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
-            f"{counted(against['pictures'], 'distinct image')}"
+            f"Compared with {quantity(against['files'], 'file')} of {against['name']}, "
+            f"{quantity(against['pictures'], 'distinct image')}"
         )
         if not against["findings"]:
             say(f"No image of {name} was found there.")
@@ -304,13 +304,13 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
         say(f"{name} holds no image twice.")
     for table in duplicate_tables(contents):
         show(table)
-    for sentence in not_compared(contents):
+    for sentence in skipped_images(contents):
         say(sentence)
     groups = contents["groups"]
     if groups:
-        largest = counted(len(groups[0]), "distinct image")
+        largest = quantity(len(groups[0]), "distinct image")
         out.print(
-            f"Duplicates within the benchmark form {counted(len(groups), 'group')}, the largest of {largest}."
+            f"Duplicates within the benchmark form {quantity(len(groups), 'group')}, the largest of {largest}."
         )
     out.print(
         f"Duplicates: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
@@ -320,7 +320,7 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
     left_out = contents["left_out"]
     if left_out:
         out.print(
-            f"To remove all duplicates, leave out {counted(len(left_out), 'question')} "
+            f"To remove all duplicates, leave out {quantity(len(left_out), 'question')} "
             f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."
         )
     if private:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, tally
+from medtasks.curate.drafts import Draft, DraftOutcome, read_journal_lines, tally
 from medtasks.curate.review.reviews import Review, agreements, clusters_of, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.dataset_lookup import OPTIONS
@@ -61,7 +61,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     """
     study = about.study
     images = about.images
-    lines = read_drafted(about.folder).values()
+    lines = read_journal_lines(about.folder).values()
     sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
     image_ids: set[str] = set()
     for draft in about.published.values():

@@ -120,7 +120,7 @@ Job = tuple[str, Callable[[], JournalLine]]
 """Digest of prompts and model of a request, and the call that sends it."""
 
 
-def read_drafted(folder: Path) -> dict[str, JournalLine]:
+def read_journal_lines(folder: Path) -> dict[str, JournalLine]:
     """Return the last line of each request of a study, in the order of first mention."""
     return {line.request: line for line in read_lines(folder / DRAFTS, JournalLine)}
 
@@ -133,7 +133,7 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     """
     drafts = {}
     categories = {}
-    for request, line in read_drafted(folder).items():
+    for request, line in read_journal_lines(folder).items():
         if line.categories:
             categories[request] = line.categories
         for draft in line.drafts:
@@ -175,7 +175,7 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
 def _draft_missing(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[DraftOutcome]:
     path = folder / DRAFTS
     _remove_torn_line(path)
-    lines = read_drafted(folder)
+    lines = read_journal_lines(folder)
     counts: Counter[DraftOutcome] = Counter()
     todo = {}
     others = 0
@@ -195,7 +195,7 @@ def _draft_missing(folder: Path, jobs: Mapping[str, Job], threads: int) -> Count
             path,
         )
     _run(path, todo, threads, counts)
-    lines = read_drafted(folder)
+    lines = read_journal_lines(folder)
     # In the order of the jobs, so that equal studies are read and published equally.
     ordered = {request: line for request, line in lines.items() if request not in jobs}
     ordered |= {request: lines[request] for request in jobs if request in lines}
@@ -266,7 +266,7 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     else:
         unit = "images"
         requests = set(read_images(folder))
-    lines = read_drafted(folder)
+    lines = read_journal_lines(folder)
     not_asked = len(requests - lines.keys())
     counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): not_asked})
     for line in lines.values():

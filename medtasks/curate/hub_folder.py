@@ -34,10 +34,10 @@ from medtasks.home import dataset_folder
 from medtasks.prompts.images import images
 from medtasks.prompts.messages import png
 from medtasks.tasks.installed_packages import ENTRY_POINTS
-from medtasks.tasks.own_documents import completed, rows_of
+from medtasks.tasks.own_documents import complete_documents, rows_of
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import names_of_others, task_config, task_files
-from medtasks.tasks.task_index import COLUMNS, Config, DottedName, dumped
+from medtasks.tasks.task_index import COLUMNS, Config, DottedName, dump_task_file
 from medtasks.version import __version__
 
 DATA_FILE = "data/test-00000-of-00001.parquet"
@@ -274,13 +274,15 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
     fingerprint = ""
     for new, task in benchmark.tasks.items():
         config = _published_config(benchmark, new, task)
-        texts[f"{new}.yaml"] = dumped(config)
+        texts[f"{new}.yaml"] = dump_task_file(config)
         fingerprint = fingerprint or _fingerprint(config, documents)
     texts["README.md"] = _card(benchmark, fingerprint)
     by_old_name = {task.name: new for new, task in benchmark.tasks.items()}
     for new, group in benchmark.groups.items():
         members = [by_old_name[member] for member in group.members]
-        texts[f"{new}.yaml"] = dumped({**task_config(group.name), "group": new, "task": members})
+        texts[f"{new}.yaml"] = dump_task_file(
+            {**task_config(group.name), "group": new, "task": members}
+        )
     return texts
 
 
@@ -308,7 +310,7 @@ def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
 
     metadata = {**config["metadata"], COLUMNS: {}}
     table = datasets.Dataset.from_list(documents)
-    rows = rows_of(completed(table, {**config, "metadata": metadata}, apart=True))
+    rows = rows_of(complete_documents(table, {**config, "metadata": metadata}, apart=True))
     return text_fingerprint(rows)[:12]
 
 

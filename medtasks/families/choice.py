@@ -371,7 +371,7 @@ def _warning(scores: ScoreList) -> str:
     )
 
 
-_COUNTED = counts.unstopped(_answered_with_draws)
+_COUNTED = counts.unless_stopped(_answered_with_draws)
 _ACCURACY: Metric[Score] = Metric(
     "accuracy",
     selection=_COUNTED,
@@ -406,7 +406,7 @@ class KitChoice(SingleChoice):
         *counts.SAMPLE_COUNTS,
     )
 
-    def settled(self, scores: ScoreList) -> ScoreList:
+    def final_scores(self, scores: ScoreList) -> ScoreList:
         """Return scores with their draws."""
         return draw_guesses(scores)
 

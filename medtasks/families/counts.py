@@ -71,7 +71,7 @@ def judged_scores(scores: ScoreList) -> ScoreList:
     return [score for score in selected if not is_unjudged(score)]
 
 
-def unstopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
+def unless_stopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
     """Return a selection that is empty where the published code stops (``stops`` of any score) and gives no number.
 
     Args:

@@ -333,7 +333,7 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def settled(self, scores: ScoreList) -> ScoreList:
+    def final_scores(self, scores: ScoreList) -> ScoreList:
         """Return the scores of a whole run with values that depend on all.
 
         Args:

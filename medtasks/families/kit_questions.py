@@ -112,7 +112,7 @@ def _with_number(selection: ScoreFilter) -> ScoreFilter:
         is_part = bool(scores) and _WHOLE in scores[0]
         return [] if not is_part and _missing_kind(scores) else selection(scores)
 
-    return counts.unstopped(checked_selection)
+    return counts.unless_stopped(checked_selection)
 
 
 def _of_kind(*, closed: bool) -> ScoreFilter:
@@ -276,7 +276,7 @@ class KitQuestions(YesNoAmongOthers):
             score["fallback"] = facts["fallback"]
         return score
 
-    def settled(self, scores: ScoreList) -> ScoreList:
+    def final_scores(self, scores: ScoreList) -> ScoreList:
         """Return scores with the reason why published code stops without open or without closed questions.
 
         Args:

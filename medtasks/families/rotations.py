@@ -22,7 +22,13 @@ from medtasks.families.constant_replies import (
     each_option,
     option_by_letter,
 )
-from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
+from medtasks.families.counts import (
+    INVALID_RATE,
+    SAMPLE_COUNTS,
+    answered,
+    stop_warning,
+    unless_stopped,
+)
 from medtasks.families.family import (
     NO_OPTION,
     ClusteredSample,
@@ -94,7 +100,7 @@ def _mean_over_questions(
     return Metric(
         name,
         higher_is_better,
-        unstopped(answered),
+        unless_stopped(answered),
         role=Role.RATE if name == "invalid_rate" else Role.PART,
         warning=stop_warning if name == "mean_accuracy" else None,
         description=description,

@@ -23,7 +23,7 @@ from medtasks.runs.logged_samples import (
     save_reply,
     score_command,
 )
-from medtasks.runs.reply_envelope import opened_all
+from medtasks.runs.reply_envelope import open_results
 
 Aggregation = Callable[[ScoreList], float]
 
@@ -40,7 +40,7 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
     names = [entry["metric"] for entry in metric_list(family.metrics)]
 
     def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> LoggedSample:
-        reply, row = opened_all(results)
+        reply, row = open_results(results)
         must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
         saved = save_reply(doc, results[0]) if must_save else None
         score = family.score(Sample(doc), reply, row)

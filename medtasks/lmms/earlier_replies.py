@@ -11,7 +11,7 @@ from typing import Any
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.extract.failure import failure_cause
 from medtasks.runs.asked_questions import QuestionIndex, changed_parts
-from medtasks.runs.harness_options import read_options, what_is_asked
+from medtasks.runs.harness_options import asked_options, read_options
 from medtasks.runs.logged_samples import is_withheld, replies_folder
 from medtasks.runs.redaction import redacted_arguments
 from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
@@ -197,13 +197,13 @@ def earlier_runs(
         current: The manifest of the new run.
         arguments: Of the harness in the new run.
     """
-    options = what_is_asked(read_options(redacted_arguments(arguments)))
+    options = asked_options(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):
         shared = earlier.tasks.keys() & current.tasks.keys()
         has_samples = any(record.samples for record in earlier.tasks.values())
         if not shared or not has_samples or earlier.path == current.path:
             continue
-        if what_is_asked(read_options(earlier.arguments)) != options:
+        if asked_options(read_options(earlier.arguments)) != options:
             continue
         if _conditions(earlier, shared) == _conditions(current, shared):
             yield earlier

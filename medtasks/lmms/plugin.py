@@ -276,14 +276,14 @@ def _complete(task: Any) -> None:
     """Check a user's own documents, and add the columns that follow, unless they are read in a stream."""
     import datasets
 
-    from medtasks.tasks.own_documents import completed, without_media
+    from medtasks.tasks.own_documents import complete_documents, without_media
     from medtasks.tasks.question_files import split_of
 
     config = vars(task.config)
     split = split_of(config)
     table = task.dataset.get(split)
     if isinstance(table, datasets.Dataset):
-        task.dataset[split] = completed(table, config)
+        task.dataset[split] = complete_documents(table, config)
         if task.dataset_no_image is not task.dataset:
             task.dataset_no_image[split] = without_media(task.dataset[split])
 

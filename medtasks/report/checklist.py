@@ -17,13 +17,13 @@ from medtasks.report.tables import Table, cells
 from medtasks.report.wording import (
     clusters_in_words,
     count,
-    counted,
     difference,
     estimate,
     label,
     names_by,
     p_value,
     pair_rows,
+    quantity,
     questions,
     score_text,
 )
@@ -160,7 +160,7 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
             name = f"{score.metric} ({rule.name})"
             results.append(f"{name} {score_text(score)}")
             if score.clusters:
-                clusters = clusters_in_words(score) or counted(score.clusters, score.unit)
+                clusters = clusters_in_words(score) or quantity(score.clusters, score.unit)
                 intervals.append(f"{name} over {clusters}")
     if intervals:
         few = dict.fromkeys(chain.from_iterable(rule.few_clusters for rule in task.rules))

@@ -17,7 +17,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.report import wording
 from medtasks.report.page import Thumbnail, thumbnails, write_rendered
 from medtasks.report.tables import Table, number_table
-from medtasks.report.wording import count, counted, part_of
+from medtasks.report.wording import count, part_of, quantity
 
 MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
@@ -233,7 +233,7 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
     return tables
 
 
-def not_compared(contents: Mapping[str, Any]) -> list[str]:
+def skipped_images(contents: Mapping[str, Any]) -> list[str]:
     """List the images on both sides that were not compared.
 
     Args:
@@ -270,7 +270,7 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
 
 
 def _list_counts(*counts: tuple[int, str, str]) -> str:
-    parts = [f"{counted(number, what)}{remark}" for number, what, remark in counts if number]
+    parts = [f"{quantity(number, what)}{remark}" for number, what, remark in counts if number]
     return ", ".join(parts)
 
 
@@ -317,7 +317,7 @@ def write_duplicates_page(
         against=against,
         within=cards[: len(within)],
         outside=cards[len(within) :],
-        not_compared=not_compared(contents),
+        not_compared=skipped_images(contents),
         wording=wording,
         counts=duplicate_tables(contents),
         kinds=[str(kind) for kind in CopyKind],

@@ -23,7 +23,7 @@ from medtasks.home import written_whole
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
 from medtasks.report.report_model import TaskReport
-from medtasks.report.wording import clusters_in_words, counted, number, score_text
+from medtasks.report.wording import clusters_in_words, number, quantity, score_text
 from medtasks.runs.run import RecordedRun, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
@@ -68,14 +68,14 @@ def _size_of(rule: RuleScores, score: MetricScore) -> str:
     """Describe the samples of a score: how many, in how many clusters, lost and invalid ones."""
     clusters = ""
     if score.clusters:
-        in_words = counted(score.clusters, "cluster")
+        in_words = quantity(score.clusters, "cluster")
         if score.components:
             in_words = clusters_in_words(score)
         clusters = f" in {in_words}"
     invalid = rule.estimates.get("invalid_rate")
     share = number(invalid.value) if invalid else "uncounted"
     lost = f"{rule.counts.lost} lost, {share} invalid"
-    return f"{counted(rule.counts.scored, 'sample')}{clusters}, {lost}"
+    return f"{quantity(rule.counts.scored, 'sample')}{clusters}, {lost}"
 
 
 def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:

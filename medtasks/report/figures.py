@@ -27,7 +27,7 @@ from medtasks.report.wording import (
     number,
     pair_rows,
     score_text,
-    signed,
+    with_sign,
 )
 from medtasks.report.wording import warnings as task_warnings
 from medtasks.scores.score_model import Group, MetricScore, RuleScores
@@ -326,7 +326,7 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     axes.set_xlim(min(ends) - room, max(ends) + room)
 
     def tick_label(value: float, _: float) -> str:
-        return signed(round(value, 9), share).removesuffix(" pts").removesuffix(".0")
+        return with_sign(round(value, 9), share).removesuffix(" pts").removesuffix(".0")
 
     axes.xaxis.set_major_formatter(tick_label)
     unit = "percentage points, with their" if share else "with its"

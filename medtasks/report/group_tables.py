@@ -13,7 +13,6 @@ from medtasks.report.wording import (
     INTERVALS,
     cluster_notes,
     count,
-    counted,
     difference,
     estimate,
     label,
@@ -21,6 +20,7 @@ from medtasks.report.wording import (
     number,
     p_statement,
     p_value,
+    quantity,
     score_cell,
     score_text,
 )
@@ -170,7 +170,7 @@ def _group_notes(
         yield from _column_notes(rule, column, metric)
     missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
     if missing > 0:  # groups of a sample may be several
-        yield f"In no group, without {column}: at least {counted(missing, 'sample')}."
+        yield f"In no group, without {column}: at least {quantity(missing, 'sample')}."
     small = {}
     for group in groups:
         if not group.compared:

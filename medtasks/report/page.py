@@ -21,7 +21,7 @@ from typing import Any
 from PIL import Image
 
 from medtasks.data.dataset_manifest import decoding_of_file
-from medtasks.data.images.decoding import Decoding, decoded_somehow
+from medtasks.data.images.decoding import Decoding, decode_for_viewing
 from medtasks.data.images.strict_pillow import strict_decoding
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
@@ -34,7 +34,7 @@ from medtasks.scores.score_model import AuditItem
 from medtasks.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
-_FILTERS = (wording.number, wording.count, wording.counted, moment, wording.anchor)
+_FILTERS = (wording.number, wording.count, wording.quantity, moment, wording.anchor)
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 BUDGET = 18_000_000  # characters that all images together may take in the page
@@ -245,7 +245,7 @@ def _make_copy(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
     """Return an image of about the size, if it can be read, and its small copy."""
     path, decoding = file
     try:
-        decoded = decoded_somehow(path, decoding, side)
+        decoded = decode_for_viewing(path, decoding, side)
     except FileNotFoundError:
         return None, Thumbnail("", remark="the file is missing")
     except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no image breaks the report

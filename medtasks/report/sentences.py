@@ -11,11 +11,11 @@ from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.wording import (
     VARIANTS,
     clusters_in_words,
-    counted,
     difference,
     number,
     p_statement,
     p_value,
+    quantity,
     score_text,
     warnings,
 )
@@ -107,7 +107,7 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     number_of_samples = rule.counts.scored or task.answered
     samples = "an unknown number of samples"
     if number_of_samples:
-        samples = counted(number_of_samples, "sample")
+        samples = quantity(number_of_samples, "sample")
     if clusters := clusters_in_words(main):
         samples = f"{samples} from {clusters}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
@@ -164,7 +164,7 @@ def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
     return (
         f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
         f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
-        f"{counted(gain.samples, 'sample')} ({test})."
+        f"{quantity(gain.samples, 'sample')} ({test})."
     )
 
 
@@ -176,7 +176,7 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
     if total := counts.scored + counts.lost:
         rate = number(invalid.value) if invalid else "not counted"
         parts = [
-            f"{counts.lost} of {counted(total, 'sample')} are in no score",
+            f"{counts.lost} of {quantity(total, 'sample')} are in no score",
             f"replies without a valid answer: {rate}",
         ]
     findings = [*filter(None, (_groups(rule), variant_finding(task, rule)))]

@@ -14,7 +14,6 @@ from medtasks.report.wording import (
     INTERVALS,
     VARIANTS,
     count,
-    counted,
     decided_pairs,
     difference,
     estimate,
@@ -25,6 +24,7 @@ from medtasks.report.wording import (
     p_value,
     pair_rows,
     points,
+    quantity,
     questions,
     score_cell,
     score_text,
@@ -358,7 +358,7 @@ def calibration_table(task: TaskReport) -> Table:
     left_out: dict[str, None] = {}
     for calibration in task.calibration.values():
         if calibration.left_out:
-            number_of_questions = counted(calibration.left_out, "question")
+            number_of_questions = quantity(calibration.left_out, "question")
             cause = "Left out, as they had no likelihoods that could be read"
             left_out[f"{cause}: {number_of_questions}."] = None
     measures = ("Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")

@@ -137,11 +137,11 @@ def points(value: float, share: bool = True, decimals: int = 0) -> str:
     return f"{text[:-1]} pts" if text.endswith("%") else text
 
 
-def signed(value: float, share: bool = True) -> str:
+def with_sign(value: float, share: bool = True) -> str:
     """Return a difference with its sign.
 
     Example:
-        >>> signed(0.0441), signed(-0.0441), signed(0.00001)
+        >>> with_sign(0.0441), with_sign(-0.0441), with_sign(0.00001)
         ('+4.4 pts', '−4.4 pts', '0.0 pts')
     """
     text = points(value, share)
@@ -157,7 +157,7 @@ def difference_interval(low: float, high: float, share: bool = True) -> str:
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOT_DEFINED
-    return f"{signed(low, share).removesuffix(' pts')} to {signed(high, share)}"
+    return f"{with_sign(low, share).removesuffix(' pts')} to {with_sign(high, share)}"
 
 
 def p_value(p: float) -> str:
@@ -197,11 +197,11 @@ def part_of(part: int, total: int) -> str:
     return f"{count(part)} ({number(part / total)})" if total else count(part)
 
 
-def counted(value: int, what: str) -> str:
+def quantity(value: int, what: str) -> str:
     """Return a number of things, with the plural of a regular noun.
 
     Example:
-        >>> counted(1, "pair"), counted(1200, "pair")
+        >>> quantity(1, "pair"), quantity(1200, "pair")
         ('1 pair', '1,200 pairs')
     """
     return f"{count(value)} {what}{'' if value == 1 else 's'}"
@@ -328,9 +328,9 @@ def clusters_in_words(score: MetricScore) -> str:
     if not score.clusters or score.unit == "sample":
         return ""
     if score.components in (None, score.clusters):
-        return counted(score.clusters, f"independent {score.unit}")
-    apart = counted(score.components or 0, "separate component")
-    return f"{counted(score.clusters, score.unit)} that share images; {apart}"
+        return quantity(score.clusters, f"independent {score.unit}")
+    apart = quantity(score.components or 0, "separate component")
+    return f"{quantity(score.clusters, score.unit)} that share images; {apart}"
 
 
 def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
@@ -350,7 +350,7 @@ def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
         if score.clusters == 1:
             single.append((name, score.unit))
         elif 2 * score.most_shared > score.clusters:
-            decided.append(f"{score.most_shared} of {counted(score.clusters, 'pair')} of {name}")
+            decided.append(f"{score.most_shared} of {quantity(score.clusters, 'pair')} of {name}")
     notes = []
     for unit, names in names_by(single).items():
         notes.append(f"Of 1 {unit} each, without an interval: {names}.")
@@ -368,7 +368,7 @@ def difference(value: float, low: float, high: float, share: bool) -> str:
         '+4.4 pts [−1.2 to +10.0]'
     """
     ends = difference_interval(low, high, share).removesuffix(" pts")
-    return _with_ends(signed(value, share), ends)
+    return _with_ends(with_sign(value, share), ends)
 
 
 def warnings(task: TaskReport) -> tuple[str, ...]:

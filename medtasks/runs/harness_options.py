@@ -347,14 +347,14 @@ def model_title(model: str) -> str:
     return name
 
 
-def what_is_asked(options: HarnessOptions) -> dict[str, str]:
+def asked_options(options: HarnessOptions) -> dict[str, str]:
     """Return the options that decide what a model is asked.
 
     Returns:
         Values by name. Those of model arguments have names such as ``model_args pretrained``.
 
     Example:
-        >>> what_is_asked(HarnessOptions({"tasks": "medxpertqa", "model_args": "pretrained=q,timeout=9"}))
+        >>> asked_options(HarnessOptions({"tasks": "medxpertqa", "model_args": "pretrained=q,timeout=9"}))
         {'tasks': 'medxpertqa', 'model_args pretrained': 'q'}
     """
     decisive = {}

@@ -80,7 +80,7 @@ def open_envelope(result: Any) -> tuple[Reply, Rule]:
     return reply, Rule(content["rule"], content.get("option"), is_fenced, is_reasoned)
 
 
-def opened_all(results: Sequence[Any]) -> tuple[Reply, Rule]:
+def open_results(results: Sequence[Any]) -> tuple[Reply, Rule]:
     """Read the results that the harness hands to ``process_results``: one text, or one log-likelihood per option."""
     if in_words(results):
         return open_envelope(results[0])

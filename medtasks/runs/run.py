@@ -15,7 +15,7 @@ from typing import Any
 
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.runs import result_files
-from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
+from medtasks.runs.harness_options import SERVER, HarnessOptions, asked_options, model_label
 from medtasks.runs.looks import LookRecord
 from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
 from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
@@ -429,7 +429,7 @@ def _number_of_repeats(manifest: RunManifest) -> int:
 def _without_seeds(manifest: RunManifest) -> dict[str, str]:
     """Return the arguments of a call, without seeds."""
     options = HarnessOptions(manifest.options)
-    shared = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
+    shared = {name: value for name, value in asked_options(options).items() if name not in _SEEDS}
     return shared | {**options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
 
 

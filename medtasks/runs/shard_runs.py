@@ -13,7 +13,7 @@ from typing import Any
 
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, RepliesError, listed
-from medtasks.runs.harness_options import HarnessOptions, what_is_asked
+from medtasks.runs.harness_options import HarnessOptions, asked_options
 from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.reply_origins import ORIGIN
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results, samples_in_place
@@ -76,7 +76,7 @@ class ShardRun:
         """Settings, data, versions and model by name, which must be the same in all shards."""
         manifest = self.manifest
         model = manifest.model
-        options = what_is_asked(HarnessOptions(manifest.options))
+        options = asked_options(HarnessOptions(manifest.options))
         facts: dict[str, Any] = {
             "--tasks": ",".join(manifest.asked),
             "--primary": manifest.primary or "",

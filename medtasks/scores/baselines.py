@@ -171,7 +171,7 @@ def _test_best(
     samples = list(zip(shared_ids, clusters, strict=True))
 
     def values(metric: AnyMetric, scores: ScoreList) -> Values:
-        settled = task.family.settled([scores[position] for position in shared])
+        settled = task.family.final_scores([scores[position] for position in shared])
         return with_drawn_units(task.family.sample_values(metric, settled, samples), settled)
 
     run_scores = [run.get(doc_id, {}) for doc_id in ids]

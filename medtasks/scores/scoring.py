@@ -17,7 +17,7 @@ from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.columns import Column
-from medtasks.families.counts import COUNTS, judged_scores, unstopped
+from medtasks.families.counts import COUNTS, judged_scores, unless_stopped
 from medtasks.families.family import Replies, Reply, Rule, TaskFamily, with_labels
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
@@ -213,7 +213,7 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     versioned = task.family.versioned if as_letters else task.versioned_rule
     rows = {}
     for name, rule in rules.items():
-        scores = task.family.settled(scores_of(task, rule, documents, ordered))
+        scores = task.family.final_scores(scores_of(task, rule, documents, ordered))
         rows[name] = (versioned(rule), list(with_units(scores)))
     return rows
 
@@ -249,7 +249,7 @@ def rule_scores(
     """
     metrics = metrics or task.metrics
     reasons = count_reasons(scores)
-    scores = list(with_units(task.family.settled(list(scores))))
+    scores = list(with_units(task.family.final_scores(list(scores))))
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
     table = [with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics]
@@ -387,7 +387,9 @@ def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
     for option, name in names.items():
         for metric, present in (("sensitivity", True), ("specificity", False)):
             of = partial(_class_answer, family, option, present)
-            metrics.append(Metric(f"{metric} ({name})", selection=unstopped(judged_scores), of=of))
+            metrics.append(
+                Metric(f"{metric} ({name})", selection=unless_stopped(judged_scores), of=of)
+            )
     return metrics
 
 

@@ -224,7 +224,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     Args:
         task: The task.
         documents: Documents, shape (samples,).
-        scores: Settled scores (:meth:`TaskFamily.settled`), shape (samples,).
+        scores: Settled scores (:meth:`TaskFamily.final_scores`), shape (samples,).
     """
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or any(score.get("stops") for score in scores):

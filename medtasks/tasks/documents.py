@@ -49,7 +49,7 @@ from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import image_path, images, volume_rule
 from medtasks.tasks.hook_names import HOOKS, public_hooks
 from medtasks.tasks.own_documents import (
-    completed,
+    complete_documents,
     default_settings,
     is_our_hook,
     location_of,
@@ -198,7 +198,7 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
 
         if task.dataset is None:
             process = config.get("process_docs")
-            table = completed(process(table) if process else table, config, apart=True)
+            table = complete_documents(process(table) if process else table, config, apart=True)
         rows = _as_variant(task, rows_of(table))
         features = {}
         for column, value in rows[0].items():
@@ -412,7 +412,7 @@ def _first_document(task: TaskFile, written: Config, *, download: bool) -> Docum
         return dict(open_documents(task.dataset)[SPLIT][0])
     path = str(written.get("dataset_path"))
     if download or path in LOCAL_LOADERS or os.path.exists(path):
-        return dict(completed(own_table(task.name, written), written)[0])
+        return dict(complete_documents(own_table(task.name, written), written)[0])
     return None
 
 

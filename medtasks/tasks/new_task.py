@@ -18,7 +18,7 @@ from medtasks.families.columns import Column
 from medtasks.tasks.answer_columns import in_order_of_keys, is_blank, listed_options, read_column
 from medtasks.tasks.own_documents import columns_of, without_media
 from medtasks.tasks.question_files import local_tables
-from medtasks.tasks.task_index import dumped
+from medtasks.tasks.task_index import dump_task_file
 
 # A name that ends with a letter or number of its own.
 _ENUMERATED = re.compile(r"(.*?)[ _.(-]*([A-Za-z]|\d{1,2})\)?")
@@ -177,7 +177,7 @@ def new_task(name: str, questions: QuestionFile) -> str:
     renamed = {role: column for role, column in columns.items() if column not in (role, [role])}
     if renamed:
         config["columns"] = renamed
-    return dumped({**config, "description": f"Questions in {questions.file.name}"})
+    return dump_task_file({**config, "description": f"Questions in {questions.file.name}"})
 
 
 def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:

@@ -62,9 +62,9 @@ def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
         config: Its configuration.
 
     Raises:
-        MedTasksError: They cannot be loaded or used, see :func:`completed`.
+        MedTasksError: They cannot be loaded or used, see :func:`complete_documents`.
     """
-    return rows_of(completed(own_table(task, config), config, apart=True))
+    return rows_of(complete_documents(own_table(task, config), config, apart=True))
 
 
 def columns_of(table: Any) -> dict[str, list[Any]]:
@@ -84,7 +84,7 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def completed(table: Any, config: Config, *, apart: bool = False) -> Any:
+def complete_documents(table: Any, config: Config, *, apart: bool = False) -> Any:
     """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
     Args:

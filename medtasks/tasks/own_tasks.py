@@ -34,7 +34,7 @@ from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
     DottedName,
-    dumped,
+    dump_task_file,
     harness_folder,
     index_tasks,
 )
@@ -323,7 +323,7 @@ def write_task_file(name: str, config: Config, command: str) -> None:
         MedTasksError: It cannot be written.
     """
     path = own_task_file(name)
-    text = dumped(config)
+    text = dump_task_file(config)
     try:
         make_folder(path.parent, 0o700)
         with written_whole(path) as partial:

@@ -33,7 +33,7 @@ from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
     Config,
     TaskIndex,
-    dumped,
+    dump_task_file,
     harness_folder,
     index_tasks,
     is_short,
@@ -496,7 +496,7 @@ class _Entry(dict[str, Any]):
         if self._variant is not None:
             task = task.as_variant(self._variant, _config_of(task))
         path = Path(_folder().name, f"{task.name}.yaml")
-        path.write_text(dumped(_config_of(task)), encoding="utf-8")
+        path.write_text(dump_task_file(_config_of(task)), encoding="utf-8")
         self[key] = str(path)
         return self[key]
 

@@ -446,11 +446,11 @@ def _represent(dumper: Any, name: DottedName) -> Any:
 _Dumper.add_representer(DottedName, _represent)
 
 
-def dumped(config: Config) -> str:
+def dump_task_file(config: Config) -> str:
     """Return a configuration as the text of a task file.
 
     Example:
-        >>> print(dumped({"task": "mine", "tag": ["chest"]}).strip())
+        >>> print(dump_task_file({"task": "mine", "tag": ["chest"]}).strip())
         task: mine
         tag:
         - chest

@@ -10,7 +10,7 @@ import pytest
 from loguru import logger
 from PIL import Image
 
-from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
+from medtasks.curate.drafts import DraftOutcome, read_drafts, read_journal_lines, tally
 from medtasks.curate.study import DRAFTS, STUDY, StudyKind, read_images
 from medtasks.data.document_store import load_documents
 from medtasks.home import home
@@ -145,7 +145,7 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     assert (
         endpoint.count == 2 * chains + (chains - 1) + 3 + 1
     )  # good and refused, and malformed, asked three times
-    lines = read_drafted(tmp_path / "ours")
+    lines = read_journal_lines(tmp_path / "ours")
     assert {name: line.outcome for name, line in lines.items()} == {
         "secret_good": DraftOutcome.DRAFTED,
         "secret_bad": DraftOutcome.MALFORMED,
@@ -168,7 +168,7 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
     assert (ran.code, endpoint.count) == (0, asked + chains)  # what failed, and nothing else
     assert "FAILED edema." in str(endpoint.bodies[-1])
-    assert read_drafted(tmp_path / "ours")["secret_late"].outcome is DraftOutcome.DRAFTED
+    assert read_journal_lines(tmp_path / "ours")["secret_late"].outcome is DraftOutcome.DRAFTED
 
 
 def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path):
@@ -184,7 +184,7 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert "JSON" not in filtering[0]
     assert "retrieved knowledge: Useful: edema.. Generate" in asking[1]
     assert asking[0].endswith('"question" and "answer", both strings.')
-    prompts = {line.prompt for line in read_drafted(tmp_path / "ours").values()}
+    prompts = {line.prompt for line in read_journal_lines(tmp_path / "ours").values()}
     assert prompts == {"knowledge_open v1 + form_open v1"}
     why = "no passage of the texts shares a word with its report"
     assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN) == {
@@ -281,7 +281,7 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
         ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
         assert ran.code == 0
         said += ran.out + ran.err
-    outcomes = Counter(line.outcome for line in read_drafted(tmp_path / "ours").values())
+    outcomes = Counter(line.outcome for line in read_journal_lines(tmp_path / "ours").values())
     assert outcomes == {"drafted": 1, "malformed": 2, "refused": 1, "failed": 1}
     assert "Drafting" in said
     for line in (

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, DraftOutcome, JournalLine, read_drafted, read_drafts
+from medtasks.curate.drafts import Draft, DraftOutcome, JournalLine, read_drafts, read_journal_lines
 from medtasks.curate.review.reviews import ItemReview, Judgement, Review, empty_review, review_file
 from medtasks.curate.study import (
     DRAFTS,
@@ -153,7 +153,7 @@ def detailed_study(
     told = {"llm": "made-up-llm, temperature 0", "prompt": "made_up v1"}
     write_lines(
         folder / DRAFTS,
-        [line.model_copy(update=told) for line in reversed(read_drafted(folder).values())],
+        [line.model_copy(update=told) for line in reversed(read_journal_lines(folder).values())],
     )
     return folder
 

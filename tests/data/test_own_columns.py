@@ -7,7 +7,7 @@ from medtasks.errors import MedTasksError
 from medtasks.hooks import choice
 from medtasks.prompts import images
 from medtasks.prompts.template import lettered_prompt
-from medtasks.tasks.own_documents import check, completed, following
+from medtasks.tasks.own_documents import check, complete_documents, following
 
 from ..tables import each_row
 
@@ -185,7 +185,7 @@ def test_columns_of_other_families_are_left_out():
     others = {"label": [0, 1], "pair_id": ["p", "q"], "report": ["r", "s"]}
     table = datasets.Dataset.from_dict({**GOOD, **others, "remark": ["a", "b"]})
     assert {"label", "pair_id", "report"}.isdisjoint(
-        completed(table, CHOICE, apart=True).column_names
+        complete_documents(table, CHOICE, apart=True).column_names
     )
-    assert {*GOOD, "remark"} <= {*completed(table, CHOICE, apart=True).column_names}
-    assert {"label", "pair_id", "report"} <= {*completed(table, CHOICE).column_names}
+    assert {*GOOD, "remark"} <= {*complete_documents(table, CHOICE, apart=True).column_names}
+    assert {"label", "pair_id", "report"} <= {*complete_documents(table, CHOICE).column_names}

@@ -61,7 +61,7 @@ def test_draws_are_made_in_the_order_of_the_questions():
     scores = scores_of(documents, [UNREAD, "A", UNREAD, UNREAD, None, UNREAD], "medevalkit_mmmu")
     chance = random.Random(42)  # MedEvalKit's seed
     expected = {place: chance.choice("ABC") for place in (0, 2, 3, 5)}
-    settled = FAMILY.settled(scores)
+    settled = FAMILY.final_scores(scores)
     assert [one["value"] for one in settled] == [
         expected.get(0),
         "A",
@@ -70,7 +70,7 @@ def test_draws_are_made_in_the_order_of_the_questions():
         None,
         expected[5],
     ]
-    assert FAMILY.settled(settled) is settled
+    assert FAMILY.final_scores(settled) is settled
     without_options = scores_of(
         [question(1, options=[]), question(2)], [UNREAD, "A"], "medevalkit_mmmu"
     )

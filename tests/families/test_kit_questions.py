@@ -178,17 +178,21 @@ def test_where_head_divides_by_no_questions_its_row_has_no_number(judge, family,
     scores = {
         rule: [score_of(family, doc, "left lung", rule) for doc in asked] for rule in (HEAD, FIXED)
     }
-    for settled in (list, family.settled):
+    for settled in (list, family.final_scores):
         found = values_of(family, settled(scores[HEAD]))
         assert all(math.isnan(found[name]) for name in found if name not in COUNTED)
         assert not math.isnan(values_of(family, settled(scores[FIXED]))["accuracy"])
     kind = "open" if "yes" in golds else "closed"
-    assert f"number of {kind} questions" in family.metrics[0].warning(family.settled(scores[HEAD]))
+    assert f"number of {kind} questions" in family.metrics[0].warning(
+        family.final_scores(scores[HEAD])
+    )
     assert family.metrics[0].warning(scores[FIXED]) == ""
-    assert all(score["stops"] for score in family.settled(scores[HEAD]))  # nor has any group of it
+    assert all(
+        score["stops"] for score in family.final_scores(scores[HEAD])
+    )  # nor has any group of it
     first = [{**score, "stops": "of its text"} for score in scores[HEAD]]
-    assert "of its text" in family.metrics[0].warning(family.settled(first))
-    both = family.settled([score_of(family, doc, "left lung", HEAD) for doc in known])
+    assert "of its text" in family.metrics[0].warning(family.final_scores(first))
+    both = family.final_scores([score_of(family, doc, "left lung", HEAD) for doc in known])
     part = [score for score, doc in zip(both, known, strict=True) if doc["answer"] in golds]
     assert not math.isnan(
         family.metrics[0].estimate(part).value

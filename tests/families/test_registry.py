@@ -122,7 +122,7 @@ def test_values_keep_to_the_scale_that_their_metric_declares(one, monkeypatch):
             score_of(one.family, *pair, one.rules[0])
             for pair in zip(one.documents, replies, strict=True)
         ]
-        for name, estimate in evaluate(own, one.family.settled(scores)).items():
+        for name, estimate in evaluate(own, one.family.final_scores(scores)).items():
             value, scale = estimate.value, one.family.metric(name).scale
             if scale is Scale.COUNT:
                 assert value == int(value) >= 0, name

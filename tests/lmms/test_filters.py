@@ -16,7 +16,7 @@ from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.lmms.filters import ChooseWith, ReadWith
-from medtasks.runs.reply_envelope import FAILED, open_envelope, opened_all, parse_loglikelihood
+from medtasks.runs.reply_envelope import FAILED, open_envelope, open_results, parse_loglikelihood
 
 from ..tables import each_row
 
@@ -34,7 +34,7 @@ def read_reply(result):
 
 
 def read_answer(results):
-    return SINGLE_CHOICE.read(Sample(DOC), *opened_all(results))
+    return SINGLE_CHOICE.read(Sample(DOC), *open_results(results))
 
 
 def filtered(filter_class, rule, *replies):

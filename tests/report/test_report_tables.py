@@ -249,13 +249,13 @@ def test_numbers_in_words():
             wording.interval(nan, nan),
         ),
         *(wording.points(0.0438), wording.points(0.25, share=False)),
-        *(wording.signed(0.0438), wording.signed(-0.02), wording.signed(0.0)),
+        *(wording.with_sign(0.0438), wording.with_sign(-0.02), wording.with_sign(0.0)),
         *(
             wording.difference_interval(-0.012, 0.1),
             wording.p_statement(0.03126),
             wording.p_statement(1e-9),
         ),
-        *(wording.part_of(1200, 4800), wording.part_of(0, 0), wording.counted(1, "pair")),
+        *(wording.part_of(1200, 4800), wording.part_of(0, 0), wording.quantity(1, "pair")),
         *(
             wording.encode_name("my task/1"),
             wording.encode_name("a task", end="-"),

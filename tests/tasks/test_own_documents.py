@@ -17,7 +17,7 @@ from medtasks.extract.extractor_registry import extractor_of
 from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks import own_documents
-from medtasks.tasks.own_documents import completed, rows_of
+from medtasks.tasks.own_documents import complete_documents, rows_of
 
 from ..tables import each_row
 
@@ -41,7 +41,9 @@ def documents(columns, named, features=None):
     )
     for name, feature in (features or {}).items():
         table = table.cast_column(name, feature)
-    return completed(table, {**CHOICE, "metadata": {"columns": named}}, apart=True).to_list()
+    return complete_documents(
+        table, {**CHOICE, "metadata": {"columns": named}}, apart=True
+    ).to_list()
 
 
 ROWS = {"right": ["A", "B"], "answer": ["x", "other"], "options": [["x", "y"], ["z", "w"]]}
@@ -99,20 +101,22 @@ def test_images_and_tables_of_a_credentialed_set_make_rows_credentialed(monkeypa
         ):
             table = datasets.Dataset.from_dict({**answers, column: cells})
             config = {**CHOICE, "lmms_eval_specific_kwargs": family}
-            rows = completed(table, config, apart=True).to_list()
+            rows = complete_documents(table, config, apart=True).to_list()
             assert [row["dataset"] for row in rows] == [private] * len(spelled) + [None] * 3
-            rows = completed(
+            rows = complete_documents(
                 table.add_column("dataset", ["multimedeval_slake"] * len(files)), config
             ).to_list()
             assert [row["dataset"] for row in rows] == [private] * len(spelled) + [
                 "multimedeval_slake"
             ] * 3
     table = datasets.Dataset.from_dict({**answers, "image_file": [str(own)] * len(files)})
-    assert "dataset" not in completed(table, CHOICE, apart=True).column_names
+    assert "dataset" not in complete_documents(table, CHOICE, apart=True).column_names
     (secret.parent / "q.csv").write_text("a\n1\n")
     (tmp_path / "q.csv").symlink_to(secret.parent / "q.csv")
     for path in (secret.parent / "q.csv", tmp_path / "q.csv"):
-        rows = completed(table, {**CHOICE, "dataset_path": str(path)}, apart=True).to_list()
+        rows = complete_documents(
+            table, {**CHOICE, "dataset_path": str(path)}, apart=True
+        ).to_list()
         assert {row["dataset"] for row in rows} == {private}
 
 
@@ -212,7 +216,7 @@ def answers(values, options=("left", "right", "none"), family="choice", name="an
     }
     table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
     config = {"task": "t", "process_results": f"medtasks.hooks.{family}.process_results"}
-    return [row[name] for row in completed(table, config).to_list()]
+    return [row[name] for row in complete_documents(table, config).to_list()]
 
 
 @each_row(
@@ -300,17 +304,19 @@ def test_yes_and_no_in_several_forms(values, expected, note, monkeypatch):
     notes = notes_of(monkeypatch)
     table = datasets.Dataset.from_dict({"question": ["?"] * 2, "answer": values})
     config = {"task": "t", "process_results": "medtasks.hooks.closed_questions.process_results"}
-    assert [row["gold"] for row in completed(table, config).to_list()] == expected
+    assert [row["gold"] for row in complete_documents(table, config).to_list()] == expected
     assert notes == ([f"'t': 'answer' is read with {note}"] if note else [])
     with pytest.raises(MedTasksError, match="row 1: 'answer' is 2, and"):
-        completed(datasets.Dataset.from_dict({"question": ["?"] * 2, "answer": [2, 1]}), config)
+        complete_documents(
+            datasets.Dataset.from_dict({"question": ["?"] * 2, "answer": [2, 1]}), config
+        )
 
 
 def test_whole_numbers_are_texts_where_a_text_is_needed():
     columns = {"question": ["?", "How many?"], "answer": ["two", 3]}
     config = {"process_results": "medtasks.hooks.open_questions.process_results"}
     table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
-    assert [row["answer"] for row in rows_of(completed(table, config))] == ["two", "3"]
+    assert [row["answer"] for row in rows_of(complete_documents(table, config))] == ["two", "3"]
 
 
 def test_an_unknown_dataset_is_named(lines):
@@ -320,7 +326,9 @@ def test_an_unknown_dataset_is_named(lines):
         "question": ["?"] * 2,
         "dataset": ["ACRIMA", "mediconfusion"],
     }
-    completed(datasets.Dataset.from_dict(columns), {"task": "t", **CHOICE, "doc_to_visual": None})
+    complete_documents(
+        datasets.Dataset.from_dict(columns), {"task": "t", **CHOICE, "doc_to_visual": None}
+    )
     assert len(lines) == 1
     assert (
         "'t': the column 'dataset' names 'ACRIMA', which medtasks does not know, so that its texts are"
@@ -346,17 +354,17 @@ def test_a_column_called_kind_stays_or_is_refused():
         {**ROWS, "answer": ["A", "B"], "question": ["?"] * 2, "kind": ["k", "l"]}
     )
     config = {"process_results": "medtasks.hooks.choice.process_results", "dataset_path": "q.csv"}
-    assert completed(table, config, apart=True)["kind"][1] == "l"
+    assert complete_documents(table, config, apart=True)["kind"][1] == "l"
     closed = {**config, "process_results": "medtasks.hooks.closed_questions.process_results"}
     with pytest.raises(
         MedTasksError, match=r"q.csv has a column 'kind', which the family 'yes/no' uses itself"
     ):
-        completed(table, closed)
+        complete_documents(table, closed)
     grouped = {**config, "metadata": {"breakdown": ["label"]}}
     with pytest.raises(
         MedTasksError, match=r"'breakdown' .* names 'label', a column by which other families"
     ):
-        completed(table.rename_column("kind", "label"), grouped, apart=True)
+        complete_documents(table.rename_column("kind", "label"), grouped, apart=True)
 
 
 @each_row(
@@ -429,7 +437,10 @@ def checked(columns, family="choice", **config):
         "process_results": f"medtasks.hooks.{family}.process_results",
         "doc_to_visual": None,
     }
-    return [one["options"] for one in completed(table, {**hooks, **config}, apart=True).to_list()]
+    return [
+        one["options"]
+        for one in complete_documents(table, {**hooks, **config}, apart=True).to_list()
+    ]
 
 
 def test_marks_of_options_are_removed_where_the_prompt_writes_them(lines):
@@ -579,7 +590,7 @@ def test_paths_without_bytes_that_are_there(tmp_path):
     table = datasets.Dataset.from_dict(
         {"question": ["?"] * 2, **ROWS, "picture": [{"bytes": None, "path": "1.png"}] * 2}
     )
-    assert completed(table, config, apart=True)["image_file"][0] == "1.png"
+    assert complete_documents(table, config, apart=True)["image_file"][0] == "1.png"
 
 
 GOOD = {
@@ -639,11 +650,13 @@ def test_the_language_of_a_task_narrows_what_careful_rules_read():
     }
     table = datasets.Dataset.from_dict(columns)
     for language in (None, "pt"):
-        (document,) = completed(table, {**CHOICE, "metadata": {"language": language}}).to_list()
+        (document,) = complete_documents(
+            table, {**CHOICE, "metadata": {"language": language}}
+        ).to_list()
         values[language] = read(
             "O tumor fica no lado A", Sample(document)
         ).value  # "no" denies in other languages
     assert values == {None: None, "pt": "A"}
     config = {**CHOICE, "task": "sides", "metadata": {"language": "german"}}
     with pytest.raises(MedTasksError, match="unknown language of 'sides': 'german'"):
-        completed(table, config)
+        complete_documents(table, config)

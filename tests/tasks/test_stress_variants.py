@@ -94,7 +94,7 @@ def values(name, documents, reply):
         ]
         rows[title] = {
             key: part.value
-            for key, part in evaluate(task.metrics, task.family.settled(scores)).items()
+            for key, part in evaluate(task.metrics, task.family.final_scores(scores)).items()
         }
     return rows
 

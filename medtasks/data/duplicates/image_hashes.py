@@ -34,7 +34,7 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import decoded_somehow
+from medtasks.data.images.decoding import decode_for_viewing
 from medtasks.data.images.image_store import pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import read_file
@@ -229,7 +229,7 @@ def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]
 
         image = read_dicom(path)
     else:
-        image = decoded_somehow(io.BytesIO(read_file(path) if data is None else data)).pixels
+        image = decode_for_viewing(io.BytesIO(read_file(path) if data is None else data)).pixels
     return image, pixels_sha256(image.convert("RGB"))
 
 

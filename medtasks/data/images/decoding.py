@@ -186,7 +186,7 @@ def _cause(error: Exception, source: ImageSource) -> str:
     return re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
 
 
-def decoded_somehow(
+def decode_for_viewing(
     source: ImageSource,
     decoding: Decoding = LINEAR,
     side: int | None = None,

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
+from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafts, read_journal_lines, tally
 from medtasks.curate.pairs.pair_drafts import (
     SHORTEST,
     PairReply,
@@ -114,8 +114,8 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
         assert [draft.options["AB".index(letter)] for letter in draft.answers] == ["Left", "Right"]
     prompt = llm.asked("Here is")[0]
     assert "\nImage1: Axial contrast-enhanced" in prompt
-    assert read_drafted(folder)["p0"].prompt == "question v1"
-    assert read_drafted(folder)["p0"].llm == "m, temperature 0"
+    assert read_journal_lines(folder)["p0"].prompt == "question v1"
+    assert read_journal_lines(folder)["p0"].llm == "m, temperature 0"
     (folder / DRAFTS).write_bytes(
         (folder / DRAFTS).read_bytes()[:-20]
     )  # killed while it wrote the last line
@@ -147,7 +147,7 @@ def test_captions_that_are_short_or_give_orders_are_not_sent(server, folder):
     )
     server.choose = lambda body: server.reply(GOOD)
     draft_pairs(folder, open_llm(study))
-    assert [line.reason for line in read_drafted(folder).values()] == [why for _, why in rows]
+    assert [line.reason for line in read_journal_lines(folder).values()] == [why for _, why in rows]
 
 
 def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
@@ -176,7 +176,7 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
     )
     draft_pairs(folder, open_llm(study))
     reasons = {
-        request: (line.outcome, line.reason) for request, line in read_drafted(folder).items()
+        request: (line.outcome, line.reason) for request, line in read_journal_lines(folder).items()
     }
     assert reasons["p0"] == ("skipped", "a caption is shorter than 100 characters")
     assert reasons["p1"] == ("skipped", "a caption seems to address the LLM")
@@ -203,7 +203,9 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
     draft_pairs(folder, open_llm(study))
     assert read_drafts(folder).items() > drafts.items()
     llms = Counter(
-        line.llm for line in read_drafted(folder).values() if line.outcome is DraftOutcome.DRAFTED
+        line.llm
+        for line in read_journal_lines(folder).values()
+        if line.outcome is DraftOutcome.DRAFTED
     )
     assert llms == {"m, temperature 0": 4, "another, temperature 0": 2}
 
