@@ -30,7 +30,7 @@ class DatasetInfo:
     revision: str  # commit or version of ``source`` the facts here were checked against
     access: Access
     licence: str  # as stated by the source
-    reader: str = ""  # module below ``medtasks.data`` whose ``RECIPES`` have it
+    reader: str = ""  # module below ``medtasks.data.sources`` whose ``RECIPES`` have it
     # Download size in megabytes (10^6 bytes). None where the source does not say.
     size: float | None = None
     rows: int | None = None  # documents of a complete copy; None where no reference states it

@@ -31,7 +31,7 @@ class Abstaining(TaskFamily):
         reply: Reply,
         rule: Rule,
     ) -> Score:
-        """Return the score of the other family, with the value that an abstention has there."""
+        """Return the score of the other family, with an abstention counted as a wrong answer."""
         score = super()._score(sample, reply, rule)
         last = len(sample.options) - 1
         if "classes" not in score:
@@ -51,10 +51,13 @@ def has_answer(score: Score) -> bool:
 
 
 def abstaining(family: TaskFamily) -> TaskFamily:
-    """Return a family for the same questions with an option to abstain, with coverage and accuracy of the answered.
+    """Return a family for the same questions with an option to abstain, and two more metrics.
+
+    They are the coverage and the accuracy of the answered questions.
 
     Args:
-        family: Family of one right option. Its last option becomes the one to abstain.
+        family: Family of one right option. The last option of its documents is the one to abstain, which
+            :func:`medtasks.data.variants.abstain` adds.
     """
     bases = (Abstaining, type(family))
     abstaining_family: TaskFamily = type(f"Abstaining{type(family).__name__}", bases, {})()

@@ -226,12 +226,14 @@ def caption_words(
     *,
     as_published: bool = False,
 ) -> list[list[str]]:
-    """Return the words of captions, by one run of the published tokenizer. No text is written to a file.
+    """Return the words of captions without punctuation, by one run of the published tokenizer.
+
+    Captions go to it by a pipe, so that no file holds them.
 
     Args:
         texts: Captions.
         as_published: Whether the captions are lines of one text, so that a line end inside a caption shifts the later
-            ones, and a full stop at the end of a caption may depend on the next one.
+            ones, and a full stop at the end of a caption may depend on the next one. Else captions are kept apart.
 
     Raises:
         WeightsMissing: The tokenizer or Java is not installed.
@@ -244,7 +246,7 @@ def caption_words(
         lines = _tokenize("\n".join(captions))[: len(captions)]
     else:
         apart = [f"{_LINE_END.sub(' ', caption)}\n{_BETWEEN}\n" for caption in captions]
-        lines = _tokenize("".join(apart))[:-1:2]
+        lines = _tokenize("".join(apart))[:-1:2]  # every second line is the one between
     if len(lines) != len(captions):
         raise MedTasksError(
             f"CIDEr's tokenizer made {len(lines)} lines of {len(captions)} captions; report this"
@@ -252,7 +254,7 @@ def caption_words(
     words = []
     for line in lines:
         tokens = [token for token in line.split(" ") if token not in _PUNCTUATION]
-        words.append(" ".join(tokens).split())  # blanks inside a token part words
+        words.append(" ".join(tokens).split())  # a token may hold blanks
     return words
 
 

@@ -251,7 +251,8 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
         reports: Reports with the tests of their gains. Rules that read the same answers are one test.
 
     Returns:
-        The reports with p-values corrected by Holm's method, without the tests.
+        The reports with p-values corrected by Holm's method, without the tests. ``p`` itself is computed again where
+        the correction needs more random signs.
     """
     tests = {}
     for report in reports:
@@ -261,7 +262,7 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
                 tests[_test_key(report.name, gain)] = gain.test
     results = dict(zip(tests, correct_by_holm(list(tests.values())), strict=True))
 
-    def correct_gains(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
+    def with_corrected_p(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
         changed = []
         for gain in gains:
             key = _test_key(name, gain)
@@ -275,8 +276,8 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     for report in reports:
         thinking = report.thinking
         if thinking:
-            thinking = replace(thinking, gains=correct_gains(report.name, thinking.gains))
-        gains = correct_gains(report.name, report.gains)
+            thinking = replace(thinking, gains=with_corrected_p(report.name, thinking.gains))
+        gains = with_corrected_p(report.name, report.gains)
         changed.append(replace(report, gains=gains, thinking=thinking))
     return tuple(changed)
 

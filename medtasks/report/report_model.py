@@ -53,7 +53,7 @@ class Gain:
     high: float
     p: float
     samples: int  # questions that both answered
-    p_holm: float = math.nan  # corrected for all gains of the report
+    p_holm: float = math.nan  # corrected for all gains of the run
     same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
     # Whether the variant's score is 0 for any model, so that there is no test.
     by_construction: bool = False

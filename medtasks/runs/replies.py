@@ -218,7 +218,7 @@ class SampleLine:
         Raises:
             RepliesError: There is no such document.
         """
-        # no prepared data
+        # Without prepared data, rows may have moved since the run.
         may_have_moved = not self.is_of_harness or index.documents[0].get("dataset") is None
         if self.fingerprint is not None and self.sample is not None and may_have_moved:
             doc_id = self.sample
@@ -440,14 +440,15 @@ def read_samples(
 ) -> Samples:
     """Read a samples file of a task with these documents.
 
-    Damaged lines, and those that give a question another reply than an earlier line, are left out.
+    Damaged lines, lines that contradict an earlier one by giving a question another reply, and samples that have
+    changed since they were asked are left out.
 
     Args:
         path: The file.
         documents: All documents of the task.
         likelihoods: Whether the replies are likelihoods of options, see :meth:`SampleLine.reply`.
         keep_scores: Whether to keep the scores of the run.
-        strict: Whether such a line raises RepliesError.
+        strict: Whether a damaged or contradicting line raises RepliesError.
         note: Gets one sentence on the lines that are left out.
         settings: See :func:`read_replies`.
         index: Index of the replies in all files of the run, by default of this one.
@@ -469,6 +470,7 @@ def read_samples(
             continue
         doc_id, changes = line.match(index, settings or {})
         if changes:
+            # A question that is gone has no row; the other documents are as private as the first one.
             is_private = is_private_document(documents[index.rows.get(doc_id, 0)])
             samples.changed.setdefault(hidden_id("doc", doc_id) if is_private else doc_id, changes)
             continue
@@ -477,6 +479,7 @@ def read_samples(
             raise _two_replies(line.place, doc_id)
         if is_other_reply:
             contradicting += 1
+            continue
         samples.add_details(doc_id, line, keep_scores=keep_scores)
     samples.damaged = len(damaged)
     if contradicting:

@@ -119,7 +119,7 @@ def _constants(
     run: Mapping[str, ScoresById],
 ) -> list[Baseline]:
     """Score each constant reply under each rule, and test the best one against a run."""
-    # By position of the strategy, then by name of the rule.
+    # By number of the strategy, then by name of the rule.
     values: dict[int, ValuesByRule] = defaultdict(dict)
     tests: dict[int, dict[str, tuple[str, PairedResult]]] = defaultdict(dict)
     reasons: dict[int, str] = defaultdict(str)
@@ -128,26 +128,27 @@ def _constants(
         if not needs_labeler(row):
             by_answer = _intended_scores(task, row, documents, strategies)
         complete = {}
-        for position, strategy in enumerate(strategies):
+        for number, strategy in enumerate(strategies):
+            # Keys are the position of a document and the answer that is meant to it.
             scores = [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
             if len(scores) == len(documents):
-                complete[position] = scores
-                values[position][name] = _point_values(metrics, scores)
+                complete[number] = scores
+                values[number][name] = _point_values(metrics, scores)
                 continue
             unread = len(documents) - len(scores)
             why = f"it reads no reply as this answer for {unread} of {len(documents)} questions"
             if needs_labeler(row):
                 why = "it needs a labeler, which baselines do not ask"
-            values[position][name] = {metric.name: math.nan for metric in metrics}
-            reasons[position] += f" No score under {name}: {why}."
+            values[number][name] = {metric.name: math.nan for metric in metrics}
+            reasons[number] += f" No score under {name}: {why}."
         test = _test_best(task, documents, complete, run[name]) if name in run else None
         if test is not None:
             best, metric, result = test
             tests[best][name] = (metric, result)
     constants = []
-    for index, strategy in enumerate(strategies):
-        describes = strategy.describes + reasons[index]
-        constants.append(Baseline(strategy.name, describes, values[index], tests[index]))
+    for number, strategy in enumerate(strategies):
+        describes = strategy.describes + reasons[number]
+        constants.append(Baseline(strategy.name, describes, values[number], tests[number]))
     return constants
 
 

@@ -115,10 +115,10 @@ def drawn_mean(
     mean = math.fsum(map(math.prod, zip(values, weights, strict=True))) / total
     clusters = len({*units})
     strata = _strata(values, mean, weights, units)
-    if not any(stratum.unseen for stratum in strata):
+    if not any(stratum.share_unseen for stratum in strata):
         return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
-    variance = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
-    degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.unseen)
+    variance = math.fsum(stratum.share_unseen * stratum.covariance(stratum) for stratum in strata)
+    degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.share_unseen)
     effective = _effective_number(mean, values, units, strata)
     return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
 
@@ -131,11 +131,11 @@ class _Stratum:
     existing: int  # clusters
 
     @property
-    def unseen(self) -> float:
+    def share_unseen(self) -> float:
         """Share of its clusters that have no reply."""
         return 1 - len(self.sums) / self.existing
 
-    def product(self, other: "_Stratum") -> float:
+    def covariance(self, other: "_Stratum") -> float:
         """Return the covariance of two totals of this stratum, as if it had been drawn with replacement.
 
         A single cluster shows no variance of its own: its residual is taken from the mean of all strata.
@@ -181,8 +181,8 @@ def _effective_number(
     by_cluster: dict[DrawnUnit, list[float]] = defaultdict(list)
     for value, unit in zip(values, units, strict=True):
         by_cluster[unit].append(value)
-    variance = math.fsum(stratum.product(stratum) for stratum in strata)
-    corrected = math.fsum(stratum.unseen * stratum.product(stratum) for stratum in strata)
+    variance = math.fsum(stratum.covariance(stratum) for stratum in strata)
+    corrected = math.fsum(stratum.share_unseen * stratum.covariance(stratum) for stratum in strata)
     existing = sum(stratum.existing for stratum in strata)
     unseen = 1 - sum(len(stratum.sums) for stratum in strata) / existing
     effective = float(len(by_cluster))
@@ -215,8 +215,8 @@ def helped_mean(
     own_strata = _strata(values, plain, weights, units)
     helping_strata = _strata(helper, of_helper, weights, units)
     pairs = list(zip(own_strata, helping_strata, strict=True))
-    common = math.fsum(own.unseen * own.product(other) for own, other in pairs)
-    spread = math.fsum(other.unseen * other.product(other) for _, other in pairs)
+    common = math.fsum(own.share_unseen * own.covariance(other) for own, other in pairs)
+    spread = math.fsum(other.share_unseen * other.covariance(other) for _, other in pairs)
     factor = min(max(common / spread, 0.0), 1.0) if spread > _NO_SPREAD else 0.0
     if not factor or not error.error:
         return HelpedMean(plain, error, 0.0, 0.0)

@@ -489,9 +489,12 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         super().clean()
 
     def _score_with_shared_passes(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score with one pass over what items share. ``HfVlm`` overrides it and proves each way first."""
         return score_by_question(Questions.of(items, self), self, self._score_whole, self._prefixes)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score each item in a pass of its own sequence. ``HfVlm`` overrides it, too."""
+
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
             inputs = self.model_inputs(batch)
             logits: torch.Tensor = self.language_model(

@@ -226,6 +226,9 @@ def score(
         pad_id: Token to fill up with.
         device: Device of the batch.
 
+    Returns:
+        Losses of the continuations: smaller is better, and lmms-eval's log-likelihoods are their negatives.
+
     Raises:
         MedTasksError: A score is not finite.
     """

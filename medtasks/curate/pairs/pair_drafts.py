@@ -281,9 +281,9 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
         The number of images by outcome, those of earlier runs included.
     """
     images = read_images(folder)
-    used: dict[str, None] = {}
+    drafted_images: dict[str, None] = {}
     for draft in read_drafts(folder).values():
-        used |= dict.fromkeys(draft.images)
+        drafted_images |= dict.fromkeys(draft.images)
     prompts = prompts_in(PROMPTS)
     marks = {}
     if names is None:
@@ -294,7 +294,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
         marks = {"**CATEGORIES**": ", ".join(names)}
     read = _category_reader(names)
     jobs = {}
-    for image in used:
+    for image in drafted_images:
         request = f"categories/{image}"
         values = {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
         jobs[request] = job_of(llm, request, prompt, values, read)
@@ -351,7 +351,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     if reply is None:
         raise MedTasksError(f"the LLM named no categories: {reason}; nothing was written")
     heading = (
-        f"JournalLine by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+        f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
     )
     sent = ", ".join(f"{number}: {image_id}" for number, image_id in enumerate(drawn))
     texts = (

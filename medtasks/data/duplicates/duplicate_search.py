@@ -71,7 +71,7 @@ class Duplicates:
 
 
 def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int) -> Duplicates:
-    """Compare all images of a set with each other, and with others it may share with them, such as training images.
+    """Compare all images of a set with each other, and with those of another set, such as training images.
 
     Args:
         dataset: The set.
@@ -108,7 +108,7 @@ def _pairs_within(
     views: ImageViews,
     distance: int,
 ) -> list[DuplicatePair]:
-    # Each image is a copy of itself, too: its files are equal, and its uses may contradict each other.
+    # An image stands for all files with its pixels, so it is paired with itself: its uses may contradict each other.
     resemblances = {(number, number): _EXACT for number in range(len(images))}
     resemblances |= near(views, views, distance)
     pairs = []

@@ -44,7 +44,7 @@ class Volume:
         return dict(zip(self.orientation[:, 0].astype(int).tolist(), sizes.tolist(), strict=True))
 
     def depth(self, plane: Plane) -> int:
-        """Return the number of slices that are stored in a plane."""
+        """Return the number of slices parallel to a plane."""
         return self.shape[self._stored_axis(plane)]
 
     def pixel_size(self, plane: Plane) -> tuple[float, float]:

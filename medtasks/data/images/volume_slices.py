@@ -44,14 +44,14 @@ def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
 
     Args:
         path: The file or folder.
-        rule: Rule by which it is shown; None takes the default.
+        rule: Rule by which it is shown, with at least one slice; None takes the default.
     """
     rule = rule or VolumeRule()
     volume = open_volume(path)
     depth = volume.depth(rule.plane)
     positions = [int((number + 0.5) * depth / rule.slices) for number in range(rule.slices)]
     values = volume.slices(rule.plane, positions)
-    greys = []
+    stacks = []
     windows = []
     for window in rule.windows:
         name, (dark, bright) = _bounds(
@@ -59,9 +59,9 @@ def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
         )
         share = np.clip((values - dark) / (float(bright - dark) or 1), 0, 1)
         grey = (share * 255).round().astype(np.uint8)
-        greys.append(255 - grey if volume.is_inverted else grey)
+        stacks.append(255 - grey if volume.is_inverted else grey)
         windows.append(name)
-    images = _arrange(greys, rule.arrangement, volume.pixel_size(rule.plane))
+    images = _arrange(stacks, rule.arrangement, volume.pixel_size(rule.plane))
     conversions = [f"volume, {rule}", f"window {' + '.join(windows)}"]
     if all(flat_mark(image) for image in images):
         conversions.append(NEARLY_FLAT)
