@@ -142,6 +142,10 @@ def test_a_planted_difference_stops_early_and_is_not_asked_again(medtasks, call,
     assert result["p"] <= records()[-1].level == plan["levels"][2]
     assert result["p"] < records()[-1].stagewise_p < 0.05
     assert -1 <= result["low"] < result["high"] < 0
+    # The repeated interval has the confidence of the look's level, so that it is the wider one.
+    medtasks("compare", TASK, "other", "out", "--json", "plain.json")
+    plain = json.loads(Path("plain.json").read_text())["comparisons"][0]
+    assert result["high"] > plain["high"]
 
     again = medtasks(*call)
     assert len(model.asked) == 3
