@@ -210,12 +210,14 @@ def as_json(value: Any) -> Any:
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
+    return _scalar_as_json(value)
+
+
+def _scalar_as_json(value: Any) -> bool | int | float | str | None:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return str(value)  # a StrEnum becomes plain text
     if isinstance(value, Integral):  # numpy's numbers would not be JSON
         return int(value)
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else None
-    return str(value)
+    return str(value)  # a StrEnum becomes plain text

@@ -53,7 +53,7 @@ def board(
 
     paths = [Path(name) for name in names]
     look_into(context, include_path, [path for path in paths if path.exists()])
-    columns = [name for name in (tasks or "").split(",") if name]
+    columns = list(filter(None, (tasks or "").split(",")))
     with out.status("Scoring ..."):
         scored = board_of(names, reading=rule, tasks=columns, steps=step)
     rows = board_tables.published_rows(scored) if published else []
@@ -68,16 +68,18 @@ def board(
         say(sentence)
     for sentence in board_tables.curve_sentences(scored):
         say(sentence)
-    sections = [("Board", [table])]
     if html:
         board_tables.write_board_page(scored, rows, html, curve_figures(scored))
         say(f"board: {html}")
-    if latex:
-        write_text(latex, tables.latex(sections))
-    if markdown:
-        write_text(markdown, plain(tables.markdown("Board", sections)))
-    if csv:
-        write_text(csv, board_tables.board_csv(scored, rows))
+    sections = [("Board", [table])]
+    texts = [
+        (latex, tables.latex(sections)),
+        (markdown, plain(tables.markdown("Board", sections))),
+        (csv, board_tables.board_csv(scored, rows)),
+    ]
+    for path, text in texts:
+        if path:
+            write_text(path, text)
     if wandb:
         from medtasks.report.board_wandb import log_board
 

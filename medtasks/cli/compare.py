@@ -386,9 +386,7 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
             if sentence:
                 say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
-            for runs, overlap in task.overlaps.items():
-                if overlap.only_first or overlap.only_second:
-                    say(_compared_samples(runs, overlap))
+            _print_unshared_samples(task)
             return ()
     elif comparisons.task is None:
         out.print(f"\n[bold]{name}[/]")
@@ -403,6 +401,12 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
         _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
     _print_rules(task)
     return [test for test in task.comparisons if not test.same_as]
+
+
+def _print_unshared_samples(task: ComparedTask) -> None:
+    for runs, overlap in task.overlaps.items():
+        if overlap.only_first or overlap.only_second:
+            say(_compared_samples(runs, overlap))
 
 
 def _print_origins(task: ComparedTask) -> None:

@@ -143,21 +143,12 @@ def _tested_gains(
     if not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
         return []
     try:
-        metrics = main_metrics(base.task)
-        if by_image:
-            full = _values_of_images(repeats, metrics)
-            reduced = _values_of_images(variant_repeats, main_metrics(variant.task))
-        else:
-            shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
-            full = _values_of(repeats, shared, metrics)
-            reduced = _values_of(variant_repeats, shared, metrics)
+        values = _values_of_both(repeats, variant_repeats, by_image=by_image)
     except MedTasksError:
         return []
-    # The difference is the task minus its variant, so that the variant comes first.
-    values = {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
     zero_if_blind = set[str]()
     if variant.task.variant in WITHOUT_IMAGE:
-        zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
+        zero_if_blind = {metric.name for metric in base.task.metrics if metric.zero_if_blind}
     name = SAME_IMAGES if by_image else variant.task.variant or _DIRECT
     gains = []
     for part, ids in _parts(variant, values).items():
@@ -170,6 +161,27 @@ def _tested_gains(
             gain = _gain(of, paired, is_zero=metric in zero_if_blind)
             gains.append(replace(gain, same_as=same_values(values, rule, metric)))
     return gains
+
+
+def _values_of_both(
+    repeats: Sequence[TaskReading],
+    variant_repeats: Sequence[TaskReading],
+    *,
+    by_image: bool,
+) -> dict[tuple[str, str], tuple[Values, Values]]:
+    """Return the values of the variant and of the task, by row and main metric of the task.
+
+    The variant comes first, as the difference is the task minus its variant.
+    """
+    metrics = main_metrics(repeats[0].task)
+    if by_image:
+        full = _values_of_images(repeats, metrics)
+        reduced = _values_of_images(variant_repeats, main_metrics(variant_repeats[0].task))
+    else:
+        shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
+        full = _values_of(repeats, shared, metrics)
+        reduced = _values_of(variant_repeats, shared, metrics)
+    return {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
 
 
 def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
