@@ -22,9 +22,10 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.extract.failure import ENVELOPE
 from medtasks.families.family import Reply, Rule
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
+# Repetitions keep what they took (``+`` after the quantifier), or two of them in a row would take quadratic time.
+_NUMBER = r"[-+]?(?:\d++\.?\d*+(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
 # tensor(1.5, device='cuda:0')
-_WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"
+_WRAPPED = r"\s*+(?:[\w.]++\(\s*+)?\[?({})\]?(?:\s*+,\s*+\w+=[^,()]+)*\s*+\)?\s*+"
 _PAIR = re.compile(
     rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
     re.IGNORECASE,

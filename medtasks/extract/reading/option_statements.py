@@ -499,13 +499,16 @@ def _in_clause(
     after: Sequence[Signal],
 ) -> Sequence[Signal]:
     """Return the signals after a group in its clause. What a thing lacks does not deny the thing's name."""
-    separator = _SEPARATOR.search(text, group.end, statement.end)
-    signals = _between(after, group.end, separator.end() if separator else statement.end)
+    if not after:
+        return []
+    # No further than the last signal: a search to the end of a long statement, repeated for each of its groups,
+    # would take quadratic time.
+    separator = _SEPARATOR.search(text, group.end, after[-1].start)
+    signals = _between(after, group.end, separator.end()) if separator else after
     if group.is_label:  # "A without contrast"
         return signals
-    return [
-        signal for signal in signals if "lack" not in signal.roles
-    ]  # "melanoma without ulceration"
+    # "melanoma without ulceration"
+    return [signal for signal in signals if "lack" not in signal.roles]
 
 
 def _is_dismissed(

@@ -235,10 +235,11 @@ def _has_role(key: str, role: str) -> bool:
 
 def _wrapped_answer(text: str) -> str:
     """Return the content of the last tag or box for the answer, or the whole text if there is no such content."""
-    contents = boxes(text) if _BOX in text else []
     if "<" in text:
-        contents += _tag_answers(text)
-    return next(filter(str.strip, reversed(contents)), text)
+        for content in reversed([*_tag_answers(text)]):
+            if content.strip():
+                return content
+    return last_box(text) or text
 
 
 def _tag_answers(text: str) -> Iterator[str]:
@@ -326,23 +327,29 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
 # ---- the answer after a reply's reasoning ----
 
 
-def boxes(text: str) -> list[str]:
-    r"""Return the contents of each ``\boxed{}`` that closes, in order.
+def last_box(text: str) -> str | None:
+    r"""Return the content of the last ``\boxed{}`` that closes and is not blank, or None without one.
 
     Example:
-        >>> boxes(r"\boxed{B} or \boxed{no}")
-        ['B', 'no']
+        >>> last_box(r"\boxed{B} or \boxed{no}")
+        'no'
     """
-    braces = []
-    contents = {}  # by start
+    if _BOX not in text:
+        return None
+    open_braces = []
+    ends = {}  # of boxes, by their start
     for brace in _BRACE.finditer(text):
         if brace[0] == "{":
-            braces.append(brace.end())
-        elif braces:
-            start = braces.pop()
+            open_braces.append(brace.end())
+        elif open_braces:
+            start = open_braces.pop()
             if text.endswith(_BOX, 0, start):
-                contents[start] = text[start : brace.start()]
-    return [contents[start] for start in sorted(contents)]
+                ends[start] = brace.start()
+    for start in sorted(ends, reverse=True):
+        content = text[start : ends[start]]
+        if content.strip():
+            return content
+    return None
 
 
 @dataclass(frozen=True)
@@ -382,9 +389,9 @@ def split_reasoning(
     if after is not None:
         in_tags = list(filter(str.strip, _ANSWER.findall(after)))
         within = in_tags[-1] if in_tags else after
-        in_boxes = list(filter(None, map(str.strip, boxes(within))))
-        if in_boxes:
-            answer = in_boxes[-1]
+        in_box = last_box(within)
+        if in_box is not None:
+            answer = in_box.strip()
         elif in_tags or reasoning or not cut or _THOUGHT_END.search(text):
             answer = within.strip()
     return ReasonedReply(answer, _word_count(f"{reasoning} {text}") - _word_count(answer or ""))
