@@ -204,7 +204,7 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
                     )
                     second = np.where(gains, 1.0, np.where(losses, 0.0, 1.0)).tolist()
                     first = np.where(gains, 0.0, 1.0).tolist()
-                    shown.append(equivalence(first, second, graph.dyads, margin).shown)
+                    shown.append(equivalence(first, second, graph.dyads, margin).is_equivalent)
                 name = f"margin {margin:.0%} true, {lost:.0%} lost, latent {latent}"
                 yield name, float(np.mean(shown)), 0.0, 0.06
 

@@ -186,11 +186,11 @@ def several(sentences: Sequence[str], most: int = 10) -> str:
     return "; ".join(parts)
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Join names with commas and "and"; only the first if there are many.
 
     Example:
-        >>> listed(["one", "two", "three"])
+        >>> join_names(["one", "two", "three"])
         'one, two and three'
     """
     if len(names) > 4:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from PIL import Image
 
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.net.journal import digest_of
 from medtasks.prompts.messages import chat_messages, prompt_parts
 from medtasks.tasks.task_files import task_files
@@ -118,6 +118,6 @@ def likelihood_error(names: Sequence[str]) -> MedTasksError:
         if task.dataset in datasets and not task.compares_likelihoods:
             others.append(task.name)
     return MedTasksError(
-        f"likelihoods of options are needed for {listed(names)}, and a function gives texts alone; choose "
-        f"{listed(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"
+        f"likelihoods of options are needed for {join_names(names)}, and a function gives texts alone; choose "
+        f"{join_names(others) or 'a task that reads replies'} instead, or use --model hf_vlm or vlm_server"
     )

@@ -37,7 +37,7 @@ from loguru import logger
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError, forget_warnings
-from medtasks.metrics.metric import forget_computed
+from medtasks.metrics.metric import clear_results
 from medtasks.tasks.task_files import include
 from medtasks.version import ARCHITECTURES_NEED, require
 
@@ -235,7 +235,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def _own_warnings() -> None:
     """Forget the warnings, computations and log handlers of earlier tests."""
     forget_warnings()
-    forget_computed()
+    clear_results()
     logger.remove()
     logger.add(LOG_OUTPUT)
 

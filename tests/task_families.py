@@ -387,7 +387,7 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
     monkeypatch.setattr(text_metrics, "report_metric", compared.report_metric)
     monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
-    metric_module.forget_computed()
+    metric_module.clear_results()
     return asked
 
 

@@ -16,7 +16,7 @@ from medtasks.data.schema import CHOICE
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, forget_warnings
 from medtasks.families.choice import SingleChoice
 from medtasks.report.collecting import collect_run
-from medtasks.runs.logged_samples import logged
+from medtasks.runs.logged_samples import make_logged_sample
 from medtasks.runs.run import open_run
 from medtasks.tasks.task_files import including
 
@@ -251,7 +251,11 @@ def write_own_run(folder, texts, version=2):
         document = question(row + 1)
         score = {"sample": str(row + 1), "rule": "robust_choice"}
         lines.append(
-            {"doc_id": row, "resps": [text], **dict.copy(logged(document, [text], [], score))}
+            {
+                "doc_id": row,
+                "resps": [text],
+                **dict.copy(make_logged_sample(document, [text], [], score)),
+            }
         )
     (folder / "1_samples_numbered.jsonl").write_text(
         "".join(f"{json.dumps(line)}\n" for line in lines)

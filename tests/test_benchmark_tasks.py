@@ -9,7 +9,7 @@ from medtasks.data.dataset_lookup import label_of
 from medtasks.errors import DatasetNotPrepared
 from medtasks.lmms.plugin import model_manifests
 from medtasks.tasks.task_files import task_config, task_file, task_files
-from medtasks.tasks.task_index import resolved, tasks_folder
+from medtasks.tasks.task_index import resolve_names, tasks_folder
 
 from . import tiny_multimedeval
 from .tables import each_row
@@ -55,7 +55,9 @@ def test_the_page_of_iu_xray_names_every_metric():
     listed = re.findall(
         r"`(\w+)`", PAGES["iu_xray"].partition("## Metrics")[2].partition("## Compared")[0]
     )
-    metrics = [entry["metric"] for entry in resolved(task_config("iu_xray_report")["metric_list"])]
+    metrics = [
+        entry["metric"] for entry in resolve_names(task_config("iu_xray_report")["metric_list"])
+    ]
     assert set(listed) == {name for name in metrics if not name.endswith("_stderr")}
 
 

@@ -15,7 +15,7 @@ from medtasks.home import home
 from medtasks.hooks import submission
 from medtasks.prompts.template import prompt, target
 from medtasks.tasks.task_files import task_config
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from . import tiny_gmai
 from .task_families import score_of, values_of
@@ -41,7 +41,7 @@ def val(tmp_path):
 
 
 def settings(task, family="default"):
-    return resolved(task_config(task)["lmms_eval_specific_kwargs"])[family]
+    return resolve_names(task_config(task)["lmms_eval_specific_kwargs"])[family]
 
 
 def test_prompts_to_the_letter():

@@ -25,7 +25,7 @@ from medtasks.metrics.metric import mean
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import task_config
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from .extract.reading import recorded
 from .metrics.neural.test_rate_score import SMALL_RULES
@@ -92,7 +92,7 @@ def test_golden_medevalkit_reports_loaded(cases, sets):
             assert (case["set"], case["error"]) == ("IU_XRAY", "NameError")
             continue
         assert case["num_chunks"] > 1 or [sample["id"] for sample in case["samples"]] == list(by_id)
-        settings = resolved(task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"])[
+        settings = resolve_names(task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"])[
             "default"
         ]
         for sample in case["samples"]:

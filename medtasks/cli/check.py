@@ -100,7 +100,7 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives "
     sentence += f"{_value(compared, decimals)} on {_samples(verdict)}"
     if matched:
-        left_out = len(matched.unmatched) + len(matched.ambiguous)
+        left_out = len(matched.unmatched_rows) + len(matched.ambiguous)
         rows = len(matched.file.rows)
         if left_out:
             sentence += f"; {left_out} of {rows} rows of the file are matched to none"

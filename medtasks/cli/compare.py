@@ -501,7 +501,7 @@ def _agreement_lines(
 ) -> Iterator[tuple[str, str]]:
     """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
     failed = agreement.failed
-    if failed.one_sided:
+    if failed.one_sided_failures:
         counts = f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
         yield "  failed", counts
     if agreement.texts is not None:

@@ -30,7 +30,7 @@ from medtasks.data.selecting import (
     selectable,
     values_together,
 )
-from medtasks.errors import MedTasksError, collected_warnings, listed
+from medtasks.errors import MedTasksError, collected_warnings, join_names
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others
 from medtasks.report.tables import number_table
 from medtasks.report.wording import quantity
@@ -335,7 +335,7 @@ def _make_task(dataset: str, criteria: Criteria, new: str, request: DrawRequest 
     report_prepared(manifest)
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
     if groups:
-        say(f"Its tasks side by side: {listed(groups)}")
+        say(f"Its tasks side by side: {join_names(groups)}")
 
 
 def _print_values(documents: Sequence[Document]) -> None:

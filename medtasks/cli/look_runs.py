@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from medtasks.cli.output import say, write_json
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.report.wording import number
 from medtasks.runs.looks import ASSUMED, LookRecord, LooksPlan
 from medtasks.runs.run import Source
@@ -55,7 +55,7 @@ def read_looks(
     excluded = [option for option, value in others.items() if value]
     if excluded:
         raise MedTasksError(
-            f"--looks and {listed(excluded)} do not go together, as the plan states rows and primary outcome"
+            f"--looks and {join_names(excluded)} do not go together, as the plan states rows and primary outcome"
         )
     plan = LooksPlan.read(path)
     if list(names) != [plan.task]:

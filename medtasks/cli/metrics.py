@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from medtasks.cli.options import named_values
 from medtasks.cli.output import say, say_columns, show, write_json
-from medtasks.errors import MedTasksError, WeightsMissing, listed, unknown_name
+from medtasks.errors import MedTasksError, WeightsMissing, join_names, unknown_name
 from medtasks.home import as_json
 from medtasks.judges.judge_client import is_configured
 from medtasks.metrics.meteor import prepare_wordnet
@@ -131,7 +131,7 @@ def _list_metrics() -> None:
                 ready = "no"
         description = info.description
         if info.keys != (info.name,):
-            description += f": {listed(info.keys)}"
+            description += f": {join_names(info.keys)}"
         rows.append((info.name, _BETTER[info.higher_is_better], ready, description))
     say_columns(rows)
     no_tokenizer = lacking.pop(TOKENIZER, "")

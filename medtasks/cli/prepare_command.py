@@ -31,7 +31,7 @@ from medtasks.data.prepare.physionet import login_of, stored_login
 from medtasks.data.prepare.prepare_dataset import Obtaining, copy_arguments, obtaining
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, preflight
-from medtasks.errors import MedTasksError, SourceError, listed, unknown_name
+from medtasks.errors import MedTasksError, SourceError, join_names, unknown_name
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.own_tasks import prepare_own
 from medtasks.tasks.task_files import members_of, task_files, tasks_of
@@ -126,7 +126,7 @@ def _check_options(
         )
     if of_one and len(names) != 1:
         raise typer.BadParameter(
-            f"options like {listed(of_one)} are for published datasets, one NAME at a time"
+            f"options like {join_names(of_one)} are for published datasets, one NAME at a time"
         )
     if from_folder is None and of_own:
         raise typer.BadParameter(

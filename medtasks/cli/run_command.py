@@ -38,7 +38,7 @@ from medtasks.running.recipes import expansion
 from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.looks import LookRecord
-from medtasks.runs.redaction import redacted, redacted_arguments
+from medtasks.runs.redaction import redact, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder
 from medtasks.runs.run_manifest import (
     Notice,
@@ -227,7 +227,7 @@ def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         raise MedTasksError(
-            f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes"
+            f"'{redact(argument)}' belongs to no option; a value with blanks needs quotes"
         )
     known: list[str] = []
     for parameter in context.command.params:

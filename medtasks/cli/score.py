@@ -156,7 +156,7 @@ def score(
         "missing": len(documents) - len(recorded),
     }
     summary |= _optional_facts(read, answer_field, classes)
-    replied = {doc_id for doc_id, reply in recorded.items() if not reply.failed}
+    replied = {doc_id for doc_id, reply in recorded.items() if not reply.is_failure}
     unweighted = [*no_means(chosen.metrics), UNWEIGHTED_TABLES]
     notes = draw_notes(data, documents, replied, unweighted) + help_notes
     if notes:
@@ -282,7 +282,7 @@ def _rules_as_json(
 
 def _title(task: str, replies: Replies, documents: int) -> str:
     """Count the questions asked and answered."""
-    answered = sum(not reply.failed for reply in replies.values())
+    answered = sum(not reply.is_failure for reply in replies.values())
     if answered < len(replies):
         return f"{task}: {len(replies)} asked, {answered} answered"
     return f"{task}: {answered} of {documents} questions answered"

@@ -287,7 +287,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
     lines = {image_id: line for line, image_id in enumerate(about.images, 1)}
 
     @functools.cache
-    def stored(image_id: str) -> StoredImage | str:
+    def store_image(image_id: str) -> StoredImage | str:
         try:
             return store.add_bytes(about.images[image_id].read())
         except UnreadableImage as error:
@@ -295,7 +295,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
             return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
 
     for draft in _in_order(about, pairs):
-        images_or_causes = list(map(stored, draft.images))
+        images_or_causes = list(map(store_image, draft.images))
         images = [image for image in images_or_causes if isinstance(image, StoredImage)]
         if len(images) < len(draft.images):
             cause = next(image for image in images_or_causes if isinstance(image, str))

@@ -72,11 +72,11 @@ def prepared_state(name: str) -> str:
     return "yes" if manifest.complete else "incomplete"
 
 
-def known(name: str) -> bool:
+def is_known(name: str) -> bool:
     """Return whether a dataset is in the catalogue, or was prepared here from a user's own folder.
 
     Example:
-        >>> known("mediconfusion"), known("no dataset")
+        >>> is_known("mediconfusion"), is_known("no dataset")
         (True, False)
     """
     files = (dataset_folder(name) / FILE_NAME, own_task_file(name))
@@ -119,7 +119,7 @@ def data_warning(facts: Mapping[str, Any]) -> str:
 
 
 def _refuse_unknown(name: str) -> None:
-    if not known(name):
+    if not is_known(name):
         raise AttributeError(f"there is no dataset '{name}'; known: {', '.join(sorted(CATALOGUE))}")
 
 
@@ -142,7 +142,7 @@ def label_of(task: str) -> str:
     datasets = {name: name for name in (*CATALOGUE, *own_datasets())} | _DATASETS
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings:
-        if known(task):  # a task of the user's own whose dataset is gone
+        if is_known(task):  # a task of the user's own whose dataset is gone
             return task
         raise AttributeError(f"no dataset name is the beginning of task name {task!r}")
     with contextlib.suppress(MedTasksError):

@@ -136,7 +136,7 @@ class Sample:
         return self._hashed_id("image") if self.cluster_id.startswith("patient-") else None
 
     @property
-    def drawn(self) -> Mapping[str, int] | None:
+    def sampling_unit(self) -> Mapping[str, int] | None:
         """Cluster and stratum in a draw from a whole dataset (:mod:`medtasks.data.drawing`), None of other samples."""
         return self.document.get(DRAWN)
 

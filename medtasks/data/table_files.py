@@ -23,7 +23,7 @@ from typing import Any
 
 from medtasks.data.named_files import MOST_MEMORY, check_archive, check_size, read_file, read_stream
 from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import SourceError, listed, several
+from medtasks.errors import SourceError, join_names, several
 
 TABLE_KINDS = {
     "csv": "csv",
@@ -387,8 +387,8 @@ def _json_list(location: str, text: str, field: str) -> list[Any]:
         raise SourceError(f"{location} is no JSON: {error}") from error
     if isinstance(content, dict) and field not in content:
         raise SourceError(
-            f"{location} is one JSON object with {listed([*content])}; name the one that holds the list of questions: "
-            f"dataset_kwargs: {{field: ...}}"
+            f"{location} is one JSON object with {join_names([*content])}; name the one that holds the list of "
+            f"questions: dataset_kwargs: {{field: ...}}"
         )
     rows = content[field] if isinstance(content, dict) else content
     if rows == []:

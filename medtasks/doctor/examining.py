@@ -16,7 +16,7 @@ from medtasks.doctor import metric_models, tasks_and_data
 from medtasks.doctor.check_results import HARNESS, CheckResult, findings_of
 from medtasks.errors import MedTasksError, near_match, one_line
 from medtasks.lmms.remote_models import class_path_of, model_names
-from medtasks.runs.redaction import redacted
+from medtasks.runs.redaction import redact
 from medtasks.tasks.task_index import harness_folder
 from medtasks.version import ARCHITECTURES_NEED, TESTED, installed_version, is_untested
 
@@ -71,7 +71,7 @@ def examine(
     findings.sort(key=lambda finding: areas.AREAS.index(finding.area))
     results = []
     for finding in findings:
-        results.append(replace(finding, found=redacted(finding.found), fix=redacted(finding.fix)))
+        results.append(replace(finding, found=redact(finding.found), fix=redact(finding.fix)))
     return results
 
 

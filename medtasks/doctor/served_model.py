@@ -17,8 +17,8 @@ from loguru import logger
 from PIL import Image, ImageDraw
 
 from medtasks.doctor.check_results import MODEL, CheckResult, Scope, State, of_error
-from medtasks.errors import MedTasksError, ModelRefused, listed
-from medtasks.lmms.remote_models import Destination, credentialed, refusal
+from medtasks.errors import MedTasksError, ModelRefused, join_names
+from medtasks.lmms.remote_models import Destination, credentialed_datasets, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.batching import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
@@ -96,13 +96,13 @@ def _address(scope: Scope, server: Server) -> CheckResult:
         route = "by way of" if takes_proxy else "past"
         location += f", asked {route} the proxy that the environment names"
     location += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
-    private = credentialed(scope.datasets)
+    private = credentialed_datasets(scope.datasets)
     cause = ""
     if private:
         cause = refusal(Destination(url, "base_url", takes_proxy), os.environ)
     if not cause:
         return MODEL.ok("address", location)
-    sentence = f"{location}; text of credentialed data ({listed(private)}) does not go there"
+    sentence = f"{location}; text of credentialed data ({join_names(private)}) does not go there"
     state = State.PROBLEM if scope.has_names else State.NOTE
     return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
 
@@ -149,7 +149,7 @@ def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
         sentence += f", which is {facts['root']}"
     others = [name for name in names if name != model.model]
     if others:
-        sentence += f"; it also has {listed(others)}"
+        sentence += f"; it also has {join_names(others)}"
     return MODEL.ok("model", sentence)
 
 

@@ -26,9 +26,15 @@ from medtasks.doctor.check_results import (
     findings_of,
     of_error,
 )
-from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
+from medtasks.errors import MedTasksError, ModelRefused, join_names, near_match
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
-from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
+from medtasks.lmms.remote_models import (
+    TRUSTED,
+    Destination,
+    credentialed_datasets,
+    refusal,
+    trusted_model,
+)
 from medtasks.net.journal import FOLDER_NAME
 from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 from medtasks.tasks.documents import task_documents, task_problems, unknown_keys
@@ -260,7 +266,7 @@ def readable_replies() -> Iterator[CheckResult]:
 
 def remote_models(scope: Scope) -> Iterator[CheckResult]:
     """Check where the environment lets credentialed text go. A run checks its own model."""
-    private = credentialed(scope.datasets)
+    private = credentialed_datasets(scope.datasets)
     if not private:
         return
     try:
@@ -269,12 +275,12 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
         yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
         return
     if trusted:
-        sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({join_names(private)})"
         yield CREDENTIALS.note(
             TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it"
         )
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         destination, _, fix = cause.partition("; ")
-        unsent = f"text of credentialed data ({listed(private)}) is not sent {destination}"
+        unsent = f"text of credentialed data ({join_names(private)}) is not sent {destination}"
         sentence = f"{unsent}: no model on this machine gets it"
         yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)

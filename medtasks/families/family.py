@@ -83,11 +83,11 @@ class Reply:
     verdicts: JointVerdicts | None = field(default=None, compare=False)
 
     @property
-    def failed(self) -> bool:
+    def is_failure(self) -> bool:
         """Whether the model gave no reply: it is in no score.
 
         Example:
-            >>> Reply(losses=(0.5, float("nan"))).failed
+            >>> Reply(losses=(0.5, float("nan"))).is_failure
             True
         """
         if self.losses is not None:
@@ -95,7 +95,7 @@ class Reply:
         return self.text is None or failure_cause(self.text) is not None
 
     @property
-    def recorded(self) -> str:
+    def text_for_files(self) -> str:
         """The text for files, with marks for a cut and for reasoning."""
         text = self.text or ""
         if self.reasoning:
@@ -110,7 +110,7 @@ class Reply:
             text: The text. Without one, such as None, the sample failed.
 
         Example:
-            >>> Reply.of_text("B").failed, Reply.of_text(None).failed
+            >>> Reply.of_text("B").is_failure, Reply.of_text(None).is_failure
             (False, True)
         """
         marked, cut = without_cut_mark(text if isinstance(text, str) else NO_TEXT)
@@ -268,7 +268,7 @@ class TaskFamily(ABC):
             ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`. Where only
             the answer after the reasoning is read, ``reasoning_words`` is the length of the reasoning.
         """
-        if rule.reasoned and reply.text is not None and not reply.failed:
+        if rule.reasoned and reply.text is not None and not reply.is_failure:
             return self._score_after_reasoning(sample, reply, rule)
         score: Score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id}
         if sample.patient_image is not None:
@@ -278,8 +278,8 @@ class TaskFamily(ABC):
             score["rule"] = f"{score['rule']}{FENCED}"
         score["reason"] = str(score["reason"])
         # The others of its stratum stand for a failed sample.
-        if sample.drawn is not None and score["reason"] != Reason.ADAPTER_FAILED:
-            score[DRAWN] = dict(sample.drawn)
+        if sample.sampling_unit is not None and score["reason"] != Reason.ADAPTER_FAILED:
+            score[DRAWN] = dict(sample.sampling_unit)
         if reply.cut:
             score["cut"] = True
             # One without an answer had no room for it.
@@ -435,7 +435,7 @@ class TaskFamily(ABC):
         """Return a metric by its name, None if the family has none of that name."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
-    def versioned(self, rule: Rule) -> str:
+    def rule_with_version(self, rule: Rule) -> str:
         """Return name and version of a rule."""
         extractor = extractor_of(rule.extractor or self.extractor or "")
         ending = FENCED if rule.fenced else ""

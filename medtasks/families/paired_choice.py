@@ -36,9 +36,9 @@ from medtasks.metrics.metric import (
     Score,
     ScoreFilter,
     ScoreList,
-    clustered,
     counting,
     mean,
+    with_image_clusters,
 )
 from medtasks.metrics.pairs import (
     PairedAnswer,
@@ -59,7 +59,7 @@ def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
         scores: Scores of a run with ``pair_id``, ``position``, ``target``, ``value`` and ``categories``.
     """
     answers = []
-    for score in clustered(scores):
+    for score in with_image_clusters(scores):
         answer = PairedAnswer(
             score["pair_id"],
             score["position"],
@@ -131,7 +131,7 @@ def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     return (
         mean_over_pairs(
             "set_accuracy",
-            lambda pair: float(pair.solved),
+            lambda pair: float(pair.both_correct),
             selection=selection,
             role=Role.MAIN,
             zero_if_blind=True,
@@ -149,7 +149,7 @@ def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
         # model that never gives a valid answer look like the least confused one; no published row has that case.
         mean_over_pairs(
             "confusion",
-            lambda pair: float(pair.confused) if pair.valid else None,
+            lambda pair: float(pair.same_option) if pair.valid else None,
             higher_is_better=False,
             selection=selection,
             role=Role.ASIDE,
@@ -306,7 +306,7 @@ class FreeForm(PairedChoice):
             "judge": judge.label,
         }
 
-    def versioned(self, rule: Rule) -> str:
+    def rule_with_version(self, rule: Rule) -> str:
         """Return the rule that turns the judge's scores into an option."""
         return f"{RULE_NAME}{FENCED if rule.fenced else '_reference'} v{RULE_VERSION}"
 

@@ -18,7 +18,7 @@ from medtasks.metrics.metric import (
 from medtasks.runs.logged_samples import (
     LoggedSample,
     is_private_document,
-    logged,
+    make_logged_sample,
     may_hold_words,
     save_reply,
     score_command,
@@ -46,7 +46,7 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
         score = family.score(Sample(doc), reply, row)
         if must_save:
             score = {**score, "saved": saved}
-        return logged(doc, results, names, score)
+        return make_logged_sample(doc, results, names, score)
 
     process_results.family = family  # type: ignore[attr-defined]  # for tasks.hook_names.family_of
     return process_results

@@ -344,7 +344,7 @@ class Judge:
             self._cache.put({key: verdict.text.encode("utf-8", "surrogatepass")})
         return verdict
 
-    def stored(self, names: Sequence[str]) -> list[str | None]:
+    def read_texts(self, names: Sequence[str]) -> list[str | None]:
         """Return the texts that :meth:`store` kept of this judge.
 
         Args:
@@ -361,7 +361,7 @@ class Judge:
         """Keep texts on this judge's verdicts, all or none.
 
         Args:
-            texts: By the name under which :meth:`stored` finds them.
+            texts: By the name under which :meth:`store_image` finds them.
         """
         self._cache.put({self._key(name): text.encode() for name, text in texts.items()})
 

@@ -15,7 +15,7 @@ from medtasks.errors import unknown_name
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.letter_choice import NO_OPTION, NO_REPLY, spoken_words
-from medtasks.extract.published.medevalkit_choice import tagged
+from medtasks.extract.published.medevalkit_choice import tag_content
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import quote_reply
@@ -278,7 +278,7 @@ def medevalkit_prompt(
 
 def published_verdict(text: str) -> bool:
     """Return whether the reference takes a judge's reply for "right". It takes everything else for "wrong"."""
-    return tagged(text, "judge") == _RIGHT
+    return tag_content(text, "judge") == _RIGHT
 
 
 def strict_verdict(text: str) -> bool | None:

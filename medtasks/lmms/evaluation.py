@@ -16,7 +16,7 @@ from typing import Any
 from medtasks.data.looks import LOOK_VARIABLE, Look
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.lmms import AnyFunction, replace_attribute, wrap_once
 from medtasks.lmms.foreign_tasks import score_as_intended
 from medtasks.lmms.harness_process import end_after, say
@@ -305,7 +305,7 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
     if results is None or not opened:
         return
     if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:
-        say(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({listed(flat)})")
+        say(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({join_names(flat)})")
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
@@ -379,7 +379,7 @@ def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping
     if isinstance(shard, Look):
         return
     empty = [task for task, count in rows.items() if not count]
-    none = f", and there is none of {listed(empty)}" if empty else ""
+    none = f", and there is none of {join_names(empty)}" if empty else ""
     say(
         f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
         f"with: medtasks merge OUT SHARD..."

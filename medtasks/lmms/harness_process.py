@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from medtasks.errors import MedTasksError
 from medtasks.lmms import replace_attribute
-from medtasks.runs.redaction import redacted, redacted_streams, without_home
+from medtasks.runs.redaction import redact, redacted_streams, without_home
 from medtasks.tasks.task_files import included_folders
 
 _STEP = 0.1  # seconds
@@ -31,7 +31,7 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
         error: The error. One that the user can fix shows no traceback.
         debug: Whether to show the traceback of any error.
     """
-    sentence = " ".join(redacted(str(error)).split())[:500]
+    sentence = " ".join(redact(str(error)).split())[:500]
     if debug or not isinstance(error, MedTasksError):
         traceback.print_exc()
         sentence = f"{type(error).__name__}: {sentence}"

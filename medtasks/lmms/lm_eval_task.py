@@ -15,7 +15,7 @@ from medtasks.data.document_store import open_documents
 from medtasks.errors import MedTasksError
 from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.tasks.task_files import task_config
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 _SHARED = (
     "task",
@@ -45,7 +45,7 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
     def __init__(self, config: Mapping[str, Any]) -> None:
         file = task_config(str(config["task"]))
         file.pop("dataset_path", None)
-        file = {key: resolved(value) for key, value in file.items()}
+        file = {key: resolve_names(value) for key, value in file.items()}
         prompt = file["doc_to_text"]
         if len(inspect.signature(prompt).parameters) > 1:
             settings = file.get("lmms_eval_specific_kwargs", {}).get("default", {})

@@ -29,7 +29,7 @@ from medtasks.extract.failure import (
 from medtasks.home import packaged_facts
 from medtasks.lmms import AnyFunction, replace_attribute
 from medtasks.lmms.earlier_replies import KeptReply
-from medtasks.runs.redaction import redacted
+from medtasks.runs.redaction import redact
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.runs.reply_origins import SampleOrigins, combined_origin
 from medtasks.tasks.task_files import variant_of
@@ -210,12 +210,12 @@ def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
         text = cut_reply(text)
     cause = failure_cause(text)
     if cause is not None:
-        return failed_reply(redacted(cause))
+        return failed_reply(redact(cause))
     if module in EMPTY_AFTER_ERRORS and not text.strip():
         return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
     if pattern and pattern.match(text.strip()):
-        return failed_reply(redacted(text))
+        return failed_reply(redact(text))
     return text
 
 

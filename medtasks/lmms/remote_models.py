@@ -96,7 +96,7 @@ def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
     Raises:
         ModelRefused: See :func:`check_model`.
     """
-    private = credentialed(datasets)
+    private = credentialed_datasets(datasets)
     if private:
         check_model(_class_name(lm), live_destinations(lm), private)
 
@@ -106,7 +106,7 @@ def _class_name(lm: object) -> str:
     return str(getattr(lm, "named_as", "")) or f"{type(lm).__module__}.{type(lm).__qualname__}"
 
 
-def credentialed(datasets: Iterable[str]) -> list[str]:
+def credentialed_datasets(datasets: Iterable[str]) -> list[str]:
     """Return the credentialed datasets, including unknown ones and those whose text logs may show.
 
     Args:
@@ -170,7 +170,7 @@ def check_question_files(
     Raises:
         ModelRefused: A dataset is credentialed, and there is no permission.
     """
-    private = credentialed(datasets)
+    private = credentialed_datasets(datasets)
     if private and environment.get(TRUSTED, "").strip() != QUESTION_FILES:
         raise ModelRefused(
             f"questions of credentialed data ({', '.join(private)}) are not written into files, because it is unknown "
@@ -409,7 +409,7 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
         lm: Model of the harness.
         datasets: Names of all datasets that it is asked about.
     """
-    guarded = credentialed(datasets)
+    guarded = credentialed_datasets(datasets)
     silent = any(map(is_private, guarded))
 
     def guarded_call(call: Callable[[Any], Any], requests: Any) -> Any:

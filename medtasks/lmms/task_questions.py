@@ -15,7 +15,7 @@ from medtasks.prompts.judged import without_judge
 from medtasks.prompts.messages import split_images
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file, task_files
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 _FEWSHOT_SEED = 1234  # the harness's default
 _GENERATES = "generate_until"
@@ -73,7 +73,7 @@ def harness_task(task: TaskFile) -> Any:
 
     extend_task_search(tasks)
     with _quiet(), without_judge():
-        built = ConfigurableMessagesTask(config=resolved(task_config(task.name)))
+        built = ConfigurableMessagesTask(config=resolve_names(task_config(task.name)))
     if built.config.num_fewshot is None:
         built.set_config("num_fewshot", 0)
     built.set_fewshot_seed(seed=_FEWSHOT_SEED)

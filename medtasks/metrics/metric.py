@@ -107,7 +107,7 @@ class Declaration:
         return self.scale is Scale.SHARE and not any(value < 0 or value > 1 for value in values)
 
 
-def clustered(scores: ScoreList) -> ScoreList:
+def with_image_clusters(scores: ScoreList) -> ScoreList:
     """Return scores in which patients that share an image have one cluster."""
     if not any(PATIENT_IMAGE in score for score in scores):
         return scores
@@ -168,11 +168,11 @@ class Metric(Declaration, Generic[U]):
             if (value := self.of(unit)) is not None
         ]
 
-    def _valued(
+    def _unit_values(
         self, scores: ScoreList
     ) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
         """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
-        units = self.units(clustered(self.selection(scores)))
+        units = self.units(with_image_clusters(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         values = []
         weights_kept = []
@@ -188,7 +188,7 @@ class Metric(Declaration, Generic[U]):
 
     def estimate(self, scores: ScoreList) -> Estimate:
         """Return value and standard error, of the whole benchmark if the samples were drawn from it."""
-        values, weights, clusters = self._valued(scores)
+        values, weights, clusters = self._unit_values(scores)
         drawn = units_by_cluster(scores)
         if drawn and clusters:
             firsts = [first for first, *_ in clusters]
@@ -221,7 +221,7 @@ class Metric(Declaration, Generic[U]):
 
     def deviations(self, scores: ScoreList) -> dict[frozenset[Hashable], float]:
         """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
-        values, weights, clusters = self._valued(scores)
+        values, weights, clusters = self._unit_values(scores)
         center = self.estimate(scores).value
         total = math.fsum(weights)
         by_unit: dict[frozenset[Hashable], list[float]] = defaultdict(list)
@@ -297,20 +297,20 @@ class Panel(Generic[R]):
 
     def of(self, scores: ScoreList) -> PanelResult:
         """Return the results for some scores."""
-        joined = clustered(with_units(list(scores)))
-        return _computed(self, frozenset(Counter(map(self.row, joined)).items()))
+        joined = with_image_clusters(with_units(list(scores)))
+        return _compute_rows(self, frozenset(Counter(map(self.row, joined)).items()))
 
 
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
 @lru_cache(maxsize=8)
-def _computed(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
+def _compute_rows(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
     repeated = [row for row, number in rows for _ in range(number)]
     return panel.compute(sorted(repeated, key=panel.order))
 
 
-def forget_computed() -> None:
+def clear_results() -> None:
     """Clear the results of all panels: the cause of a failure may have been fixed."""
-    _computed.cache_clear()
+    _compute_rows.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -347,7 +347,7 @@ class CorpusMetric(Declaration):
         estimate = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
         if not self.has_error:
             return Estimate(estimate.value)
-        clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
+        clusters = _without_gaps([score.get("cluster_id") for score in with_image_clusters(chosen)])
         if estimate.effective is not None:  # of drawn samples
             return replace(estimate, unit=unit_of(clusters))
         if estimate.clusters is not None:  # of a panel in which some scores have no value
@@ -400,6 +400,6 @@ def counting(
     )
 
 
-def undeclared(name: str, higher_is_better: bool | None = None) -> Declaration:
+def raw_declaration(name: str, higher_is_better: bool | None = None) -> Declaration:
     """Return the declaration of a metric of another task or a user's hook: raw, as its range is unknown."""
     return Declaration(name, higher_is_better, scale=Scale.RAW)

@@ -37,7 +37,7 @@ class ScoredPair:
     second: PairedAnswer
 
     @property
-    def solved(self) -> bool:
+    def both_correct(self) -> bool:
         """Both images answered correctly."""
         return self.first.correct and self.second.correct
 
@@ -47,7 +47,7 @@ class ScoredPair:
         return self.first.value is not None and self.second.value is not None
 
     @property
-    def confused(self) -> bool:
+    def same_option(self) -> bool:
         """The same option was chosen for both images."""
         return self.valid and self.first.value == self.second.value
 
@@ -158,10 +158,10 @@ def _pair_counts(
     return PairCounts(
         images=len(answers),
         pairs=len(pairs),
-        set_score=sum(pair.solved for pair in pairs),
+        set_score=sum(pair.both_correct for pair in pairs),
         individual_score=sum(answer.correct for answer in answers),
-        confused=sum(pair.confused for pair in pairs),
+        confused=sum(pair.same_option for pair in pairs),
         invalid=sum(answer.value is None for answer in answers),
         valid_pairs=sum(pair.valid for pair in pairs),
-        resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs),
+        resolved_pairs=sum(pair.valid and not pair.same_option for pair in pairs),
     )

@@ -57,7 +57,7 @@ class SqliteCache:
                     self.path.unlink(missing_ok=True)
                     return values
             if "no such table" not in str(error):
-                self.failed(error)
+                self.on_failure(error)
         return values
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
@@ -77,8 +77,8 @@ class SqliteCache:
                     f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items())
                 )
         except (sqlite3.Error, OSError) as error:
-            self.failed(error)
+            self.on_failure(error)
 
-    def failed(self, error: Exception) -> None:
+    def on_failure(self, error: Exception) -> None:
         """Warn that values are not kept. A cache whose values must be kept raises instead."""
         warn_once(self._warning.format(path=self.path, error=error))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from loguru import logger
 from PIL import Image
 
-from medtasks.data.dataset_lookup import known, prepared_folder
+from medtasks.data.dataset_lookup import is_known, prepared_folder
 from medtasks.data.dataset_manifest import Manifest, manifest_of
 from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decode_image
@@ -27,7 +27,7 @@ from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
-from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, listed
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, join_names
 from medtasks.families.templates import fill_template
 
 Settings = Mapping[str, Any]
@@ -134,7 +134,7 @@ def _name_source_in_errors(path: Path, doc: Document) -> Iterator[None]:
         yield
     except OSError as error:
         fix = ""
-        if known(str(doc.get("dataset"))):
+        if is_known(str(doc.get("dataset"))):
             fix = f"; run 'medtasks data prepare {doc['dataset']}' again"
         sample = _name_of(doc)
         if _is_private(doc):  # without the cause, which names the file: the caller may log both
@@ -268,7 +268,7 @@ def _fault_of(path: Path, error: OSError) -> str:
         return f"is a folder that cannot be shown as a volume: {error}"
     if not isinstance(error, FileNotFoundError):
         return f"is broken ({error})"
-    near = listed(list(map(str, _near_files(path))))
+    near = join_names(list(map(str, _near_files(path))))
     return f"is missing; there is {near}" if near else "is missing"
 
 

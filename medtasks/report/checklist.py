@@ -105,7 +105,10 @@ def task_facts(task: TaskReport) -> dict[str, str]:
     facts = {
         "task": [task.describes, f"version {settings.get('version', 'not recorded')}"],
         "images": [task.image_conversions],
-        "counts": [f"{questions(task)} samples answered", f"in no score: {task.lost or 'none'}"],
+        "counts": [
+            f"{questions(task)} samples answered",
+            f"in no score: {task.largest_loss or 'none'}",
+        ],
         "published": [f"{score.model} {score.printed} ({score.source})" for score in published],
     }
     if task.dataset:

@@ -107,7 +107,7 @@ def collect_run(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        run_at=run.made,
+        run_at=run.created_at,
         facts=facts(run),
         primary=run.primary,
         tasks=corrected_gains(reports),
@@ -375,7 +375,7 @@ def _computed_and_missing(
     of_task: tuple[Baseline, ...] = ()
     calibration: Mapping[str, Calibration] = {}
     if reading.documents:
-        if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
+        if not reading.answered_documents and 0 < reading.recorded.asked < len(reading.documents):
             missing.append(
                 "The baselines are those of all questions, as no samples say which were asked."
             )
@@ -383,7 +383,7 @@ def _computed_and_missing(
         try:
             of_task = baselines(
                 reading.task,
-                reading.answered or reading.documents,
+                reading.answered_documents or reading.documents,
                 {} if reading.withheld else samples,
             )
         except MedTasksError as error:

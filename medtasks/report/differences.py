@@ -187,7 +187,7 @@ def _values_of_both(
 def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
     """Return the ids of the samples that any repeat answered."""
     replies = itertools.chain.from_iterable(reading.samples.replies.items() for reading in repeats)
-    return {name for name, reply in replies if not reply.failed}
+    return {name for name, reply in replies if not reply.is_failure}
 
 
 def _values_of(
@@ -200,7 +200,7 @@ def _values_of(
     for repeat in repeats:
         replies = {}
         for name, reply in repeat.samples.replies.items():
-            if name in ids and not reply.failed:
+            if name in ids and not reply.is_failure:
                 replies[name] = reply
         chosen.append(replies)
     if not any(chosen):

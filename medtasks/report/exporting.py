@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from medtasks.data.variants import VARIANTS
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.home import written_whole
 from medtasks.metrics.metric import Role
 from medtasks.report.collecting import Section, section
@@ -96,7 +96,7 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
     missing = [name for name in wanted if name not in run.tasks]
     if missing:
         raise MedTasksError(
-            f"{run.folder} has no results of {listed(missing)}; finish the run, or choose with --task"
+            f"{run.folder} has no results of {join_names(missing)}; finish the run, or choose with --task"
         )
     results = {}
     others = []
@@ -108,7 +108,7 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
             others.append(name)
     if not results or (names and others):
         raise MedTasksError(
-            f"{listed(sorted(others))}: groups, sanity variants and tasks of others are not exported"
+            f"{join_names(sorted(others))}: groups, sanity variants and tasks of others are not exported"
         )
     return [_export_of(run, part, run.tasks[name]) for name, part in results.items()]
 

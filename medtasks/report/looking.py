@@ -31,7 +31,7 @@ from medtasks.tasks.documents import (
 )
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file, task_files
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 PAGE = "index.html"
 _SEED = 0
@@ -122,7 +122,7 @@ def _look(
     private: bool,
 ) -> LookedAt:
     """Return one sample, with a fault instead of images if it cannot be shown."""
-    hook = resolved(task_config(task.name).get("doc_to_visual"))
+    hook = resolve_names(task_config(task.name).get("doc_to_visual"))
     settings = image_settings(task)
     images: list[SeenImage] = []
     fault = ""

@@ -19,11 +19,11 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import as_json, written_whole
-from medtasks.metrics.metric import Declaration, Score, mean, undeclared
+from medtasks.metrics.metric import Declaration, Score, mean, raw_declaration
 from medtasks.report.collecting import collect_run
 from medtasks.report.report_model import RepeatedRule, RepeatedScore, RepeatedTask, RunReport
 from medtasks.runs.result_files import repeat_folders
@@ -124,11 +124,13 @@ def join(
     notes = []
     if missing:
         notes.append(
-            f"Not in any number, without results or from an earlier call with other arguments: {listed(missing)}."
+            f"Not in any number, without results or from an earlier call with other arguments: {join_names(missing)}."
         )
     replies = []
     for reading in readings:
-        replies.append({name: reply.recorded for name, reply in reading.samples.replies.items()})
+        replies.append(
+            {name: reply.text_for_files for name, reply in reading.samples.replies.items()}
+        )
     if len(replies) > 1 and replies[0] and replies.count(replies[0]) == len(replies):
         notes.append(
             "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
@@ -176,7 +178,7 @@ def _join_row(
     scores = []
     for metric in values[0]:
         if metric not in COUNTS:
-            declaration = declared.get(metric) or undeclared(metric)
+            declaration = declared.get(metric) or raw_declaration(metric)
             of_repeats = [repeat.get(metric, math.nan) for repeat in values]
             averaged = readings if has_answers else ()
             scores.append(_score(name, averaged, declaration, of_repeats, voted.get(metric)))

@@ -171,7 +171,7 @@ class TaskReport:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def lost(self) -> SampleCounts | None:
+    def largest_loss(self) -> SampleCounts | None:
         """Numbers of samples that are in no score, under the rule that lost most, or None if none is lost."""
         counts = [rule.counts for rule in self.rules if rule.counts.lost]
         return max(counts, key=lambda numbers: numbers.lost, default=None)

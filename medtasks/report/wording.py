@@ -395,7 +395,7 @@ def warnings_by_task(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
 
 def questions(task: TaskReport) -> str:
     """Return the numbers of answered and of all questions. Failed replies are no answers."""
-    answered = task.answered - task.lost.failed if task.lost else task.answered
+    answered = task.answered - task.largest_loss.failed if task.largest_loss else task.answered
     if task.documents:
         return f"{count(answered)} of {count(task.documents)}"
     return count(answered) if task.answered else "unknown"

@@ -26,13 +26,13 @@ from typing import Any
 import psutil
 
 from medtasks.data.privacy import PHYSIONET_VARIABLES
-from medtasks.errors import MedTasksError, listed, one_line
+from medtasks.errors import MedTasksError, join_names, one_line
 from medtasks.home import file_state
 from medtasks.lmms.harness_process import ERROR_VARIABLE, evaluate_here
 from medtasks.lmms.remote_models import class_path_of
 from medtasks.model_adapters.any_model import takes_our_arguments
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
-from medtasks.runs.redaction import redacted
+from medtasks.runs.redaction import redact
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import NOTICES, read_results, results_files
 from medtasks.runs.run_manifest import (
@@ -144,7 +144,7 @@ def run_tasks_here(
         try:
             evaluate_here([*arguments, *_UTC, "--tasks", name], output.absolute())
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this task alone
-            reason = redacted(str(error) if isinstance(error, MedTasksError) else one_line(error))
+            reason = redact(str(error) if isinstance(error, MedTasksError) else one_line(error))
         _add_results([name], _new_files(output, before), outcome)
         outcome.add_failures(wanted_tasks([name]), reason)
         watch(outcome)
@@ -407,7 +407,7 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
         sampled = {**by_user, "temperature": "0.6", "do_sample": "true"}
         sampling = ",".join(f"{key}={value}" for key, value in sampled.items())
         yield refuse(
-            f"--repeats {repeats} would get the same answers {repeats} times from {listed(alike)}, decoded at "
+            f"--repeats {repeats} would get the same answers {repeats} times from {join_names(alike)}, decoded at "
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
             f"--repeats out"
         )

@@ -23,11 +23,11 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.shards import Shard, cut_places
 from medtasks.data.variants import ROTATED, can_be_rotated
-from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
+from medtasks.errors import MedTasksError, ModelRefused, join_names, near_match
 from medtasks.lmms.remote_models import (
     check_model,
     class_path_of,
-    credentialed,
+    credentialed_datasets,
     model_names,
     planned_destinations,
 )
@@ -158,13 +158,13 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
     ours = sorted(name for name in options.environment if name.startswith("MEDTASKS_"))
     if ours:
         yield refuse(
-            f"--config sets {listed(ours)} under 'env', too late for what medtasks looks up before the harness starts; "
-            f"set it in the environment of this command"
+            f"--config sets {join_names(ours)} under 'env', too late for what medtasks looks up before the harness "
+            f"starts; set it in the environment of this command"
         )
     published = [name for name in run.ours if not included_option(name)]  # with a published prompt
     if options.text("system_instruction") and published:
         yield warn(
-            f"--system_instruction goes in front of every prompt of {listed(published)}, but not with chat models, "
+            f"--system_instruction goes in front of every prompt of {join_names(published)}, but not with chat models, "
             f"which ignore it; leave it out to compare with published scores"
         )
     if options.text("use_cache"):
@@ -186,8 +186,8 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
     cut = [task for task, config in run.configs.items() if _ends_at_blank_line(config, model)]
     if cut and "until" not in run.options.pairs("gen_kwargs"):
         yield warn(
-            f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
-            f"of a report; write 'until: []' under generation_kwargs in the task's file"
+            f"replies of {join_names(cut)} end at the first blank line, the harness's default, which leaves one "
+            f"paragraph of a report; write 'until: []' under generation_kwargs in the task's file"
         )
     if (run.options.number("num_fewshot") or 0) <= 0:
         return
@@ -217,8 +217,8 @@ def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
     unmerged = [name for name in names if "*" not in name]
     if run.shard and unmerged:
         yield warn(
-            f"'medtasks merge' cannot join shards of {listed(unmerged)}, which 'medtasks score' does not score either; "
-            f"run such tasks without --shard"
+            f"'medtasks merge' cannot join shards of {join_names(unmerged)}, which 'medtasks score' does not score "
+            f"either; run such tasks without --shard"
         )
 
 
@@ -279,11 +279,11 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
     private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
     for leak in _leaks(options) if private else ():
         yield refuse(
-            f"{leak}, and text of credentialed data ({listed(private)}) must not leave what this "
+            f"{leak}, and text of credentialed data ({join_names(private)}) must not leave what this "
             f"package controls; leave the option out, or allow it by name with "
             f"{LOG_TEXT_VARIABLE}={','.join(private)}"
         )
-    guarded = credentialed(run.datasets.values())
+    guarded = credentialed_datasets(run.datasets.values())
     if not guarded:
         return
     environment = dict(os.environ)
@@ -358,7 +358,9 @@ def _choosing_options(run: PlannedRun, *, has_limit: bool, has_offset: bool) -> 
         options.append("--cache_requests")
     if options:
         shard = "--looks" if isinstance(run.shard, Look) else f"--shard {run.shard}"
-        yield refuse(f"{shard} chooses the rows of every task itself; leave out {listed(options)}")
+        yield refuse(
+            f"{shard} chooses the rows of every task itself; leave out {join_names(options)}"
+        )
 
 
 def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:

@@ -33,7 +33,7 @@ from medtasks.net.disk_cache import SqliteCache
 from medtasks.running.harness_run import HarnessOutcome, wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.redaction import (
-    redacted,
+    redact,
     redacted_arguments,
     redacted_options,
     settings,
@@ -234,7 +234,7 @@ class RunRecording:
             why = Signals(number).name if number in set(Signals) else f"it left with {leaving.code}"
             raise
         except BaseException as error:
-            why = f"{type(error).__name__}: {without_home(redacted(str(error)))}"
+            why = f"{type(error).__name__}: {without_home(redact(str(error)))}"
             raise
         finally:
             self._end(why)
@@ -441,7 +441,7 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
         joined = ", ".join(f"{key}={fingerprint}" for key, fingerprint in fingerprints.items())
     return ModelFacts(
         name=name,
-        arguments=redacted(options.text("model_args")),
+        arguments=redact(options.text("model_args")),
         weights=", ".join(labels),
         fingerprint=None if unknown else joined,
         unknown="; ".join(unknown),
@@ -451,7 +451,7 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
 def _weights_label(value: str) -> str:
     """Return a name on the Hub, or the last part of a path on this machine."""
     path = Path(value).expanduser()
-    return redacted(path.resolve().name if path.exists() or path.is_absolute() else value)
+    return redact(path.resolve().name if path.exists() or path.is_absolute() else value)
 
 
 def _weights_fingerprint(value: str, revision: str | None) -> tuple[str, str]:

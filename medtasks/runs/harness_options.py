@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.redaction import HIDDEN, redacted, without_home
+from medtasks.runs.redaction import HIDDEN, redact, without_home
 
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
 # Options of lmms-eval 0.7.3 that take a value, each with its other spellings.
@@ -327,7 +327,7 @@ def model_label(
     others = [f"{key}={value}" for key, value in by_name.items() if key not in TRANSPORT]
     identity = f"{served} ({name})" if served else f"{name or ''}"
     label = f"{identity} {','.join(others)}"
-    return without_home(redacted(label.replace("[REDACTED]", HIDDEN))).strip()
+    return without_home(redact(label.replace("[REDACTED]", HIDDEN))).strip()
 
 
 def model_title(model: str) -> str:

@@ -81,7 +81,7 @@ def is_private_document(doc: Document) -> bool:
     return dataset is not None and is_private(str(dataset))
 
 
-def logged(
+def make_logged_sample(
     doc: Document,
     results: Sequence[Any],
     metrics: Iterable[str],
@@ -223,9 +223,9 @@ def save_reply(doc: Document, result: Any) -> str | None:
             run = _SavedRun(folder / _file_name())
             _runs[folder, os.getpid()] = run
         run.read.add((doc_id, rule.extractor))
-        if run.replies.get(doc_id) != reply.recorded:
-            run.replies[doc_id] = reply.recorded
-            line = {"doc_id": doc_id, **_fingerprint(doc), "reply": reply.recorded}
+        if run.replies.get(doc_id) != reply.text_for_files:
+            run.replies[doc_id] = reply.text_for_files
+            line = {"doc_id": doc_id, **_fingerprint(doc), "reply": reply.text_for_files}
             run.pending += json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n"
             _write_pending(run)
         return f"{folder.name}/{run.path.name}"

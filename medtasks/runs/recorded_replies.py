@@ -125,7 +125,7 @@ def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:
     counts = matched.counts
     name, answered, rows = nearest_task(matched.file, task)
     hint = f"; {answered} of {rows} rows that were tried are questions of '{name}'" if name else ""
-    left_out = matched.unmatched or matched.ambiguous
+    left_out = matched.unmatched_rows or matched.ambiguous
     return RepliesError(
         f"the file of {matched.file.kit} answers another task than '{task.name}', or in another form: "
         f"{counts['matched']} of {counts['samples']} samples are matched, and {counts['unmatched']} of "

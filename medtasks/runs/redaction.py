@@ -53,11 +53,11 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses.
 
     Example:
-        >>> redacted("--model_args api_key=k1,model=m at https://me@host")
+        >>> redact("--model_args api_key=k1,model=m at https://me@host")
         '--model_args api_key=***,model=m at https://***@host'
     """
     values = set()
@@ -79,7 +79,7 @@ def redacted_values(value: Any) -> Any:
         {'token': '***', 'model': 'm'}
     """
     if isinstance(value, str):
-        return redacted(value)
+        return redact(value)
     if isinstance(value, list | tuple):
         return [redacted_values(item) for item in value]
     if not isinstance(value, Mapping):
@@ -93,7 +93,7 @@ def redacted_values(value: Any) -> Any:
 
 def redact_record(record: "Record") -> None:
     """Redact one line of the log, without control characters that a terminal would act on."""
-    record["message"] = plain(redacted(record["message"]))
+    record["message"] = plain(redact(record["message"]))
 
 
 def redact_log() -> None:
@@ -109,7 +109,7 @@ class _RedactedStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        written: int = self._stream.write(redacted(text))
+        written: int = self._stream.write(redact(text))
         return written
 
     def __getattr__(self, name: str) -> Any:
@@ -140,7 +140,7 @@ def redacted_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
     public = []
     for before, argument in zip(["", *arguments], arguments, strict=False):
         follows = before.startswith("-") and "=" not in before and is_secret_name(before)
-        public.append(HIDDEN if follows else without_home(redacted(argument)))
+        public.append(HIDDEN if follows else without_home(redact(argument)))
     return tuple(public)
 
 
@@ -154,7 +154,7 @@ def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
     public = {}
     for name, value in options.items():
         is_secret = is_secret_name(name)
-        public[name] = HIDDEN if is_secret else without_home(redacted(str(value)))
+        public[name] = HIDDEN if is_secret else without_home(redact(str(value)))
     return public
 
 
@@ -171,5 +171,5 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
             continue
         is_path = value.startswith(_PATH_STARTS) or os.path.exists(value)
         is_hidden = is_path or name in PHYSIONET_VARIABLES or is_secret_name(name)
-        ours[name] = HIDDEN if is_hidden else redacted(value)
+        ours[name] = HIDDEN if is_hidden else redact(value)
     return ours

@@ -12,7 +12,7 @@ from typing import Any
 from medtasks.data.privacy import hidden_id
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Documents
-from medtasks.errors import RepliesError, WithheldReply, listed, warn_once
+from medtasks.errors import RepliesError, WithheldReply, join_names, warn_once
 from medtasks.extract.failure import ENVELOPE
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Replies, Reply
@@ -119,7 +119,7 @@ def _files_of(path: Path) -> list[Path]:
 
 def of_one_run(replies: Replies) -> dict[str, Reply]:
     """Return the replies of a run with its digest, which identifies them whatever their order."""
-    recorded = [(doc_id, reply.recorded, reply.losses) for doc_id, reply in replies.items()]
+    recorded = [(doc_id, reply.text_for_files, reply.losses) for doc_id, reply in replies.items()]
     run = digest_of(sorted(recorded))
     return {doc_id: replace(reply, run=run) for doc_id, reply in replies.items()}
 
@@ -140,7 +140,7 @@ def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:
     read = 0
     missing = 0
     for doc_id, reply in replies.items():
-        if reply.text is None or reply.failed:
+        if reply.text is None or reply.is_failure:
             continue
         value = json_field(without_thoughts(reply.text) or "", re.escape(name))
         fields[doc_id] = replace(reply, text=value or "")
@@ -315,12 +315,12 @@ def _reply_of_text(recorded: str, filtered: Any) -> Reply | None:
     filtered = _first_of(filtered)
     # An envelope in place of the reply, as with --reasoning_tags, is filtered to an envelope of another text.
     if isinstance(filtered, str) and filtered.startswith(ENVELOPE):
-        is_ours = open_envelope(filtered)[0].recorded != reply.recorded
+        is_ours = open_envelope(filtered)[0].text_for_files != reply.text_for_files
         if is_ours:
             reply = open_envelope(recorded)[0]
     if is_withheld(recorded) or is_withheld(reply.text or ""):
         return None
-    return Reply.of_text(reply.recorded)
+    return Reply.of_text(reply.text_for_files)
 
 
 @dataclass
@@ -399,8 +399,8 @@ class Samples:
         parts = [f"'{name}' ({', '.join(changed)})" for name, changed in self.changed.items()]
         return (
             f"{len(parts)} of {len(self.answered) + len(parts)} samples in {path} are in no score, because they have "
-            f"changed since they were asked: {listed(parts)}; give the run's command again with --only-failed to ask "
-            f"them anew, or use the data of that run."
+            f"changed since they were asked: {join_names(parts)}; give the run's command again with --only-failed to "
+            f"ask them anew, or use the data of that run."
         )
 
 

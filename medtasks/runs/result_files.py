@@ -49,7 +49,7 @@ class ResultsFile:
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
     @property
-    def made(self) -> datetime | None:
+    def created_at(self) -> datetime | None:
         """Time as recorded, None if it is not a time."""
         zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
         try:  # the harness writes the time in the time zone of its option --timezone
@@ -61,7 +61,7 @@ class ResultsFile:
     @property
     def order(self) -> tuple[float, str]:
         """Sort key: time, then path."""
-        made = self.made
+        made = self.created_at
         seconds = made.timestamp() if made else self.path.stat().st_mtime
         return seconds, str(self.path)
 

@@ -150,12 +150,12 @@ class RecordedRun:
         return self.manifests[-1].look if self.manifests else None
 
     @property
-    def made(self) -> str:
+    def created_at(self) -> str:
         """Time of the newest results, ISO 8601 or as recorded, empty if not recorded."""
         if self.results:
             newest = self.results[-1]
-            if newest.made:
-                return newest.made.astimezone(UTC).isoformat()
+            if newest.created_at:
+                return newest.created_at.astimezone(UTC).isoformat()
             return str(newest.content.get("date") or "")
         return self.manifests[-1].started if self.manifests else ""
 
@@ -195,7 +195,7 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     return RecordedRun(
         folder=folder,
         model=chosen,
-        tasks=_sort_as_asked(tasks, results, manifests),
+        tasks=_sort_by_request(tasks, results, manifests),
         results=tuple(results),
         manifests=tuple(manifests),
         notes=tuple(notes),
@@ -286,7 +286,7 @@ def _model_and_files(
     return label, files
 
 
-def _sort_as_asked(
+def _sort_by_request(
     tasks: Mapping[str, TaskRun],
     results: Sequence[ResultsFile],
     manifests: Sequence[RunManifest],

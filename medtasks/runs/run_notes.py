@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.redaction import HIDDEN, redacted, without_home
+from medtasks.runs.redaction import HIDDEN, redact, without_home
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import RecordedRun
@@ -157,7 +157,7 @@ def facts(run: RecordedRun) -> dict[str, str]:
     texts = {}
     for name, value in recorded.items():
         if value not in _NOTHING:
-            texts[name] = without_home(redacted(str(value).replace("[REDACTED]", HIDDEN)))
+            texts[name] = without_home(redact(str(value).replace("[REDACTED]", HIDDEN)))
     return texts
 
 

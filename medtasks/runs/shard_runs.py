@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.shards import SHARD_VARIABLE, Shard
-from medtasks.errors import MedTasksError, RepliesError, listed
+from medtasks.errors import MedTasksError, RepliesError, join_names
 from medtasks.runs.harness_options import HarnessOptions, asked_options
 from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.reply_origins import ORIGIN
@@ -118,7 +118,7 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     for shard in [*(run.shard for run in runs), *unfinished]:
         by_count.setdefault(shard.count, shard)
     if len(by_count) > 1:
-        names = listed(list(map(str, by_count.values())))
+        names = join_names(list(map(str, by_count.values())))
         raise MedTasksError(
             f"{names} are shards of different numbers of parts; give the folders of one number"
         )
@@ -130,8 +130,8 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     if missing := [Shard(index, count) for index in range(1, count + 1) if index not in by_index]:
         causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
         raise MedTasksError(
-            f"of {count} shards these are missing: {listed(list(map(str, missing)))}{''.join(causes)}; run each with "
-            f"'medtasks run --shard', and name the folders of all"
+            f"of {count} shards these are missing: {join_names(list(map(str, missing)))}{''.join(causes)}; run each "
+            f"with 'medtasks run --shard', and name the folders of all"
         )
     ordered = [by_index[index] for index in sorted(by_index)]
     _check_rows(ordered)
@@ -149,7 +149,7 @@ def _check_same_settings(first: ShardRun, other: ShardRun) -> None:
             different.append(f"{name} ('{expected}' and '{value}')" if is_short else name)
     if different:
         raise MedTasksError(
-            f"{first} and {other} differ in {listed(different)}, so that they are no parts of one run; run one of "
+            f"{first} and {other} differ in {join_names(different)}, so that they are no parts of one run; run one of "
             f"them again with the settings of the other"
         )
 
@@ -185,7 +185,7 @@ def _check_rows(runs: Sequence[ShardRun]) -> None:
                     )
         if absent := [str(row) for row in range(task.total) if row not in owner]:
             raise MedTasksError(
-                f"rows {listed(absent)} of {name} are in no shard; their data are not the same"
+                f"rows {join_names(absent)} of {name} are in no shard; their data are not the same"
             )
 
 
@@ -221,7 +221,7 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
     ]
     if undone:
         raise _Unfinished(
-            f"the newest is {manifest.standing} and has no results of {listed(undone)}"
+            f"the newest is {manifest.standing} and has no results of {join_names(undone)}"
         )
     parts = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):

@@ -19,7 +19,7 @@ from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
-from medtasks.metrics.metric import clustered
+from medtasks.metrics.metric import with_image_clusters
 from medtasks.runs.asked_questions import QuestionIndex, name_of
 from medtasks.runs.recorded_replies import read_with_data
 from medtasks.runs.replies import Samples, take_answer_field
@@ -611,14 +611,14 @@ def _sample_lines(reading: TaskReading) -> list[dict[str, Any]]:
     paths = image_files(reading)
     cluster_ids = {}
     for row, computed in reading.computed.items():
-        scores = clustered(list(computed.samples.values()))
+        scores = with_image_clusters(list(computed.samples.values()))
         for doc_id, score in zip(computed.samples, scores, strict=True):
             cluster_ids[row, doc_id] = score.get("cluster_id")
     lines = []
-    for item, document in zip(audit_items(reading), reading.answered, strict=True):
+    for item, document in zip(audit_items(reading), reading.answered_documents, strict=True):
         doc_id = str(document["doc_id"])
         reply = reading.samples.replies.get(doc_id, Reply())
-        text = None if reply.failed or reading.withheld else reply.text
+        text = None if reply.is_failure or reading.withheld else reply.text
         columns = {}
         if not reading.withheld:
             columns = {name: document[name] for name in document if name not in _REPLACED_COLUMNS}

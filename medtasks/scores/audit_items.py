@@ -39,16 +39,16 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
         for computed in reading.computed.values():
             rows |= computed.samples
     else:
-        rows |= {str(document["doc_id"]): document for document in reading.answered}
+        rows |= {str(document["doc_id"]): document for document in reading.answered_documents}
         for column in SELECTABLE:
             distinct: set[Any] = set()
-            for document in reading.answered:
+            for document in reading.answered_documents:
                 distinct.update(values(document, column))
             if 0 < len(distinct) <= MOST_GROUPS:
                 columns[column] = None
     bands = {column: number_bands(list(rows.values()), column) for column in reading.task.breakdown}
     items = []
-    for document in reading.answered:
+    for document in reading.answered_documents:
         row = rows.get(str(document["doc_id"]), {})
         groups = {}
         for column in columns:
@@ -121,7 +121,7 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
     settings = image_settings(reading.task)
     if reading.withheld:
         return files
-    for document in reading.answered:
+    for document in reading.answered_documents:
         for key, file in _keyed_images(reading.task, document):
             if key not in files:
                 with contextlib.suppress(SourceError):  # a relative path without a known base

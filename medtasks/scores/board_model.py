@@ -15,7 +15,7 @@ from medtasks.data.samples import Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.counts import is_failed, is_unjudged
-from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, undeclared
+from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, raw_declaration
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
@@ -62,7 +62,7 @@ class BoardCell:
     values: Values = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def share_asked(self) -> float:
+    def share_of_questions(self) -> float:
         """Share of the questions that were asked, or 1 if their number is unknown."""
         return (self.samples + self.lost) / self.questions if self.questions else 1.0
 
@@ -113,8 +113,8 @@ class Board:
     def fullest(self, column: BoardColumn) -> Cells:
         """Return the cells of a column by row, without runs that were asked a smaller part of it (``--limit``)."""
         cells = {row.name: row.cells[column.task] for row in self.rows if column.task in row.cells}
-        most = max((cell.share_asked for cell in cells.values()), default=1.0)
-        return {name: cell for name, cell in cells.items() if cell.share_asked == most}
+        most = max((cell.share_of_questions for cell in cells.values()), default=1.0)
+        return {name: cell for name, cell in cells.items() if cell.share_of_questions == most}
 
     def best(self, column: BoardColumn) -> tuple[float, float]:
         """Return the best and the second best value of a column, or NaN, of the runs that were asked most."""
@@ -346,7 +346,7 @@ def _scored_cells(
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
                 for replies in recorded.runs:
-                    replied &= {doc_id for doc_id, reply in replies.items() if not reply.failed}
+                    replied &= {doc_id for doc_id, reply in replies.items() if not reply.is_failure}
             cell = _cell(task, metric, repeats)
             cells[run] = replace(cell, questions=len(documents) * len(repeats))
         except MedTasksError as error:
@@ -425,7 +425,7 @@ def _recorded_cell(
     values = by_rule.get(column.row, {})
     if column.metric not in values:
         return None
-    declaration = metric or undeclared(column.metric, column.higher_is_better)
+    declaration = metric or raw_declaration(column.metric, column.higher_is_better)
     score = with_interval(declaration, Estimate(*values[column.metric]))
     return column, BoardCell(score, samples=record.asked, questions=record.documents)
 

@@ -304,7 +304,7 @@ def _valid(replies: Replies, samples: Container[str] | None = None) -> dict[str,
     """Return the replies that did not fail, if need be only to some samples."""
     valid = {}
     for doc_id, reply in replies.items():
-        if not reply.failed and (samples is None or doc_id in samples):
+        if not reply.is_failure and (samples is None or doc_id in samples):
             valid[doc_id] = reply
     return valid
 

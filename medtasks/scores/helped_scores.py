@@ -57,7 +57,7 @@ def with_help(
     metrics = {metric.name: metric for metric in chosen_metrics(task)}
     own_values = run_values(task, documents, replies, list(metrics.values())).values
     helping_values = run_values(whole, questions, helping, list(metrics.values())).values
-    replied = {doc_id for doc_id, reply in replies.items() if not reply.failed}
+    replied = {doc_id for doc_id, reply in replies.items() if not reply.is_failure}
     answered = [document for document in documents if document["doc_id"] in replied]
     helped = []
     sentences = []

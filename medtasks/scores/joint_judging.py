@@ -57,7 +57,7 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
                     reply = runs[index][document["doc_id"]]
                     stored[_name(rule, document, reply)] = json.dumps(asdict(verdicts))
     judge.store(stored)
-    if judge.stored(list(stored)) != list(stored.values()):
+    if judge.read_texts(list(stored)) != list(stored.values()):
         raise MedTasksError(
             "the judge's verdicts could not be kept, so that no score can use them; see the warning"
         )
@@ -86,7 +86,7 @@ def with_joint_verdicts(
     if judge is None:
         return list(replies)
     pairs = zip(documents, replies, strict=True)
-    texts = judge.stored([_name(rule, document, reply) for document, reply in pairs])
+    texts = judge.read_texts([_name(rule, document, reply) for document, reply in pairs])
     judged = []
     for reply, text in zip(replies, texts, strict=True):
         verdicts = None if text is None else JointVerdicts(**json.loads(text))
@@ -139,5 +139,5 @@ def _ask(
 def _name(rule: Rule, document: Document, reply: Reply) -> str:
     """Return the name under which the verdicts on one reply of a run are kept."""
     return json.dumps(
-        ["joint", reply.run, rule.extractor, rule.fenced, document["doc_id"], reply.recorded]
+        ["joint", reply.run, rule.extractor, rule.fenced, document["doc_id"], reply.text_for_files]
     )

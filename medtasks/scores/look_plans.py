@@ -131,7 +131,7 @@ def first_record(planned: LooksPlan, other: Source, limit: FailureLimit) -> Look
     samples = replies_to(task.name, other)
     check_data(task.name, samples, fingerprint)
     replies = read_recorded(task, documents, [samples]).logged_run(task.name)
-    answered = sum(not reply.failed for reply in replies.values())
+    answered = sum(not reply.is_failure for reply in replies.values())
     if not limit.allows(SampleCounts(answered, len(documents) - answered)):
         raise RepliesError(
             f"{other.path} answered {answered} of {len(documents)} samples of '{task.name}', and --against takes a run "

@@ -11,7 +11,7 @@ from typing import Any
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.families.family import FENCED, Rule
 from medtasks.home import written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
@@ -33,7 +33,7 @@ from medtasks.scores.scoring import log_notes, panel_results
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 Shards = Sequence[ShardRun]
 Row = dict[str, Any]
@@ -132,7 +132,7 @@ def _check_versions(run: ShardRun) -> None:
             different.append(f"{name} ({there.get(name)} there)")
     if different:
         raise MedTasksError(
-            f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they "
+            f"the results are computed here, and {join_names(different)} differ from those of {run}; merge where they "
             f"are the same"
         )
 
@@ -237,7 +237,7 @@ def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping
     keys: dict[str, None] = {}
     for task in members:
         keys |= dict.fromkeys(key for key in rows[task] if "," in key and STDERR not in key)
-    declared = resolved(task_config(name).get("aggregate_metric_list")) or []
+    declared = resolve_names(task_config(name).get("aggregate_metric_list")) or []
     row: Row = {}
     for metric in [declared] if isinstance(declared, Mapping) else declared:
         aggregation = metric.get("aggregation")

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, clustered
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, with_image_clusters
 from medtasks.scores.run_values import REPEAT, ScoresById, Values
 from medtasks.stats.exchange import compare_counts
 from medtasks.stats.paired import PairedResult
@@ -41,7 +41,9 @@ def compare_together(
     row_in_first = {sample: row for row, sample in enumerate(first)}
     row_in_second = {sample: row for row, sample in enumerate(second, len(first))}
     rows = np.array([(row_in_first[sample], row_in_second[sample]) for sample in shared])
-    clusters = [score["cluster_id"] for score in clustered([first[sample] for sample in shared])]
+    clusters = [
+        score["cluster_id"] for score in with_image_clusters([first[sample] for sample in shared])
+    ]
     result, (*values, units) = compare_counts(
         counts.cells[rows], clusters, lambda sums: counts.scores(sums)[metric.name]
     )

@@ -22,7 +22,7 @@ from medtasks.stats.equivalence import (
     detectable_difference,
     mcnemar_power,
     non_inferiority_power,
-    samples_needed,
+    required_samples,
 )
 from medtasks.stats.intervals import without_noise
 from medtasks.stats.paired import ALPHA
@@ -241,7 +241,7 @@ def plan(
 
 def _planned_samples(power_of: Callable[[int], float], power: float, design: float) -> int | None:
     """Return the number of samples that reaches a power, with the design effect, or None if it is too large."""
-    independent = samples_needed(power_of, power)
+    independent = required_samples(power_of, power)
     return None if independent is None else math.ceil(without_noise(independent * design))
 
 
@@ -253,7 +253,7 @@ def _values(
     rule: str | None,
 ) -> dict[str, tuple[Hashable, float]]:
     """Return cluster and value of each sample under a rule, by default the task's first."""
-    answered = {name: reply for name, reply in replies.items() if not reply.failed}
+    answered = {name: reply for name, reply in replies.items() if not reply.is_failure}
     computed = run_values(task, documents, answered, [metric])
     chosen = rule or next(iter(computed.rules))
     if chosen not in computed.rules:

@@ -287,7 +287,7 @@ class Failures:
     both: int
 
     @property
-    def one_sided(self) -> int:
+    def one_sided_failures(self) -> int:
         """Number of samples that failed in one run only."""
         return self.only_first + self.only_second
 
@@ -359,7 +359,7 @@ class Agreement:
     @property
     def all_equal(self) -> bool:
         """Whether every reply is equal to the last byte, and every likelihood to the last digit."""
-        compared = self.overlap.both - self.failed.one_sided - self.failed.both
+        compared = self.overlap.both - self.failed.one_sided_failures - self.failed.both
         return compared == sum(part.equal for part in (self.texts, self.likelihoods) if part)
 
     @property
@@ -400,8 +400,8 @@ def agreement(
     for sample, reply in first.items():
         if sample in second:
             other = second[sample]
-            failed[reply.failed, other.failed] += 1
-            if not (reply.failed or other.failed):
+            failed[reply.is_failure, other.is_failure] += 1
+            if not (reply.is_failure or other.is_failure):
                 pairs[reported_id(sample)] = (reply, other)
     answers = {}
     for row, (of_first, of_second) in scores.items():

@@ -33,9 +33,9 @@ from medtasks.metrics.metric import (
     Scale,
     Score,
     ScoreList,
-    clustered,
     evaluate,
-    forget_computed,
+    clear_results,
+    with_image_clusters,
     with_units,
 )
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, count
@@ -88,7 +88,7 @@ def score_replies(
         )
     answered = [document for document in documents if document["doc_id"] in replies]
     metrics = _with_further(task.metrics, report_metrics)
-    forget_computed()  # the user may have fixed a failure before scoring again
+    clear_results()  # the user may have fixed a failure before scoring again
     rows = {}
     if of_rows is None:
         of_rows = rows_of(task, answered, replies)
@@ -210,7 +210,7 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
         )
     ordered = [replies[document["doc_id"]] for document in documents]
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
-    versioned = task.family.versioned if as_letters else task.versioned_rule
+    versioned = task.family.rule_with_version if as_letters else task.versioned_rule
     rows = {}
     for name, rule in rules.items():
         scores = task.family.final_scores(scores_of(task, rule, documents, ordered))
@@ -284,24 +284,24 @@ def rule_scores(
 
 def _pair_outcomes(answers: Sequence[PairedAnswer], scores: ScoreList) -> PairOutcomes:
     pairs = complete_pairs(answers)
-    unsolved = [pair for pair in pairs if pair.valid and not pair.solved]
+    unsolved = [pair for pair in pairs if pair.valid and not pair.both_correct]
     both_wrong = {pair for pair in unsolved if not pair.first.correct and not pair.second.correct}
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
-    same = Counter(str(pair.first.value) for pair in unsolved if pair.confused)
+    same = Counter(str(pair.first.value) for pair in unsolved if pair.same_option)
     swapped = 0
     for pair in unsolved:
         values = (pair.first.value, pair.second.value)
         swapped += values == (pair.second.target, pair.first.target)
 
     def is_solved(pair: ScoredPair) -> float | None:
-        if pair.solved:
+        if pair.both_correct:
             return 1.0
         # Of the others, one image got its answer, or a reply is invalid.
         return 0.0 if pair in both_wrong else None
 
     decided = mean_over_pairs("solved_of_decided", is_solved, units=lambda _: pairs)
     return PairOutcomes(
-        both_right=sum(pair.solved for pair in pairs),
+        both_right=sum(pair.both_correct for pair in pairs),
         swapped=swapped,
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
@@ -358,7 +358,7 @@ def numbers_by_class(
     if any(score.get("stops") for score in scores):
         return ()
     decided = []
-    for score in clustered(scores):
+    for score in with_image_clusters(scores):
         decisions = task.family.decisions(score)
         if decisions:
             decided.append((score, decisions))

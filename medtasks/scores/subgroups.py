@@ -22,7 +22,7 @@ from typing import Any
 
 from medtasks.data.samples import Document, Documents
 from medtasks.data.selecting import values
-from medtasks.errors import RepliesError, listed, near_match
+from medtasks.errors import RepliesError, join_names, near_match
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.metrics.metric import (
@@ -32,8 +32,8 @@ from medtasks.metrics.metric import (
     Role,
     Score,
     ScoreList,
-    clustered,
     units_by_cluster,
+    with_image_clusters,
 )
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
 from medtasks.scores.score_model import ColumnTest, Group, MetricScore
@@ -118,7 +118,7 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
         )
     hidden = [column for column in by if column not in task.breakdown]
     if hidden and is_private_task(task, documents):
-        allowed = f"by {listed(task.breakdown)} only" if task.breakdown else "by no column"
+        allowed = f"by {join_names(task.breakdown)} only" if task.breakdown else "by no column"
         raise RepliesError(
             f"'{task.name}' is credentialed and can be grouped {allowed}, because values of '{hidden[0]}' are text "
             "of the dataset; MEDTASKS_LOG_TEXT with its name allows to show them"
@@ -229,7 +229,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or any(score.get("stops") for score in scores):
         return Subgroups()
-    joined = clustered(scores)  # patients of different groups that share an image, too
+    joined = with_image_clusters(scores)  # patients of different groups that share an image, too
     answered = [pair for pair in zip(documents, joined, strict=True) if not is_failed(pair[1])]
     is_drawn = bool(units_by_cluster(scores))
     by_column: dict[str, tuple[Group, ...]] = {}
@@ -311,7 +311,7 @@ def _pair_parts(
         weights[pair] = sum(name is None or name in image.categories for image in images_of_pair)
     solved = mean_over_pairs(
         "set_accuracy",
-        lambda pair: float(pair.solved),
+        lambda pair: float(pair.both_correct),
         units=lambda _: pairs,
         weights=lambda units: [float(weights[pair]) for pair in units],
     )

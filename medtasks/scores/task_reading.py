@@ -28,9 +28,9 @@ from medtasks.metrics.metric import (
     Metric,
     Role,
     Score,
-    clustered,
     mean,
-    undeclared,
+    raw_declaration,
+    with_image_clusters,
 )
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.runs.logged_samples import replies_folder
@@ -93,7 +93,7 @@ class TaskReading:
     ungrouped: dict[str, str] = field(default_factory=dict)
 
     @property
-    def answered(self) -> list[Document]:
+    def answered_documents(self) -> list[Document]:
         """The documents that were answered, in order."""
         ids = self.samples.answered
         return [document for document in self.documents if document["doc_id"] in ids]
@@ -253,7 +253,7 @@ def _scores_of_row(
             scores.append(score)  # with an interval from its number of clusters
         elif metric in row:
             higher_is_better = recorded.higher_is_better.get(metric)
-            declaration = declared.get(metric) or undeclared(metric, higher_is_better)
+            declaration = declared.get(metric) or raw_declaration(metric, higher_is_better)
             scores.append(with_interval(declaration, Estimate(*row[metric])))
             if score is not None:
                 notes.append(
@@ -399,7 +399,7 @@ def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Val
     samples = reading.computed[row].samples
     answered = {doc_id: score for doc_id, score in samples.items() if not is_failed(score)}
     scores = list(answered.values())
-    clusters = [str(score.get("cluster_id")) for score in clustered(scores)]
+    clusters = [str(score.get("cluster_id")) for score in with_image_clusters(scores)]
     ids_and_clusters = list(zip(answered, clusters, strict=True))
     values = reading.task.family.sample_values(metric, scores, ids_and_clusters)
     in_draw = with_drawn_units(values, scores)
@@ -494,7 +494,9 @@ def _aggregate_records(reading: TaskReading) -> None:
         rules = dict(zip(task.rows, reading.samples.scores, strict=False))
     for name, rule in rules.items():
         scores = reading.samples.scores.get(rule, {})
-        documents = [document for document in reading.answered if document["doc_id"] in scores]
+        documents = [
+            document for document in reading.answered_documents if document["doc_id"] in scores
+        ]
         if not documents:
             continue
         by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}

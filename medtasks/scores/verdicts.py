@@ -52,7 +52,7 @@ def verdict_on(task: ComparedTask, margin: float) -> TaskVerdict:
         margin: Largest share of failed samples, or difference of scores, that does not matter.
     """
     ((runs, agreement),) = task.agreements.items()
-    one_sided = agreement.failed.one_sided
+    one_sided = agreement.failed.one_sided_failures
     # Samples that failed in one run only could move a score by more than the margin.
     failures_matter = one_sided / max(1, agreement.overlap.both) > margin
     same_scores = _has_same_scores(task, agreement)
@@ -93,7 +93,7 @@ def _explanation(
 ) -> str:
     """Return a sentence on failures in one run, equal replies or equal answers, or an empty text."""
     failed = agreement.failed
-    if failures_matter or (agreement.all_equal and failed.one_sided):
+    if failures_matter or (agreement.all_equal and failed.one_sided_failures):
         sides = zip((failed.only_first, failed.only_second), runs, strict=True)
         counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
         effect = "too few to move a score by the margin."
@@ -178,4 +178,4 @@ def _losses(test: Comparison) -> tuple[float, float]:
 
 def is_equivalent(test: Comparison) -> bool:
     """Return whether a test shows equivalence."""
-    return test.equivalence is not None and test.equivalence.shown
+    return test.equivalence is not None and test.equivalence.is_equivalent

@@ -87,7 +87,7 @@ class Equivalence:
     needed: int | None
 
     @property
-    def shown(self) -> bool:
+    def is_equivalent(self) -> bool:
         """Whether the models are equivalent."""
         return -self.margin < self.low and self.high < self.margin
 
@@ -134,7 +134,7 @@ def equivalence(
     above = exceeding(statistic(-margin), error.degrees)
     below = exceeding(-statistic(margin), error.degrees)
     variance = error.error**2 * samples
-    number = _samples_needed(variance, samples, error.clusters, mean, margin, reach)
+    number = _required_samples(variance, samples, error.clusters, mean, margin, reach)
     return Equivalence(margin, *intervals[0], test, max(above, below), intervals[1], number)
 
 
@@ -211,7 +211,7 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     return math.copysign(math.inf, distance) if abs(distance) > _NO_SPREAD else 0.0
 
 
-def _samples_needed(
+def _required_samples(
     variance: float,
     samples: int,
     units: int,
@@ -312,13 +312,13 @@ def non_inferiority_power(
     return float(numbers @ np.array(rejected) / _SIMULATED)
 
 
-def samples_needed(power_of: Callable[[int], float], power: float) -> int | None:
+def required_samples(power_of: Callable[[int], float], power: float) -> int | None:
     """Return the number of independent samples that have a power, None beyond :data:`LARGEST_PLAN`.
 
     The power of an exact test is not quite monotonic: some smaller number may have the power, too.
 
     Example:
-        >>> samples_needed(lambda samples: samples / 100, 0.8)
+        >>> required_samples(lambda samples: samples / 100, 0.8)
         80
     """
     low = 1

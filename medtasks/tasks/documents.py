@@ -66,7 +66,7 @@ from medtasks.tasks.task_index import (
     Config,
     DottedName,
     mapping_in,
-    resolved,
+    resolve_names,
 )
 from medtasks.tasks.task_variants import (
     MESSAGES_OF,
@@ -180,12 +180,12 @@ def variant_hook(name: str) -> Callable[[Any], Any]:
     task = task_file(task_name)
     config = task_config(base)
     if prefix:
-        prompt = resolved(config[keys[prefix]])
+        prompt = resolve_names(config[keys[prefix]])
         if variant == TOLD:
             return told_prompt(prompt)
         return thinking_prompt(prompt, variant, task.family)
     config.pop("dataset_path", None)
-    hook = _documents_hook(task, resolved(config))
+    hook = _documents_hook(task, resolve_names(config))
     hook.__name__ = hook.__qualname__ = name  # as a task's configuration prints it
     return hook
 
@@ -397,7 +397,7 @@ def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
     problems = []
     for key in written.keys() - {"dataset_path"}:
         try:
-            config[key] = resolved(written[key], _import_named)
+            config[key] = resolve_names(written[key], _import_named)
         except MedTasksError as error:
             problems.append(f"{key}: {error}")
             continue

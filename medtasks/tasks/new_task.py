@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.document_store import is_file_name
-from medtasks.errors import MedTasksError, listed
+from medtasks.errors import MedTasksError, join_names
 from medtasks.extract.reading.languages import pattern_of
 from medtasks.families.columns import Column
 from medtasks.tasks.answer_columns import in_order_of_keys, is_blank, listed_options, read_column
@@ -136,8 +136,8 @@ class QuestionFile:
         matching = [name for name in names if pattern.search(name.replace("_", " "))] or [*names]
         if len(matching) != 1:
             raise MedTasksError(
-                f"{self.file}: which column is the {role} is not clear, of {listed(matching or [*self.columns])}; call "
-                f"it '{role}' in the file, or copy a task from docs/own_tasks.md and add columns: {{{role}: COLUMN}}"
+                f"{self.file}: which column is the {role} is not clear, of {join_names(matching or [*self.columns])}; "
+                f"call it '{role}' in the file, or copy a task from docs/own_tasks.md and add columns: {{{role}: COLUMN}}"
             )
         return matching[0]
 
@@ -227,7 +227,7 @@ def _refuse_faulty_choices(questions: QuestionFile) -> None:
             holds = list(map(Column.LETTER.holds, letters, options))
             if sum(holds) * 2 > len(holds):
                 raise MedTasksError(
-                    f"{questions.file}: '{name}' is an option of {listed(source)} in {sum(holds)} of {len(holds)} "
+                    f"{questions.file}: '{name}' is an option of {join_names(source)} in {sum(holds)} of {len(holds)} "
                     f"questions, and question {holds.index(False) + 1} is the first other one; correct it or "
                     "leave such questions out"
                 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_lookup import known
+from medtasks.data.dataset_lookup import is_known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import REPLY_LANGUAGE, Document
@@ -32,7 +32,7 @@ from medtasks.tasks.question_files import (
     split_of,
 )
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolved
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolve_names
 
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
@@ -156,7 +156,7 @@ def _columns_of_others(config: Config, needed: Collection[str], location: str) -
 
 def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
     for name in {*map(str, columns.get("dataset", ()))}:
-        if is_private(name) and not known(name):
+        if is_private(name) and not is_known(name):
             warn_once(
                 f"'{config.get('task')}': the column 'dataset' names '{name}', which medtasks does not know, so that "
                 "its texts are withheld as credentialed; if they may be shown, give the column another name in the file"
@@ -224,7 +224,7 @@ def own_table(task: str, config: Config) -> Any:
         with without_progress_bars():
             table = _all_tables(task, config)[split]
             if config.get("process_docs"):
-                table = resolved(config["process_docs"])(table)
+                table = resolve_names(config["process_docs"])(table)
     except MedTasksError:
         raise
     except Exception as error:
@@ -243,7 +243,7 @@ def _all_tables(task: str, config: Config) -> Any:
     import datasets
 
     arguments = mapping_in(config, "dataset_kwargs")
-    path = resolved(config.get("dataset_path"))
+    path = resolve_names(config.get("dataset_path"))
     if path is None:
         raise MedTasksError(
             f"only the harness can load the documents of '{task}', so they are not checked here"

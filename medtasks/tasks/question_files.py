@@ -21,7 +21,14 @@ from medtasks.data.document_store import without_progress_bars
 from medtasks.data.table_files import TABLE_KINDS, TableRow, read_table
 from medtasks.errors import MedTasksError, SourceError, near_match, warn_once
 from medtasks.home import dataset_holding, file_state, owner_only
-from medtasks.tasks.task_index import LOCAL_LOADERS, ROWS, Config, mapping_in, names_in, resolved
+from medtasks.tasks.task_index import (
+    LOCAL_LOADERS,
+    ROWS,
+    Config,
+    mapping_in,
+    names_in,
+    resolve_names,
+)
 
 OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 """Arguments of a task's data that the harness does not pass on to the library."""
@@ -71,7 +78,7 @@ def datasets_of_files(config: Config) -> set[str]:
     """Return the prepared datasets in which the files of a task's questions really lie, however they are named."""
     import datasets
 
-    path = str(resolved(config.get("dataset_path")))
+    path = str(resolve_names(config.get("dataset_path")))
     arguments = mapping_in(config, "dataset_kwargs")
     files = [Path(path)]
     if is_local(config) and not dataset_holding(files[0]):
@@ -98,7 +105,7 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
     """
     import datasets
 
-    path = resolved(config.get("dataset_path"))
+    path = resolve_names(config.get("dataset_path"))
     written = mapping_in(config, "dataset_kwargs")
     arguments = {name: value for name, value in written.items() if name not in OF_HARNESS}
     if not isinstance(path, str) or written.get("load_from_disk"):

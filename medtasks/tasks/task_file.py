@@ -146,7 +146,7 @@ class TaskFile:
         if self.compares_likelihoods and row.extractor:
             rule = extractor_of(row.extractor, AnswerKind.LIKELIHOODS)
             return f"{rule.name} v{rule.version}"
-        return self.family.versioned(row)
+        return self.family.rule_with_version(row)
 
     def following(self, config: Config, differs: Config) -> "TaskFile":
         """Return a task without a file that differs from this one.

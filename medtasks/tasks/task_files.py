@@ -22,7 +22,7 @@ from medtasks.errors import (
     MedTasksError,
     RepliesError,
     UnknownName,
-    listed,
+    join_names,
     one_line,
     unknown_name,
     warn_once,
@@ -126,8 +126,8 @@ def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
         if not names:
             continue
         twins = [f"{name}{TWIN_ENDING}" for name in names if f"{name}{TWIN_ENDING}" in task_files()]
-        instead = f"choose {listed(twins)} instead, in lmms_eval" if twins else "leave it out"
-        problems.append(f"--num_fewshot {effect.format(listed(names))}; {instead}")
+        instead = f"choose {join_names(twins)} instead, in lmms_eval" if twins else "leave it out"
+        problems.append(f"--num_fewshot {effect.format(join_names(names))}; {instead}")
     return problems
 
 

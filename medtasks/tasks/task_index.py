@@ -115,11 +115,11 @@ def mappings_in(config: Config, key: str) -> list[Config]:
     return [item for item in value if isinstance(item, Mapping)]
 
 
-def resolved(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
+def resolve_names(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
     """Return a configuration value with every dotted name in it replaced by what it names.
 
     Example:
-        >>> resolved([DottedName("math.pi"), 1], lambda name: name.upper())
+        >>> resolve_names([DottedName("math.pi"), 1], lambda name: name.upper())
         ['MATH.PI', 1]
     """
     return _map_leaves(value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf)
@@ -288,7 +288,7 @@ def read_config(path: Path) -> dict[str, Any]:
         yaml.YAMLError: It is no YAML.
         MedTasksError: Its ``family`` cannot be filled in.
     """
-    config = with_included(path, parsed(path))
+    config = with_included(path, own_config(path))
     if "family" in config:
         config = with_family(config, path.parent)
     settings = config.get(SETTINGS)
@@ -304,13 +304,13 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
 
     Args:
         path: The file. Names in it are relative to its folder if such files exist there.
-        content: Its own keys, as :func:`parsed` returns them.
+        content: Its own keys, as :func:`own_config` returns them.
     """
     config = dict(content)
     merged: dict[str, Any] = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         file = Path(name) if Path(name).is_file() else path.parent / name
-        merged |= with_included(file, parsed(file))
+        merged |= with_included(file, own_config(file))
     merged |= config
     arguments = mapping_in(merged, "dataset_kwargs")
     folder = path.parent.absolute()
@@ -329,7 +329,7 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
 
 def is_short(path: Path) -> bool:
     """Return whether a task file leaves most keys to its ``family``."""
-    return "family" in with_included(path, parsed(path))
+    return "family" in with_included(path, own_config(path))
 
 
 def with_family(config: Config, folder: Path) -> dict[str, Any]:
@@ -384,12 +384,12 @@ def _keys_of_family(family: str) -> dict[str, Any]:
     folder = tasks_folder() / "own"
     file = folder / f"_{family}_yaml"
     if file.is_file():
-        return with_included(file, parsed(file))
+        return with_included(file, own_config(file))
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
         names = {path.name[1:-5] for path in folder.glob("_*")} - {"own"}
         raise unknown_name("family", family, names, "docs/own_tasks.md")
-    keys = dict(parsed(folder / "_own_yaml"))
+    keys = dict(own_config(folder / "_own_yaml"))
     keys["process_results"] = DottedName(f"{module}.process_results")
     keys["metric_list"] = DottedName(f"{module}.METRIC_LIST")
     return keys
@@ -461,7 +461,7 @@ def dump_task_file(config: Config) -> str:
     return text
 
 
-def parsed(path: Path) -> Config:
+def own_config(path: Path) -> Config:
     """Return the content of a file, without the files it includes."""
     return _parse(path, path.stat().st_mtime_ns)
 
@@ -474,7 +474,7 @@ def _parse(path: Path, modified: int) -> Config:
     if not isinstance(content, dict):  # no task; the harness skips it, too
         return {}
     folder = path.parent.absolute()
-    return dict(resolved(content, lambda name: DottedName(name, folder)))
+    return dict(resolve_names(content, lambda name: DottedName(name, folder)))
 
 
 def _shape_problems(config: Config) -> Iterator[str]:

@@ -38,7 +38,7 @@ from medtasks.tasks.task_index import (
     DottedName,
     mapping_in,
     names_in,
-    parsed,
+    own_config,
     with_included,
 )
 
@@ -79,7 +79,7 @@ def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
     rules = folder / "variants.yml"
     if not rules.is_file():
         return
-    for rule in parsed(rules).values():
+    for rule in own_config(rules).values():
         for base in rule["of"]:
             yield f"{base}_{rule['ending']}", base, rule
 
@@ -89,7 +89,7 @@ def listed_changes(path: Path) -> Iterator[dict[str, Any]]:
     for name, origin, rule in listed_variants(path.parent):
         if origin != path.stem:
             continue
-        base = with_included(path, parsed(path))
+        base = with_included(path, own_config(path))
         metadata = base["metadata"]
         title = metadata["description"].partition("; ")[0]
         changes = with_included(path, {"include": rule.get("include")})

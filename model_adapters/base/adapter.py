@@ -365,7 +365,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     # ---- helpers for models ----
 
-    def prepared(
+    def prepare_once(
         self,
         images: Sequence[Any],
         prepare: Callable[[Sequence[Any]], torch.Tensor | None],

@@ -132,7 +132,7 @@ def _read_value(
     choices = field.metadata.get("choices")
     is_prose = bool(field.metadata.get("prose"))
     problem = AdapterArgumentError(
-        f"{model}: argument '{field.name}' must be {_expected(field, kind)}, not '{value}'."
+        f"{model}: argument '{field.name}' must be {_describe_values(field, kind)}, not '{value}'."
     )
     if isinstance(value, str) and value.startswith("@") and (is_prose or kind is dict):
         value = _read_file(model, field.name, value[1:])
@@ -150,7 +150,7 @@ def _read_value(
     return converted
 
 
-def _expected(field: "dataclasses.Field[Any]", kind: type) -> str:
+def _describe_values(field: "dataclasses.Field[Any]", kind: type) -> str:
     """Describe the values of an argument, for messages."""
     if choices := field.metadata.get("choices"):
         expected = " or ".join(choices)

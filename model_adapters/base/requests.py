@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from medtasks.errors import MedTasksError
 from medtasks.net.journal import Entry, Journal, digest_of
-from medtasks.runs.redaction import redacted
+from medtasks.runs.redaction import redact
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -330,7 +330,7 @@ class FailureLog:
             for frame in traceback.extract_tb(error.__traceback__)[-1:]:
                 cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
             if self._quotes or isinstance(error, torch.OutOfMemoryError):
-                message = " ".join(redacted(str(error)).split())
+                message = " ".join(redact(str(error)).split())
                 cause = f"{cause}: {message[:_LONGEST_MESSAGE]}".rstrip(": ")
         if not request.padding:
             self._causes[cause] += 1

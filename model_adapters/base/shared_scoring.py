@@ -254,7 +254,7 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
         return cache
     longest = max(prefix.length for prefix in prefixes)
 
-    def joined(values: Sequence[torch.Tensor]) -> torch.Tensor:
+    def pad_and_join(values: Sequence[torch.Tensor]) -> torch.Tensor:
         # Each has the shape (1, heads, tokens, width).
         return torch.cat(
             [functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values]
@@ -262,8 +262,8 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
 
     for number, layer in enumerate(cache.layers):
         rows = [prefix.layers[number] for prefix in prefixes]
-        layer.keys = joined([row.keys for row in rows])
-        layer.values = joined([row.values for row in rows])
+        layer.keys = pad_and_join([row.keys for row in rows])
+        layer.values = pad_and_join([row.values for row in rows])
     return cache
 
 

@@ -21,7 +21,7 @@ from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
 from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, trouble_of, unreadable
 from medtasks.prompts.messages import data_url
-from medtasks.runs.redaction import redacted
+from medtasks.runs.redaction import redact
 
 from ..base.arguments import HarnessArguments, argument
 from ..base.batching import BoundedCache
@@ -139,7 +139,7 @@ def _quote(words: str, key: str) -> str:
     plain = "".join(sign if sign.isprintable() else " " for sign in plain[:_READ])
     if plain.lstrip().startswith("<"):
         return ""
-    return " ".join(redacted(plain).split())[:_QUOTED]
+    return " ".join(redact(plain).split())[:_QUOTED]
 
 
 def _refusal(

@@ -12,7 +12,7 @@ from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.prepare.source_tables import SourceRow, TableReader
 from medtasks.data.schema import CHOICE, NewDocument, choice_document
-from medtasks.tasks.task_index import read_config, resolved, tasks_folder
+from medtasks.tasks.task_index import read_config, resolve_names, tasks_folder
 
 from ..multimedeval_sources import picture, put_parquet
 
@@ -43,7 +43,7 @@ def test_the_printed_dataset(home, tmp_path, monkeypatch):
     (tmp_path / "task").mkdir()
     task = tmp_path / "task" / "rad_quiz.yaml"
     task.write_text(TASK.replace("..", str(tasks_folder())))
-    config = resolved(read_config(task))
+    config = resolve_names(read_config(task))
     assert config["task_alias"] == "rad_quiz"
     assert config["dataset_path"] == str(home / "datasets" / "rad_quiz")
     assert config["lmms_eval_specific_kwargs"]["default"]

@@ -15,7 +15,7 @@ from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_judges import parse_components
-from medtasks.runs.redaction import redacted
+from medtasks.runs.redaction import redact
 from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.scores.error_classes import error_class
 
@@ -178,7 +178,7 @@ READERS = {
     "behind_reasoning": [lambda text: split_reasoning(text + "}" * text.count("{"))],
     "error_class": [partial(error_class, value=None)],
     "addresses_judge": [addresses_judge],
-    "redacted": [redacted],
+    "redacted": [redact],
     "parse_loglikelihood": [parse_loglikelihood],
     "parse_components": [partial(parse_components, most=5)],
 }

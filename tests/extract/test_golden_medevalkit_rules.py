@@ -15,7 +15,7 @@ from medtasks.extract.published.letter_choice import (
     named_options,
 )
 from medtasks.extract.published.medevalkit_choice import (
-    boxed,
+    box_content,
     declared_answer,
     is_open_right,
     kit_answer,
@@ -23,8 +23,8 @@ from medtasks.extract.published.medevalkit_choice import (
     open_answers,
     parsed_option,
     parsed_reply,
+    tag_content,
     tag_contents,
-    tagged,
 )
 from medtasks.metrics.metric import mean
 
@@ -40,12 +40,14 @@ def cases(golden):
 
 def test_golden_medevalkit_boxed(cases):
     for case in cases("boxed"):
-        assert boxed(case["text"]) == case["content"], case
+        assert box_content(case["text"]) == case["content"], case
 
 
 def test_golden_medevalkit_tags(cases):
     for case in cases("tags"):
-        assert tagged(case["text"], case["tag"], required=not case["hard"]) == case["content"], case
+        assert (
+            tag_content(case["text"], case["tag"], required=not case["hard"]) == case["content"]
+        ), case
 
 
 def test_golden_medevalkit_parse_response(cases):

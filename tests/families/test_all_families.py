@@ -20,7 +20,7 @@ from medtasks.families.kit_questions import protocol_of
 from medtasks.home import home
 from medtasks.lmms.filters import ChooseWith, ReadWith
 from medtasks.metrics.medevalkit_texts import MEASURES
-from medtasks.metrics.metric import CorpusMetric, clustered
+from medtasks.metrics.metric import CorpusMetric, with_image_clusters
 
 from ..tables import each_row
 from ..task_families import (
@@ -278,14 +278,14 @@ def test_patients_that_share_an_image_are_one_cluster_of_errors_and_of_tests(one
     values = [values_of(one.family, scores) for scores in (found, expected)]
     assert values[0] == pytest.approx(values[1], nan_ok=True)
     assert (
-        len({score["cluster_id"] for score in clustered(found)})
+        len({score["cluster_id"] for score in with_image_clusters(found)})
         == len({doc["patient_id"] for doc in documents}) - 1
     )
-    assert len({score["cluster_id"] for score in clustered(without)}) == len(
+    assert len({score["cluster_id"] for score in with_image_clusters(without)}) == len(
         {doc["patient_id"] for doc in documents}
     )
     of_tests = one.family.independent_clusters([Sample(doc) for doc in documents])
-    of_errors = [score["cluster_id"] for score in clustered(found)]
+    of_errors = [score["cluster_id"] for score in with_image_clusters(found)]
     assert (
         len(set(zip(of_tests, of_errors, strict=True))) == len(set(of_tests)) == len(set(of_errors))
     )

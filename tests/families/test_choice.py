@@ -14,7 +14,7 @@ from medtasks.prompts import judged
 from medtasks.scores.error_classes import wrong_answers
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..stats import error_matrices
 from ..task_families import score_of, values_of
@@ -124,10 +124,10 @@ def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
     settings, plain = (
-        resolved(task_config(TASK)["lmms_eval_specific_kwargs"]),
+        resolve_names(task_config(TASK)["lmms_eval_specific_kwargs"]),
         task_config("gmai_mmbench_val"),
     )
-    assert settings == resolved(plain["lmms_eval_specific_kwargs"])
+    assert settings == resolve_names(plain["lmms_eval_specific_kwargs"])
     # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
     assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(
         DOC, settings["default"]

@@ -21,7 +21,7 @@ from medtasks.metrics.class_scores import (
     multiclass_metrics,
     multilabel_metrics,
 )
-from medtasks.metrics.metric import forget_computed
+from medtasks.metrics.metric import clear_results
 from medtasks.scores.scoring import score_replies, with_interval
 from medtasks.stats.bootstrap import values_with_errors
 from medtasks.stats.standard_error import clustered_error
@@ -182,7 +182,7 @@ def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
 
 
 def test_means_over_classes_have_the_interval_of_their_posterior():
-    forget_computed()
+    clear_results()
     scores = [image(0, int(n < 20), n) for n in range(100)] + [image(1, 1, 100)]
     for name, value in (
         ("balanced_accuracy", 0.9),

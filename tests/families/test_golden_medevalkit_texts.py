@@ -11,7 +11,7 @@ from medtasks.families.family import Reply
 from medtasks.prompts.template import messages, prompt
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..extract.reading import recorded
 from ..task_families import task_of
@@ -48,7 +48,7 @@ def test_golden_medevalkit_text_prompts(cases):
         ]
         for ending, key in (("", "prompts"), ("_reasoning", "reasoning_prompts")):
             config = task_config(f"medevalkit_{case['set']}{ending}")
-            settings = resolved(config["lmms_eval_specific_kwargs"])["default"]
+            settings = resolve_names(config["lmms_eval_specific_kwargs"])["default"]
             assert [prompt(document, settings) for document in documents] == case[key], case["set"]
             turns = [messages(document, settings) for document in documents]
             shown = [

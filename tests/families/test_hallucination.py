@@ -15,7 +15,7 @@ from medtasks.families.free_texts import (
     KNOWLEDGE_QUESTIONS_ELEVEN,
 )
 from medtasks.judges import judge_client
-from medtasks.metrics.metric import CorpusMetric, forget_computed
+from medtasks.metrics.metric import CorpusMetric, clear_results
 from medtasks.prompts import judged
 from medtasks.tasks.task_index import DottedName
 
@@ -265,7 +265,7 @@ def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
         1,
         0,
     )  # "No Finding" is a mention
-    forget_computed()
+    clear_results()
     strict = label_values([report("", 1, STRICT)])
     assert labeled[-1] == ["The heart is enlarged."]
     assert (
@@ -296,12 +296,12 @@ def test_what_a_labeler_that_fails_costs(monkeypatch, warnings):
         raise RuntimeError(f"bad text: {texts[0]}")
 
     monkeypatch.setattr(free_texts, "label_texts", labels_of)
-    forget_computed()
+    clear_results()
     found = label_values(samples)
     assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
     assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warnings)
     monkeypatch.setattr(free_texts, "label_texts", raising)
-    forget_computed()
+    clear_results()
     label_values(samples)
     assert any("RuntimeError" in text for text in warnings)
     assert not any(

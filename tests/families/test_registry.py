@@ -10,7 +10,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Asks, Reply, Rule, TaskFamily, compares_texts
-from medtasks.metrics.metric import Role, Scale, evaluate, undeclared
+from medtasks.metrics.metric import Role, Scale, evaluate, raw_declaration
 from medtasks.tasks.hook_names import HOOKS, families, family_of
 from medtasks.tasks.task_files import task_files
 
@@ -108,7 +108,7 @@ def test_every_metric_declares_a_sentence_a_direction_and_one_scale():
             ), metric
         if metric.is_compared and metric.role is Role.PART:
             assert metric.higher_is_better is not None, metric
-    assert undeclared("accuracy").scale is Scale.RAW
+    assert raw_declaration("accuracy").scale is Scale.RAW
 
 
 @each_row("one", FAMILIES.values())

@@ -13,7 +13,7 @@ from medtasks.home import home
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReply, earlier_run, kept_replies
 from medtasks.running.recording import first_manifest
 from medtasks.runs.asked_questions import fingerprint
-from medtasks.runs.logged_samples import logged
+from medtasks.runs.logged_samples import make_logged_sample
 from medtasks.runs.reply_origins import COPIED, KEPT
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
@@ -109,7 +109,7 @@ def test_samples_that_changed_are_asked_again_and_moved_ones_keep_their_replies(
     ]
     lines = []
     for row, document in enumerate(documents):
-        written = dict.copy(logged(document, ["B"], [], {"sample": document["doc_id"]}))
+        written = dict.copy(make_logged_sample(document, ["B"], [], {"sample": document["doc_id"]}))
         lines += [
             json.dumps({"doc_id": row, "resps": [[f"to {document['doc_id']}"]], **written})
         ] * 2  # two filters

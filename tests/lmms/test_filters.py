@@ -58,7 +58,7 @@ def test_replies_and_marks_of_cut_ones_come_through_the_harness_as_they_were(rep
     assert (read.text, read.cut, row.extractor) == (reply, False, "robust_choice")
     (result,) = filtered(ReadWith, "robust_choice", [cut_reply(reply)])
     read, _ = open_envelope(through_the_harness(result))
-    assert (read.text, read.cut, read.recorded) == (reply, True, cut_reply(reply))
+    assert (read.text, read.cut, read.text_for_files) == (reply, True, cut_reply(reply))
 
 
 @each_row("reply", [None, 3, ["A"], {}])

@@ -17,7 +17,7 @@ from medtasks.lmms.remote_models import TRUSTED
 from medtasks.runs.replies import read_replies
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..processes import run_here
 
@@ -71,7 +71,7 @@ def test_numbers_are_those_of_recorded_replies(monkeypatch):
     ]
     for name in NAMES:
         task = task_file(name)
-        config = resolved(
+        config = resolve_names(
             {key: value for key, value in task_config(name).items() if key != "dataset_path"}
         )
         settings = config["lmms_eval_specific_kwargs"]["default"]

@@ -14,7 +14,7 @@ from medtasks.errors import JudgeRefused
 from medtasks.judges import judge_client
 from medtasks.judges.medheval_judges import ASPECTS
 from medtasks.tasks.task_files import task_config
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from .. import medheval_sources as sources
 from ..processes import run_here
@@ -122,7 +122,7 @@ def parrot():
 
 
 def values(results, task, rule="strict"):
-    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
+    names = [entry["metric"] for entry in resolve_names(task_config(task)["metric_list"])]
     return {name: results["results"][task][f"{name},{rule}"] for name in names}
 
 

@@ -18,7 +18,7 @@ from medtasks.families.family import Reply
 from medtasks.prompts.template import target
 from medtasks.scores.scoring import score_replies
 from medtasks.tasks.task_files import task_config, task_file, task_files
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..damages import lost
 from ..damages import row as changed_row
@@ -80,7 +80,7 @@ def test_a_source_with_a_fault(tmp_path, damage, sentence):
 
 def asked(name, document, family="default"):
     """Return a chat prompt with ``IMAGE`` for each image, the images' colours, and the prompt of a simple model."""
-    config = resolved(task_config(name))
+    config = resolve_names(task_config(name))
     settings = config["lmms_eval_specific_kwargs"][family]
     (turn,) = config["doc_to_messages"](document, settings)
     text = "|".join(part["text"] if part["type"] == "text" else "IMAGE" for part in turn["content"])

@@ -257,9 +257,9 @@ class Unmarked(Model):
 def assert_is_plain(reply):
     for shown in (reply, strip_reasoning_tags(reply, [["<think>", "</think>"]])):
         read, row = open_envelope(shown)
-        assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Rule())
+        assert (read.is_failure, read.cut, read.reasoning, row) == (False, False, "", Rule())
         assert not is_withheld(read.text)
-    assert not without_its_reasoning(open_envelope(reply)[0]).failed
+    assert not without_its_reasoning(open_envelope(reply)[0]).is_failure
 
 
 @each_row("text", FORGED)

@@ -12,7 +12,7 @@ from medtasks.lmms.prompt_family import asked_as_family, choose_blocks
 from medtasks.prompts.template import lettered_prompt
 from medtasks.tasks.prompt_settings import for_other_model, prompt_settings
 from medtasks.tasks.task_files import task_config
-from medtasks.tasks.task_index import SETTINGS, resolved
+from medtasks.tasks.task_index import SETTINGS, resolve_names
 
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
@@ -164,7 +164,7 @@ def test_places_of_images_are_marked_as_the_model_reads_them():
     ],
 )
 def test_modes_of_likelihoods_reach_each_familys_prompt(sample, name, family, template):
-    config = resolved(task_config(name))
+    config = resolve_names(task_config(name))
     task = SimpleNamespace(
         config=SimpleNamespace(**config), lmms_eval_specific_kwargs=config[SETTINGS]["default"]
     )

@@ -13,7 +13,7 @@ from medtasks.prompts import template as prompts
 from medtasks.prompts.images import without_own_marks
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file, task_files
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..tables import each_row
 
@@ -52,7 +52,7 @@ def _judge(prepared, monkeypatch):
 @functools.cache
 def task(name):
     """Return the settings of a task and its first documents."""
-    return resolved(task_config(name)), task_documents(task_file(name))[:3]
+    return resolve_names(task_config(name)), task_documents(task_file(name))[:3]
 
 
 def asked(name, family):

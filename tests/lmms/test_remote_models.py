@@ -27,7 +27,7 @@ from medtasks.lmms.remote_models import (
     allows_checkpoint_code,
     check_model,
     class_path_of,
-    credentialed,
+    credentialed_datasets,
     file_of,
     live_destinations,
     planned_destinations,
@@ -219,7 +219,10 @@ def test_only_what_is_credentialed_is_held_back(monkeypatch):
     refuse_remote_model(lm, [PUBLIC, GATED])
     refuse_remote_model(lm, [])
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)  # shows text here, and sends it nowhere
-    assert credentialed([PUBLIC, PRIVATE, "nobody_knows", PRIVATE]) == [PRIVATE, "nobody_knows"]
+    assert credentialed_datasets([PUBLIC, PRIVATE, "nobody_knows", PRIVATE]) == [
+        PRIVATE,
+        "nobody_knows",
+    ]
     with pytest.raises(
         ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'types.SimpleNamespace'")
     ):

@@ -15,7 +15,7 @@ from medtasks.tasks.task_files import (
     variant_of,
     variants_of,
 )
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 from medtasks.tasks.task_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
 
 from ..tables import each_row
@@ -43,8 +43,8 @@ RUN = {  # single choice, pairs, yes/no and options, open questions of two famil
 
 def prompt(task, doc):
     config = task_config(task)
-    return resolved(config["doc_to_text"])(
-        doc, resolved(config["lmms_eval_specific_kwargs"]).get("default")
+    return resolve_names(config["doc_to_text"])(
+        doc, resolve_names(config["lmms_eval_specific_kwargs"]).get("default")
     )
 
 
@@ -117,7 +117,7 @@ def test_the_prompt_is_the_tasks_own_with_the_published_instruction(prepared, na
 def test_messages_carry_it_in_the_users_turn(prepared):
     name = "medevalkit_medxpertqa_mm"
     doc = task_documents(task_file(name))[0]
-    settings = resolved(task_config(name)["lmms_eval_specific_kwargs"])["default"]
+    settings = resolve_names(task_config(name)["lmms_eval_specific_kwargs"])["default"]
 
     def content(hook):
         (turn,) = hook(doc, lmms_eval_specific_kwargs=settings)
@@ -125,12 +125,12 @@ def test_messages_carry_it_in_the_users_turn(prepared):
             part["text"] if part["type"] == "text" else part["type"] for part in turn["content"]
         ]
 
-    own = content(resolved(task_config(name)["doc_to_messages"]))
+    own = content(resolve_names(task_config(name)["doc_to_messages"]))
     assert content(variant_hook(f"{MESSAGES_OF}{name}_think")) == [TAGS + own[0], *own[1:]]
     boxed = content(variant_hook(f"{MESSAGES_OF}{name}_think_boxed"))
     assert boxed[:-1] == own[:-1]
     assert boxed[-1].endswith(LETTER)
-    assert content(resolved(task_config(name)["doc_to_messages"])) == own
+    assert content(resolve_names(task_config(name)["doc_to_messages"])) == own
 
 
 def test_the_image_still_comes_first_for_models_that_mark_it():

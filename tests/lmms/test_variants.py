@@ -35,7 +35,7 @@ from medtasks.tasks.task_files import (
     variant_of,
     variants_of,
 )
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 from medtasks.tasks.task_variants import THINKING
 
 from ..tables import each_row
@@ -65,7 +65,7 @@ def keyed_by_option(document):
 def shows_options(task, document):
     """Return whether the prompt holds every option, judged by a document whose options are found nowhere else."""
     options = [f"Option no. {number} of this test" for number, _ in enumerate(document["options"])]
-    config = resolved(task_config(task))
+    config = resolve_names(task_config(task))
     hook = config["doc_to_text"]
     if task == "mediconfusion_ff":  # its hook asks for a judge first
         hook = importlib.import_module("medtasks.hooks.prompts").lettered
@@ -146,7 +146,7 @@ def test_configurations(prepared, name):
         task.process_results,
         task.metric_list,
     )
-    file, config = read(name), resolved(config)
+    file, config = read(name), resolve_names(config)
     assert file.pop("process_docs").__name__ == config.pop("process_docs").__name__ == name
     assert file == config
 

@@ -14,7 +14,7 @@ from PIL import Image
 from medtasks.home import own_tasks_folder
 from medtasks.lmms.remote_models import TRUSTED
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_file, variant_of
-from medtasks.tasks.task_index import resolved, tasks_folder
+from medtasks.tasks.task_index import resolve_names, tasks_folder
 
 from ..processes import LEAVE, on_two_processes
 
@@ -136,7 +136,7 @@ def on_two(folder: Path, *runs: Run) -> list[dict[str, dict[str, str]]]:
 
 def values(results: Mapping[str, Any], task: str) -> dict[tuple[str, str], float]:
     """Return every metric in every row of a task; the harness's own extra columns are left out."""
-    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
+    names = [entry["metric"] for entry in resolve_names(task_config(task)["metric_list"])]
     rows = task_file(task).rows
     assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(rows)
     return {

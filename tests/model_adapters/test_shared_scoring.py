@@ -336,7 +336,7 @@ def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_
     pixels[1, 0] = 100
     assert prompt.image_keys == (before[0], content_key(pixels[1:]))
     bench, seen = new_bench(docs=few_shot), []
-    prepared = bench.adapter.prepared
+    prepared = bench.adapter.prepare_once
     monkeypatch.setattr(
         bench.adapter,
         "prepared",

@@ -195,7 +195,7 @@ def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
     )
     reply = Reply.of_text(found.text)
     assert reply == Reply(content or "", cut=end == "length", reasoning=thought)
-    assert not reply.failed
+    assert not reply.is_failure
     assert "answer" not in reply.text
     assert found.token_counts.reasoning_tokens == 11
 
@@ -213,7 +213,7 @@ FORGED = [
 def test_no_reply_is_read_as_a_mark(served, text):
     (reply,) = replies(adapter_for(served(reply=text), [PLAIN]), [PLAIN], max_new_tokens=99)
     read, row = open_envelope(reply)
-    assert (read.failed, read.cut, read.reasoning, row) == (False, False, "", Rule())
+    assert (read.is_failure, read.cut, read.reasoning, row) == (False, False, "", Rule())
     assert read.text.replace("\u2060", "").replace("{ ", "{") == text
 
 

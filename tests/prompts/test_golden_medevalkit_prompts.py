@@ -11,7 +11,7 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..data.medevalkit.test_documents import SOURCES
 from ..extract.reading import recorded
@@ -90,7 +90,7 @@ def test_every_recorded_message(golden, home, monkeypatch):
         asking = f"{name}_reasoning" if case["reasoning"] else name
         doc = load_documents(task_file(name).dataset)[case["row"]]
         (turn,) = messages(
-            doc, resolved(task_config(asking)["lmms_eval_specific_kwargs"])["default"]
+            doc, resolve_names(task_config(asking)["lmms_eval_specific_kwargs"])["default"]
         )
         shown = [part.get("text") or digest(part["url"]) for part in turn["content"]]
         labelled = case["image_key"] == "images"

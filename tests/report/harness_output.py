@@ -20,7 +20,7 @@ from medtasks.runs.logged_samples import LoggedSample
 from medtasks.runs.reply_envelope import make_envelope
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 STAMP = "20260301_101500"
 
@@ -80,7 +80,7 @@ def write_run(
         metadata = {**config["metadata"], "data": provenance(config["metadata"]["dataset"])}
         content["configs"][name] = json.loads(json.dumps({**shown, "metadata": metadata}))
         content["versions"][name] = config["metadata"]["version"]
-        metrics = resolved(config["metric_list"])
+        metrics = resolve_names(config["metric_list"])
         content["higher_is_better"][name] = {
             one["metric"]: one["higher_is_better"] for one in metrics
         }
@@ -108,7 +108,7 @@ def _scores(name: str, samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
 
 def _samples(name: str, replies: Replies, row: Rule) -> Iterator[Sample]:
     """Yield the documents that were answered, with what the row's filter makes of the reply and the hook of that."""
-    hook = resolved(task_config(name)["process_results"])
+    hook = resolve_names(task_config(name)["process_results"])
     for number, document in enumerate(task_documents(task_file(name))):
         if (reply := replies.get(document["doc_id"])) is not None:
             results: list[Any] = [make_envelope(_text(reply), row)]

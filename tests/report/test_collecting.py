@@ -12,7 +12,7 @@ from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Rule
-from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
+from medtasks.metrics.metric import Declaration, Estimate, Scale, raw_declaration
 from medtasks.metrics.pairs import TOTAL
 from medtasks.report import wording
 from medtasks.report.collecting import collect_replies, collect_run
@@ -881,7 +881,7 @@ def test_the_scale_of_a_metric_decides_what_is_a_share():
         assert with_interval(Declaration("bleu", scale=Scale.SHARE), Estimate(value)).share is share
     for scale in (Scale.COUNT, Scale.RAW):
         assert not with_interval(Declaration("bleu", scale=scale), Estimate(0.5)).share
-    beyond = with_interval(undeclared("accuracy", higher_is_better=False), Estimate(0.1, 0.2))
+    beyond = with_interval(raw_declaration("accuracy", higher_is_better=False), Estimate(0.1, 0.2))
     assert beyond.low < 0 < beyond.high  # no share, so that it may
     assert not beyond.higher_is_better
 

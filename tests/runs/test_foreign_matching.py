@@ -51,7 +51,7 @@ def replies(result, run=0):
 
 
 def causes(result):
-    return {match.row.number: match.why for match in (*result.unmatched, *result.ambiguous)}
+    return {match.row.number: match.why for match in (*result.unmatched_rows, *result.ambiguous)}
 
 
 def prompt(question, options=PARTS, frame="Question: {}\nChoices:\n{}\nAnswer:"):
@@ -266,7 +266,7 @@ def test_rows_of_one_sample():
     retried = matched(SIX, {**asked, "reply": None}, {**asked, "reply": "A"})
     assert (replies(retried), retried.statuses["q-1"]) == ({"q-1": "A"}, "matched")
     failed = matched(SIX, {**asked, "reply": None})
-    assert (failed.runs[0]["q-1"].failed, failed.statuses["q-1"]) == (True, "failed")
+    assert (failed.runs[0]["q-1"].is_failure, failed.statuses["q-1"]) == (True, "failed")
     runs = matched(SIX, {**asked, "reply": "A", "repeat": 0}, {**asked, "reply": "B", "repeat": 1})
     assert [replies(runs, run) for run in (0, 1)] == [{"q-1": "A"}, {"q-1": "B"}]
     thought = matched(SIX, {**asked, "reply": "A", "reasoning": "so", "is_cut": True})

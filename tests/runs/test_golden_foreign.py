@@ -61,7 +61,7 @@ def columns_of(counts):
 
 
 def text_of(reply):
-    return None if reply is None or reply.failed else plain(reply.text)
+    return None if reply is None or reply.is_failure else plain(reply.text)
 
 
 def plain(text):

@@ -16,11 +16,11 @@ from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
 from medtasks.families.family import Rule
 from medtasks.prompts.images import images
-from medtasks.runs.logged_samples import logged, without_scoring
+from medtasks.runs.logged_samples import make_logged_sample, without_scoring
 from medtasks.runs.redaction import (
     is_secret_name,
+    redact,
     redact_log,
-    redacted,
     redacted_arguments,
     redacted_options,
     redacted_streams,
@@ -191,7 +191,9 @@ def test_logged_ids_of_samples_are_hashed():
         "target": "A",
         "n": 3,
     }
-    found = logged({"dataset": CREDENTIALED}, ["zyz"], ["accuracy", "invalid_rate"], score)
+    found = make_logged_sample(
+        {"dataset": CREDENTIALED}, ["zyz"], ["accuracy", "invalid_rate"], score
+    )
     assert found["accuracy"] is found["invalid_rate"]
     assert found["accuracy"] == score | {
         "sample": hidden_id("doc", "s5"),
@@ -208,7 +210,9 @@ def test_a_sample_holds_its_score_once_however_many_metrics():
         "reason": "ok",
         "reference": PrivateText("effusion"),
     }
-    few, many = (logged({}, ["x"], [f"m{n}" for n in range(number)], score) for number in (1, 60))
+    few, many = (
+        make_logged_sample({}, ["x"], [f"m{n}" for n in range(number)], score) for number in (1, 60)
+    )
     assert [json.dumps(dict.copy(sample)) for sample in (few, many)] == [
         json.dumps({"score": few["score"]})
     ] * 2
@@ -232,7 +236,7 @@ def test_a_sample_holds_its_score_once_however_many_metrics():
 def test_only_replies_in_words_are_withheld(tmp_path, monkeypatch, results, in_words):
     monkeypatch.setenv("MEDTASKS_HOME", str(home := tmp_path))
     doc = {**SHARED, "dataset": CREDENTIALED}
-    for returned in (logged(doc, results, [], {}), without_scoring(doc, results)):
+    for returned in (make_logged_sample(doc, results, [], {}), without_scoring(doc, results)):
         assert ("resps" in returned, "filtered_resps" in returned) == (in_words, in_words)
     assert (home / "replies").exists() == in_words
     if isinstance(results[0], str) and len(results) == 1:
@@ -347,12 +351,12 @@ OTHERS = (
 
 def test_secrets_are_redacted():
     assert [
-        text for text in SECRETS if "PLANTED" in redacted(text) or "***" not in redacted(text)
+        text for text in SECRETS if "PLANTED" in redact(text) or "***" not in redact(text)
     ] == []
 
 
 def test_texts_without_a_secret_stay():
-    assert [text for text in OTHERS if redacted(text) != text] == []
+    assert [text for text in OTHERS if redact(text) != text] == []
 
 
 def test_secrets_in_values_of_json_go_by_their_names():
@@ -407,10 +411,10 @@ def test_secrets_of_the_environment_anywhere(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "PLANTED-VALUE")
     monkeypatch.setenv("SHORT_TOKEN", "a")
     monkeypatch.setenv("PWD", "/work/here")  # the working folder is no password
-    assert redacted("run=PLANTED-VALUE-a") == "run=***-a"
-    assert redacted("pretrained=/work/here/model") == "pretrained=/work/here/model"
+    assert redact("run=PLANTED-VALUE-a") == "run=***-a"
+    assert redact("pretrained=/work/here/model") == "pretrained=/work/here/model"
     text = "model=m,api_key=PLANTED,headers={'X-Token': 'b c'}"
-    assert redacted(redacted(text)) == redacted(text)
+    assert redact(redact(text)) == redact(text)
 
 
 def test_a_secret_that_is_an_argument_of_its_own_is_redacted():

@@ -13,7 +13,12 @@ from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, forget_warnings
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply, Rule
-from medtasks.runs.logged_samples import SCORED_SETTINGS, logged, save_reply, without_scoring
+from medtasks.runs.logged_samples import (
+    SCORED_SETTINGS,
+    make_logged_sample,
+    save_reply,
+    without_scoring,
+)
 from medtasks.runs.replies import read_replies, read_samples, take_answer_field
 from medtasks.runs.reply_envelope import make_envelope
 
@@ -305,7 +310,9 @@ def asked(tmp_path):
     lines = []
     for row, document in enumerate(documents):
         written = dict.copy(
-            logged({**document, "hospital": "ours", "ward": 1}, ["A"], [], {"sample": str(row)})
+            make_logged_sample(
+                {**document, "hospital": "ours", "ward": 1}, ["A"], [], {"sample": str(row)}
+            )
         )
         lines.append({"doc_id": row, "resps": ["A"], "input": document["question"], **written})
     SCORED_SETTINGS.reset(reset)
@@ -408,7 +415,10 @@ def test_a_run_without_fingerprints_is_compared_by_its_prompts(asked):
 def test_fingerprints_of_credentialed_data_are_never_logged(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     document = {**QUESTION, "dataset": "multimedeval_mednli", "doc_id": "p10"}
-    assert "fingerprint" not in logged(document, ["secret"], [], {"sample": "p10"})["score"]
+    assert (
+        "fingerprint"
+        not in make_logged_sample(document, ["secret"], [], {"sample": "p10"})["score"]
+    )
     file = tmp_path / "replies" / str(save_reply(document, "secret"))
     assert read_replies(file, [document]) == {"p10": Reply(text="secret")}
     with pytest.raises(RepliesError, match=r"1 of 1 samples .*: 'doc-\w+' \(answer\)") as refused:
@@ -536,9 +546,9 @@ def test_withheld_replies_are_read_from_where_the_run_saved_them(tmp_path, monke
 
 def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})[
-        "resps"
-    ][0][0]
+    note = make_logged_sample(
+        {"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {}
+    )["resps"][0][0]
     file = tmp_path / "samples.jsonl"
     file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
     with pytest.raises(

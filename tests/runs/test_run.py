@@ -87,7 +87,7 @@ def test_what_a_run_recorded(tmp_path):
     results(folder, "one", zone="Asia/Singapore", args="pretrained=org/weights")
     path = samples(folder, "one")
     run = open_run(tmp_path)
-    assert (run.model, run.made) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
+    assert (run.model, run.created_at) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
     task = run.tasks["one"]
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (
         10,
@@ -125,15 +125,15 @@ def test_the_newest_results_count_in_any_time_zone(tmp_path):
     run = open_run(tmp_path)
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
     assert run.notes == (f"{older} holds older results of one, which are left out.",)
-    assert run.made == "2026-03-01T10:00:00+00:00"
+    assert run.created_at == "2026-03-01T10:00:00+00:00"
 
 
 def test_a_time_that_cannot_be_read_is_shown_as_recorded(tmp_path):
     results(tmp_path, "one", stamp="20260301_100000", date="yesterday")
-    assert open_run(tmp_path).made == "yesterday"
+    assert open_run(tmp_path).created_at == "yesterday"
 
     results(tmp_path, "one", stamp="20260301_100000", zone="Nowhere/Land")
-    assert open_run(tmp_path).made == "20260301_100000"
+    assert open_run(tmp_path).created_at == "20260301_100000"
 
 
 def test_tasks_are_listed_in_the_order_asked_before_groups(tmp_path):
@@ -285,7 +285,7 @@ def test_files_that_are_no_files_of_the_folder_are_named(tmp_path):
 def test_samples_without_results(tmp_path):
     path = samples(tmp_path, "one")
     run = open_run(tmp_path)
-    assert (run.model, run.made, run.tasks["one"].scores, run.tasks["one"].samples) == (
+    assert (run.model, run.created_at, run.tasks["one"].scores, run.tasks["one"].samples) == (
         "",
         "",
         {},
@@ -437,7 +437,7 @@ def test_a_run_that_was_killed_before_any_result_can_be_opened(tmp_path):
     manifest(tmp_path, {"one": ("not run", "")}, "running")
 
     run = open_run(tmp_path)
-    assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
+    assert (run.tasks, run.model, run.created_at) == ({}, "m", "2026-03-01T10:00:00+00:00")
     assert missing_tasks(run)["one"].startswith(
         "Not run: the run is killed or still running; go on with: medtasks run"
     )

@@ -497,7 +497,7 @@ def test_the_best_constant_is_tested_against_the_run(sample):
     tested = {
         row: (baseline.name, *test) for baseline in made for row, test in baseline.tests.items()
     }
-    answered = {doc_id: reply for doc_id, reply in replies.items() if not reply.failed}
+    answered = {doc_id: reply for doc_id, reply in replies.items() if not reply.is_failure}
     assert tested.keys() == task.rows.keys()
     for row, (constant, metric, test) in tested.items():
         assert metric == "individual_accuracy"  # constants solve no pair

@@ -699,7 +699,7 @@ def test_repeats_are_compared_by_the_means_of_questions(questions):
             for document in answered
         ]
         return [
-            mean([float(reply.text == key) for reply in given if not reply.failed])
+            mean([float(reply.text == key) for reply in given if not reply.is_failure])
             for key, given in replies
         ]
 

@@ -83,7 +83,7 @@ def check_scores(task, family, replies):
             assert [
                 scores.estimates[count].value for count in ("scored_samples", "failed_samples")
             ] == [8, 4]
-    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
+    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.is_failure}
     for alone in score_replies(task, family.documents, failed).values():
         defined = {
             name: item.value for name, item in alone.estimates.items() if not math.isnan(item.value)
@@ -109,7 +109,7 @@ def check_values(task, family, replies):
     assert repr(replace(values, scores=of_others)) == repr(expected)
     assert values.values.keys() | values.skipped.keys()
     assert not any(lost & by_sample.keys() for by_sample in values.values.values())
-    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
+    failed = {doc_id: reply for doc_id, reply in replies.items() if reply.is_failure}
     alone = run_values(task, family.documents, failed, metrics)
     assert not any(alone.values.values())
     lacks = {"has no value per sample", "is no mean over samples"}
@@ -123,7 +123,7 @@ def test_recorded_replies(number, name, recorded, asked):
     replies = recorded(
         family, with_lost(family.replies, *(failures[:4] if number % 2 else failures[2:]))
     )
-    assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
+    assert [reply.is_failure for reply in replies.values()] == [n in LOST for n in range(12)]
     check_scores(family.task(rule), family, replies)
     assert not [
         text
@@ -175,5 +175,5 @@ def test_what_a_credentialed_run_saves_can_be_scored_later():
         FAMILIES["choice"].process(doc, [result])
     (file,) = (home() / "replies").rglob("*.jsonl")
     replies = list(read_replies(file, documents).values())
-    assert [reply.failed for reply in replies] == [True] * 6 + [False] * 2
+    assert [reply.is_failure for reply in replies] == [True] * 6 + [False] * 2
     assert replies[6:] == [Reply(text="B", cut=True), Reply(text="")]

@@ -23,7 +23,7 @@ from medtasks.stats.equivalence import (
     equivalence,
     mcnemar_power,
     non_inferiority_power,
-    samples_needed,
+    required_samples,
     tango_statistic,
 )
 from medtasks.stats.exchange import EXCHANGE, compare_counts
@@ -328,29 +328,29 @@ def test_two_one_sided_t_tests_as_scipy_has_them():
         0.9, 59, np.mean(second - first), scipy.stats.sem(second - first)
     )
     assert (found.low, found.high) == pytest.approx(interval)
-    assert found.shown == (found.p < 0.05)
+    assert found.is_equivalent == (found.p < 0.05)
 
 
 def test_models_that_never_differed_need_enough_samples():
-    assert not equivalence(*flips(0, 0, 269), 0.01).shown
+    assert not equivalence(*flips(0, 0, 269), 0.01).is_equivalent
     found = equivalence(*flips(0, 0, 271), 0.01)
-    assert (found.shown, found.test) == (True, SCORE_TEST)
+    assert (found.is_equivalent, found.test) == (True, SCORE_TEST)
     assert found.low == pytest.approx(-found.high)
     assert equivalence(*flips(0, 0, 32), 0.01).needed == pytest.approx(270, abs=3)
     first, second, _ = flips(0, 0, 300)
     in_pairs = equivalence(first, second, [n // 2 for n in range(300)], 0.01)
-    assert (in_pairs.shown, in_pairs.needed) == (False, pytest.approx(540, abs=6))
+    assert (in_pairs.is_equivalent, in_pairs.needed) == (False, pytest.approx(540, abs=6))
     first, second, _ = flips(
         1, 0, 1000
     )  # of 200 units: one flip does not say that the others of its unit are free
-    assert not equivalence(first, second, [n // 5 for n in range(1000)], 0.01).shown
-    assert equivalence(*flips(1, 0, 1000), 0.01).shown
+    assert not equivalence(first, second, [n // 5 for n in range(1000)], 0.01).is_equivalent
+    assert equivalence(*flips(1, 0, 1000), 0.01).is_equivalent
     reports = [0.25] * 300  # no right and wrong, but a share all the same
-    assert equivalence(reports, reports, range(300), 0.01).shown
-    assert not equivalence(reports[:200], reports[:200], range(200), 0.01).shown
-    assert not equivalence([0.25] * 80, [0.5] * 80, range(80), 0.01).shown
+    assert equivalence(reports, reports, range(300), 0.01).is_equivalent
+    assert not equivalence(reports[:200], reports[:200], range(200), 0.01).is_equivalent
+    assert not equivalence([0.25] * 80, [0.5] * 80, range(80), 0.01).is_equivalent
     alone = equivalence([0.0, 1.0], [0.0, 1.0], ["p", "p"], 0.01)
-    assert (math.isnan(alone.p), alone.shown) == (True, False)
+    assert (math.isnan(alone.p), alone.is_equivalent) == (True, False)
 
 
 def test_interval_ends_are_where_a_test_rejects_at_five_percent():
@@ -389,7 +389,7 @@ def test_few_models_that_differ_by_the_margin_are_called_equivalent(
     random = np.random.default_rng(7)
     runs = 120
     called = sum(
-        equivalence(*drawn(random, units, size, share, alike, true), 0.01).shown
+        equivalence(*drawn(random, units, size, share, alike, true), 0.01).is_equivalent
         for _ in range(runs)
     )
     # 5 %, or 8 % where flips are few, and what 120 runs may be off
@@ -451,11 +451,11 @@ def test_non_inferiority_against_a_simulation():
 
 
 def test_samples_needed_and_detectable_differences_have_the_power_and_less_has_not():
-    found = samples_needed(lambda n: mcnemar_power(n, 0.05, 0.2, 0.05), 0.8)
+    found = required_samples(lambda n: mcnemar_power(n, 0.05, 0.2, 0.05), 0.8)
     # Connor (1987): 625 for the asymptotic test, of which the exact one takes a few more.
     assert 620 <= found <= 680
     assert mcnemar_power(found, 0.05, 0.2, 0.05) >= 0.8 > mcnemar_power(found - 1, 0.05, 0.2, 0.05)
-    assert samples_needed(lambda n: 0.5, 0.8) is None
+    assert required_samples(lambda n: 0.5, 0.8) is None
     power_of = lambda size: mcnemar_power(500, size, max(0.2, size), 0.05)  # noqa: E731
     found = detectable_difference(power_of, 0.9, 1.0)
     assert power_of(found) >= 0.9 > power_of(found - 0.0001)

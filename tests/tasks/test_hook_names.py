@@ -10,7 +10,7 @@ import pytest
 from medtasks.hooks import choice
 from medtasks.tasks.hook_names import HOOKS, families, family_of
 from medtasks.tasks.task_files import task_config, task_files
-from medtasks.tasks.task_index import DottedName, parsed, tasks_folder
+from medtasks.tasks.task_index import DottedName, own_config, tasks_folder
 
 from ..tables import each_row
 
@@ -35,7 +35,7 @@ def names_in_files():
         if path.suffix in (".yaml", ".yml") or path.name[0] == "_"
     ]
     assert len(files) > 90
-    return {name for path in files if path.is_file() for name in dotted_names(parsed(path))}
+    return {name for path in files if path.is_file() for name in dotted_names(own_config(path))}
 
 
 def written_names(module):

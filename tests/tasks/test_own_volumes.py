@@ -17,7 +17,7 @@ from medtasks.prompts.images import images, volume_rule
 from medtasks.tasks.documents import image_files, task_documents, task_provenance, unreadable_images
 from medtasks.tasks.own_tasks import prepare_own
 from medtasks.tasks.task_files import including, task_config, task_file
-from medtasks.tasks.task_index import resolved
+from medtasks.tasks.task_index import resolve_names
 
 from ..medical_files import put_nifti, put_series
 from ..tables import each_row
@@ -70,7 +70,7 @@ def own(tmp_path):
 
 
 def hooks(task):
-    config = resolved(task_config(task.base or task.name))
+    config = resolve_names(task_config(task.base or task.name))
     return config, config["lmms_eval_specific_kwargs"]
 
 

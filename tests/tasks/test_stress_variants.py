@@ -24,7 +24,7 @@ from medtasks.prompts.images import images
 from medtasks.prompts.template import NO_IMAGE
 from medtasks.tasks.documents import variant_hook
 from medtasks.tasks.task_files import include, task_config, task_file
-from medtasks.tasks.task_index import SETTINGS, resolved
+from medtasks.tasks.task_index import SETTINGS, resolve_names
 
 from ..tables import each_row
 
@@ -101,7 +101,7 @@ def values(name, documents, reply):
 
 def prompts_of(name):
     keys = ("doc_to_text", "doc_to_visual", "doc_to_messages", SETTINGS)
-    return resolved({key: value for key, value in task_config(name).items() if key in keys})
+    return resolve_names({key: value for key, value in task_config(name).items() if key in keys})
 
 
 def letter_of(document, text):

@@ -18,7 +18,7 @@ from medtasks.tasks.task_index import (
     harness_folder,
     index_tasks,
     read_config,
-    resolved,
+    resolve_names,
     tasks_folder,
     with_image_roots,
 )
@@ -209,7 +209,7 @@ def test_paths_and_functions_beside_the_file_are_those_of_the_harness(tmp_path):
     ours = read_config(tmp_path / "task.yaml")
     assert ours["dataset_kwargs"] == theirs["dataset_kwargs"]
     assert ours["dataset_kwargs"]["data_files"]["test"] == str(deep / "rows.jsonl")
-    made = resolved(ours)
+    made = resolve_names(ours)
     assert made["process_docs"]([1, 2]) == theirs["process_docs"]([1, 2]) == [1]
     assert made["doc_to_text"] is theirs["doc_to_text"]
     assert ours["doc_to_text"].is_ours

@@ -475,7 +475,7 @@ class _Encoding:
 
 
 class _Store(SqliteCache):
-    def failed(self, error: Exception) -> None:
+    def on_failure(self, error: Exception) -> None:
         """Raise, because vectors that are not kept are lost."""
         raise MedTasksError(
             f"cannot keep embeddings in {self.path} ({error}); make room and run it again, nothing that is in it is "

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from medtasks.data.dataset_lookup import known, prepared_folder
+from medtasks.data.dataset_lookup import is_known, prepared_folder
 from medtasks.data.document_store import load_documents
 from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, ImageHash, hash_images
 from medtasks.data.images.strict_pillow import FORMATS
@@ -257,7 +257,7 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     folder = Path(named).expanduser()
     if folder.is_dir():
         return _images_of_folder(named, folder, without)
-    if folder.exists() or not known(named):
+    if folder.exists() or not is_known(named):
         raise MedTasksError(
             f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
         )

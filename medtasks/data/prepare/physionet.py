@@ -16,14 +16,14 @@ from tqdm import tqdm
 
 from medtasks.data.prepare.downloads import Published, SafeSession, download
 from medtasks.data.privacy import PHYSIONET_VARIABLES
-from medtasks.errors import SourceError, listed
+from medtasks.errors import SourceError, join_names
 from medtasks.version import __version__
 
 _HOST = "https://physionet.org"
 _AGENT = f"Wget/1.21 (medtasks {__version__})"
 _CHECKSUMS = "SHA256SUMS.txt"
 _REFUSALS = {
-    401: f"PhysioNet does not know this login; check {listed(PHYSIONET_VARIABLES)}, or the entry in ~/.netrc",
+    401: f"PhysioNet does not know this login; check {join_names(PHYSIONET_VARIABLES)}, or the entry in ~/.netrc",
     403: "this login has not signed the agreement of the project; sign it at {0}/content/{1}/",
 }
 _OTHERWISE = (

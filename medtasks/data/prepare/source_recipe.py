@@ -23,7 +23,7 @@ from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.privacy import PHYSIONET_VARIABLES
 from medtasks.data.samples import Document
 from medtasks.data.schema import Columns, arrow_schema, image_digests, image_key
-from medtasks.errors import SourceError, UnusableFile, listed
+from medtasks.errors import SourceError, UnusableFile, join_names
 
 _NAMED = 3
 _SAMPLE = "drawn sample of medtasks (no patient images)"
@@ -233,7 +233,7 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
     run = f"then run 'medtasks data prepare {info.name} --source DIR', where DIR holds {recipe.layout}"
     login = ""
     if recipe.login_download:
-        login = f"; or set {listed(PHYSIONET_VARIABLES)}, and it is downloaded"
+        login = f"; or set {join_names(PHYSIONET_VARIABLES)}, and it is downloaded"
     return f"'{info.name}' ({info.description}) {need}, {run}{login}"
 
 

@@ -78,7 +78,7 @@ def _stated_options(
     excepts = pattern_of("except", languages)
     if excepts.match(text) or (is_all and excepts.search(text)):
         return everything - statements.named or Reason.AMBIGUOUS
-    listed = statements.decided or statements.affirmed
+    listed = statements.decided_options or statements.affirmed_options
     if listed:
         return listed
     is_refusal = pattern_of("refusal none", languages).search(text)

@@ -60,10 +60,12 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     if _RELATION.search(claim):
         text = claim
     statements = statements_on(text, _mentions(text), len(_FORMS), ENGLISH)
-    if statements is None or not statements.affirmed:
+    if statements is None or not statements.affirmed_options:
         return Answer.invalid(Reason.REFUSED if UNABLE.search(text) else Reason.NO_MATCH)
     names = list(_FORMS)
-    relations = {names[index] for index in statements.decided or statements.affirmed}
+    relations = {
+        names[index] for index in statements.decided_options or statements.affirmed_options
+    }
     return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 

@@ -92,7 +92,7 @@ def _choice_in(
     statements = option_statements(text, options, languages)
     if statements is None:
         return unnamed_option(text, options, sample, languages)
-    decided = statements.decided
+    decided = statements.decided_options
     if decided:
         return _only_option(decided)
     return _undeclared_choice(text, statements, options, languages)
@@ -111,8 +111,8 @@ def _undeclared_choice(
     languages: Languages,
 ) -> int | Reason:
     """Return the option that a reply without a declaration names, or why there is none."""
-    affirmed = statements.affirmed
-    denied = statements.denied
+    affirmed = statements.affirmed_options
+    denied = statements.denied_options
     if len(denied) == len(options) - 1:
         none_of_others = quantity_option("none", options, ("none",))
         if none_of_others is not None and none_of_others not in denied:

@@ -258,15 +258,15 @@ def _class_in(
     if statements is None:
         return _unmentioned_class(text, classes, languages)
     statements = statements._replace(findings=_without_absence(statements.findings))
-    chosen = statements.decided
+    chosen = statements.decided_options
     if not chosen:
-        chosen = statements.affirmed
+        chosen = statements.affirmed_options
         if len(chosen) != 1 and pattern_of("refusal none", languages).search(text):
             return Reason.REFUSED
     if chosen:
         return _distinct_class(chosen, text, statements, classes)
     named_classes = [index for index in statements.named if index >= 0]
-    is_echo = len(named_classes) > 1 and not statements.denied
+    is_echo = len(named_classes) > 1 and not statements.denied_options
     return Reason.AMBIGUOUS if is_echo else Reason.NO_MATCH
 
 
@@ -311,7 +311,11 @@ def _distinct_class(
     for finding in statements.findings:
         if finding.evidence and not finding.is_label:
             named |= finding.options
-    if len(chosen) > 1 or chosen & statements.denied or (len(named) == 1 and not chosen <= named):
+    if (
+        len(chosen) > 1
+        or chosen & statements.denied_options
+        or (len(named) == 1 and not chosen <= named)
+    ):
         return Reason.AMBIGUOUS
     option = min(chosen)
     return Reason.AMBIGUOUS if _may_be_look_alike(option, text, classes) else option

@@ -45,11 +45,11 @@ _LEADS = (
 )
 
 
-def boxed(text: str) -> str:
+def box_content(text: str) -> str:
     r"""Return the content of the last ``\boxed{...}``, stripped, or :data:`NO_BOX` if none closes.
 
     Example:
-        >>> boxed(r"\boxed{A} or \boxed{ B }"), boxed("B")
+        >>> box_content(r"\boxed{A} or \boxed{ B }"), box_content("B")
         ('B', 'None')
     """
     start = text.rfind(_BOX)
@@ -63,7 +63,7 @@ def boxed(text: str) -> str:
     return NO_BOX
 
 
-def tagged(
+def tag_content(
     text: str | None,
     tag: str,
     *,
@@ -77,7 +77,7 @@ def tagged(
         required: Whether a text without contents is read as empty, else as it is.
 
     Example:
-        >>> tagged("<answer>B</answer>", "answer"), tagged("B", "answer", required=True)
+        >>> tag_content("<answer>B</answer>", "answer"), tag_content("B", "answer", required=True)
         ('B', '')
     """
     whole = text or ""
@@ -103,8 +103,8 @@ def declared_answer(reply: str | None) -> str:
         >>> declared_answer(r"<answer>It is \boxed{B}</answer>")
         'B'
     """
-    text = tagged(reply, "answer")
-    content = boxed(text)
+    text = tag_content(reply, "answer")
+    content = box_content(text)
     return text if content == NO_BOX else content
 
 
@@ -116,7 +116,7 @@ def parsed_reply(reply: str) -> str:
         ' b. scar'
     """
     text = reply.lower()
-    text = boxed(text) if "boxed" in text else tagged(text, "answer")
+    text = box_content(text) if "boxed" in text else tag_content(text, "answer")
     for lead in _LEADS:
         text = text.rpartition(lead)[2]
     return text
@@ -158,7 +158,7 @@ def kit_answer(
     if not lines:
         return Answer.invalid(Reason.NO_MATCH if answer.strip() else Reason.EMPTY)
     if tags:
-        answer = tagged(answer, "answer")
+        answer = tag_content(answer, "answer")
     key, text = read_reply(answer, len(lines), release=release)
     gold = _gold_to_compare(sample, fixed=fixed)
     # Compared are a letter or a text in lower case.
@@ -468,7 +468,7 @@ def parsed_option(response: str, options: Sequence[str]) -> str | None:
         'B'
     """
     is_boxed = r"\boxed" in response and "<answer>" not in response
-    text = boxed(response) if is_boxed else tagged(response, "answer")
+    text = box_content(response) if is_boxed else tag_content(response, "answer")
     return _last_option(text.strip(), options, _FORMS)
 
 

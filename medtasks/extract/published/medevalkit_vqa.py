@@ -24,11 +24,11 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extr
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_choice import (
     NO_BOX,
-    boxed,
+    box_content,
     declared_answer,
     kit_answer,
     parsed_reply,
-    tagged,
+    tag_content,
 )
 from medtasks.extract.published.open_replies import report_text
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, without_thoughts
@@ -120,8 +120,8 @@ def _read_vqa(
 
 
 def _box_or_tag(reply: str | None) -> str:
-    box = boxed(reply or "")
-    return tagged(reply, "answer") if box == NO_BOX else box
+    box = box_content(reply or "")
+    return tag_content(reply, "answer") if box == NO_BOX else box
 
 
 def _one_line(parsed: str) -> str:
@@ -281,7 +281,7 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     text = without_thoughts(raw)
     if text is None:
         return _invalid_answer(Reason.TRUNCATED, sample)
-    box = boxed(text)
+    box = box_content(text)
     if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text):  # SLAKE has "None" for an answer
         text = box
     gold = str(sample.document["answer"]).strip()

@@ -94,17 +94,17 @@ class OptionStatements(NamedTuple):
     named: frozenset[int]  # options with a mention of any kind
 
     @property
-    def affirmed(self) -> frozenset[int]:
+    def affirmed_options(self) -> frozenset[int]:
         """Options that the findings name without denying them: by label, if there are any."""
         return _named_by([finding for finding in self.findings if finding.evidence])
 
     @property
-    def denied(self) -> frozenset[int]:
+    def denied_options(self) -> frozenset[int]:
         """Options that the findings deny."""
         return _union(finding for finding in self.findings if not finding.evidence)
 
     @property
-    def decided(self) -> frozenset[int]:
+    def decided_options(self) -> frozenset[int]:
         """Options of the last final statement, else all that are declared, else those that a walk calls right."""
         final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
         declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
@@ -120,7 +120,7 @@ def option_statements(
 
     Example:
         >>> options = OptionSet(("cyst", "scar"), (("cyst",), ("scar",)))
-        >>> option_statements("Not A. So the answer is B.", options, ("en",)).decided
+        >>> option_statements("Not A. So the answer is B.", options, ("en",)).decided_options
         frozenset({1})
     """
     return statements_on(text, option_mentions(text, options, languages), len(options), languages)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from medtasks.data.table_files import TableRow
-from medtasks.errors import RepliesError, listed
+from medtasks.errors import RepliesError, join_names
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile
 
@@ -13,7 +13,7 @@ from medtasks.runs.foreign.foreign_rows import ForeignFile
 def only_file(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the one file of a folder, or raise RepliesError for several."""
     if len(contents) > 1:
-        names = listed([str(content.path) for content in contents])
+        names = join_names([str(content.path) for content in contents])
         raise RepliesError(
             f"the folder holds {len(contents)} files of several runs or sets: {names}; name one"
         )

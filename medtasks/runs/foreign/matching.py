@@ -56,7 +56,7 @@ class MatchedReplies:
         return Counter(match.step for match in self.matches if not match.why)
 
     @property
-    def unmatched(self) -> list[RowMatch]:
+    def unmatched_rows(self) -> list[RowMatch]:
         """Rows that answer no sample."""
         return [match for match in self.matches if not match.samples]
 
@@ -82,8 +82,8 @@ class MatchedReplies:
             "failed": by_status["failed"],
             "missing": by_status["missing"],
             "duplicates": self.duplicates,
-            "unmatched": len(self.unmatched),
-            "unmatched_rows": [match.row.number for match in self.unmatched],
+            "unmatched": len(self.unmatched_rows),
+            "unmatched_rows": [match.row.number for match in self.unmatched_rows],
             "ambiguous": len(self.ambiguous),
             "ambiguous_rows": [match.row.number for match in self.ambiguous],
             "ambiguous_samples": by_status["ambiguous"],
@@ -96,7 +96,7 @@ class MatchedReplies:
     def fits(self) -> bool:
         """Whether the file answers this task: half of its rows, or half of the samples."""
         missing = list(self.statuses.values()).count("missing")
-        is_half_of_rows = 2 * len(self.unmatched) <= len(self.file.rows)
+        is_half_of_rows = 2 * len(self.unmatched_rows) <= len(self.file.rows)
         is_half_of_samples = 2 * missing <= len(self.statuses)
         return any(self.runs) and (is_half_of_rows or is_half_of_samples)
 
@@ -117,7 +117,7 @@ class MatchedReplies:
             f"{lacking or 'none empty, failed or missing'}."
         )
         for name, rows in (
-            ("Rows of no sample", self.unmatched),
+            ("Rows of no sample", self.unmatched_rows),
             ("Ambiguous rows", self.ambiguous),
         ):
             if rows:

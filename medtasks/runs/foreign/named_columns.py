@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import Any, Final
 
 from medtasks.data.table_files import TableRow
-from medtasks.errors import RepliesError, listed, near_match
+from medtasks.errors import RepliesError, join_names, near_match
 from medtasks.runs.foreign.chat_messages import last_question
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
@@ -110,7 +110,7 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         if field == "reply" and len(candidates) != 1:
             fault = "nothing has a name that replies have"
             if candidates:
-                fault = f"{listed(candidates)} may all be replies"
+                fault = f"{join_names(candidates)} may all be replies"
             raise RepliesError(
                 f"{content.path}: {fault}; name the one that is, by --columns reply=NAME. It has "
                 f"{content.described_keys}"

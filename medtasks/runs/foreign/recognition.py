@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.errors import RepliesError, SourceError, listed, unknown_name
+from medtasks.errors import RepliesError, SourceError, join_names, unknown_name
 from medtasks.runs.asked_questions import ASKED
 from medtasks.runs.foreign.batch_outputs import BATCH
 from medtasks.runs.foreign.evalscope_lines import EVALSCOPE
@@ -208,6 +208,6 @@ def _reader(
     if columns:
         kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [table_reader(columns)]
     if len(kits) > 1:
-        names = listed([kit.name for kit in kits])
+        names = join_names([kit.name for kit in kits])
         raise RepliesError(f"there are files of several kits: {names}; name those of one run")
     return kits[0] if kits else None
