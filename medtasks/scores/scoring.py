@@ -33,8 +33,8 @@ from medtasks.metrics.metric import (
     Scale,
     Score,
     ScoreList,
-    evaluate,
     clear_results,
+    evaluate,
     with_image_clusters,
     with_units,
 )

@@ -137,7 +137,8 @@ class QuestionFile:
         if len(matching) != 1:
             raise MedTasksError(
                 f"{self.file}: which column is the {role} is not clear, of {join_names(matching or [*self.columns])}; "
-                f"call it '{role}' in the file, or copy a task from docs/own_tasks.md and add columns: {{{role}: COLUMN}}"
+                f"call it '{role}' in the file, or copy a task from docs/own_tasks.md and add "
+                f"columns: {{{role}: COLUMN}}"
             )
         return matching[0]
 
