@@ -266,7 +266,7 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
     recipe = SourceRecipe(
         columns=FORMS[study.kind].columns,
-        test=lambda _, store: _rows(about, store, lost),
+        test_rows=lambda _, store: _rows(about, store, lost),
         layout="a study",
         revision=lambda _: study.digest,
         decoding=LINEAR,

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 
 from medtasks.data.images.file_kinds import GZIP, describe_file, is_dicom, read_head
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.named_files import MOST_MEMORY, check_size
+from medtasks.data.named_files import MOST_MEMORY, check_size, file_sha256
 from medtasks.errors import MedTasksError
 
 ENDING = ".nii.gz"
@@ -152,10 +152,10 @@ def volume_digests(path: Path) -> VolumeDigests:
     """
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if is_slice(file))
-        parts = sorted(_file_digest(file) for file in files)
+        parts = sorted(map(file_sha256, files))
         together = hashlib.sha256("".join(parts).encode()).hexdigest()
         return VolumeDigests(together, together)
-    packed = _file_digest(path)
+    packed = file_sha256(path)
     if not path.name.lower().endswith(NIFTI):
         return VolumeDigests(packed, packed)
     voxels = hashlib.sha256()
@@ -173,8 +173,3 @@ def volume_digests(path: Path) -> VolumeDigests:
 def is_slice(file: Path) -> bool:
     """Return whether a file in the folder of a series is one of its slices, by its name."""
     return not file.name.startswith(".") and file.name.upper() != "DICOMDIR"
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -23,7 +23,8 @@ from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.catalogue import DatasetInfo
-from medtasks.data.dataset_manifest import file_sha256, git_blob
+from medtasks.data.dataset_manifest import git_blob
+from medtasks.data.named_files import file_sha256
 from medtasks.errors import SourceError
 from medtasks.home import make_folder
 

@@ -15,11 +15,12 @@ from tqdm import tqdm
 from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
 from medtasks.data.drawing import DrawRequest, draw_documents
 from medtasks.data.images.image_store import read_facts
 from medtasks.data.images.volume_files import volume_digests
+from medtasks.data.named_files import file_sha256
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe

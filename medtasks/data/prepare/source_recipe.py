@@ -113,7 +113,7 @@ class SourceRecipe:
     """Reading and downloading of one dataset."""
 
     columns: Columns  # of its documents
-    test: RowReader  # reads the evaluated rows, in published order
+    test_rows: RowReader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
     demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if any
     # Patterns of the files to download, where the source is on the Hub.
@@ -131,7 +131,7 @@ class SourceRecipe:
     decoding: Decoding = REFERENCE  # of its image files for models
     volume_settings: Mapping[str, Any] = field(default_factory=dict)  # see Manifest
     counted: bool = True  # whether its rows must be as many as the catalogue says
-    obtaining: str = ""  # how to get it, where this is more than the catalogue and ``layout`` say
+    how_to_obtain: str = ""  # where this is more than the catalogue and ``layout`` say
     # Writes what else belongs into a folder.
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
 
@@ -152,7 +152,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
     with work_folder(info.name, info.access) as work:
         source = options.source or _download_source(recipe, work / SCRATCH / "source")
         images = ImageStore(work, recipe.decoding)
-        documents, left_out, outside = _gather(info, recipe, recipe.test(source, images))
+        documents, left_out, outside = _gather(info, recipe, recipe.test_rows(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
             why = "; ".join([*left_out, *outside][:_NAMED]) or "it is empty"
@@ -186,7 +186,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
 
 def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
     if source is None and recipe.download is None:
-        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
+        raise SourceError(recipe.how_to_obtain or _how_to_obtain(info, recipe))
     if source is not None and not source.exists():
         raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
 

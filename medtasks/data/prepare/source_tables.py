@@ -622,7 +622,7 @@ class TableReader:
             hub_files: Patterns of the files on the Hub, where they can be downloaded.
         """
 
-        def test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+        def test_rows(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
             rows = self.table(source, splits[0]).rows()
             return self.rows(rows, splits[0], source, images)
 
@@ -631,7 +631,7 @@ class TableReader:
             return self.rows(rows, splits[1], source, images)
 
         demonstrations = examples if splits[1:] else None
-        return SourceRecipe(self.columns, test, layout, demonstrations, hub_files)
+        return SourceRecipe(self.columns, test_rows, layout, demonstrations, hub_files)
 
     def physionet_recipe(self, layout: str, project: str, tables: Sequence[str]) -> SourceRecipe:
         """Return the recipe of a benchmark on PhysioNet.

@@ -155,7 +155,7 @@ def _report_record(name: str, data: bytes) -> dict[str, object]:
     return record
 
 
-def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _test_rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     annotation = _annotation(source)
     if annotation:
         reader: TableReader = _R2Gen(annotation)
@@ -179,7 +179,7 @@ def _download(folder: Path) -> Path:
 RECIPES: Mapping[str, SourceRecipe] = {
     "iu_xray_report": SourceRecipe(
         columns=REPORT,
-        test=_test,
+        test_rows=_test_rows,
         layout=f"{_REPORTS} and {_IMAGES} of Open-i, or their files, or R2Gen's {_ANNOTATION} and folder images",
         download=_download,
         revision=lambda source: (

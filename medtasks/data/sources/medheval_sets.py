@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
-from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.named_files import read_file
+from medtasks.data.named_files import file_sha256, read_file
 from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.source_tables import SourceRow, listed_records
@@ -335,9 +334,9 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     arguments = ["--source CLONE", *(f"--images {key}=DIR" for key in sources)]
     return SourceRecipe(
         columns=_KINDS[info.name][0],
-        test=functools.partial(_rows, info, options),
+        test_rows=functools.partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
-        obtaining=(
+        how_to_obtain=(
             f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
             f"images: run 'medtasks data prepare {info.name} {' '.join(arguments)}'"
         ),

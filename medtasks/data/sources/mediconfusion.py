@@ -25,12 +25,11 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.decoding import is_whole_image
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.named_files import named_file
+from medtasks.data.named_files import file_sha256, named_file
 from medtasks.data.prepare.downloads import (
     Failure,
     Published,
@@ -119,7 +118,7 @@ def _recipe(options: Options) -> SourceRecipe:
 
     return SourceRecipe(
         columns=PAIRED_CHOICE,
-        test=functools.partial(_rows, options),
+        test_rows=functools.partial(_rows, options),
         layout="dataset.json and images/<number>.jpg",
         download=download_questions,
         revision=revision,

@@ -255,7 +255,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
     ),
     "pad_ufes_20_disjoint": dataclasses.replace(
         _WHOLE,
-        test=_PadUfes().held_out,
+        test_rows=_PadUfes().held_out,
         layout=f"{_NEEDED} and {_SPLIT_FILES}",
         download=functools.partial(_download, split_required=True),
     ),

@@ -170,7 +170,7 @@ class _MMLU(TableReader):
             f"{split}/{row.index}", row.text("question"), options, right, subject=subject
         )
 
-    def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+    def test_rows(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
         by_subject: dict[str, list[SourceRow]] = {subject: [] for subject in sorted(MMLU_SUBJECTS)}
         for row in self.table(source, "test").rows():
@@ -348,7 +348,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
         "pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]
     ),
     "mmlu": replace(
-        _MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test
+        _MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test_rows=_MMLU().test_rows
     ),
     "mednli": _MedNLI().physionet_recipe(
         "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl",
