@@ -300,7 +300,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
         if len(images) < len(draft.images):
             cause = next(image for image in images_or_causes if isinstance(image, str))
             lost.append(draft.item_id)
-            yield PublishedRow("", None, cause=cause)
+            yield PublishedRow("", cause=cause)
             continue
         for position, image in enumerate(images):
             facts = about.images[draft.images[position]]

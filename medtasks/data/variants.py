@@ -276,7 +276,7 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
     for document in _with_room_for(NONE_OF_THEM, documents):
         options = document["options"]
         right = Sample(document).target
-        wrong = [index for index in range(len(options)) if index != right]
+        wrong = sorted({*range(len(options))} - {right})
         drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
         new = _with_option(document, index, NONE_OF_THEM)
@@ -309,21 +309,21 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     The number of others is logged. They include questions with the right text twice, and those that list their options
     in a form of their own. MedTasksError if no document remains.
     """
-    usable = []
-    for document in documents:
-        options = document.get("options") or ()
-        target = Sample(document).target
-        if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
-            continue
-        texts = [text.strip().casefold() for text in options]
-        rule = depends_on_order if option == NONE_OF_THEM else is_listed_otherwise
-        is_fixed = rule(document)
-        if texts.count(texts[target]) == 1 and not is_fixed:
-            usable.append(document)
+    usable = [document for document in documents if _has_room_for(option, document)]
     if not usable:
         raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
     _log_left_out(documents, len(usable), f"with the option '{option}'")
     return usable
+
+
+def _has_room_for(option: str, document: Document) -> bool:
+    options = document.get("options") or ()
+    target = Sample(document).target
+    if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
+        return False
+    texts = [text.strip().casefold() for text in options]
+    is_fixed = depends_on_order if option == NONE_OF_THEM else is_listed_otherwise
+    return texts.count(texts[target]) == 1 and not is_fixed(document)
 
 
 def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
@@ -425,9 +425,16 @@ def swapped_images(documents: Documents) -> list[Shown]:
         MedTasksError: No patient has others.
     """
     from_pairs = _partner_images(documents)
-    if None not in from_pairs:
-        return [images for images in from_pairs if images is not None]
-    originals = [images_of(document) for document in documents]
+    originals = list(map(images_of, documents))
+    others = _images_of_others(documents, originals) if None in from_pairs else {}
+    swaps = []
+    for original, of_partner in zip(originals, from_pairs, strict=True):
+        swaps.append(others[original] if of_partner is None else of_partner)
+    return swaps
+
+
+def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[Shown, Shown]:
+    """Return for each list of images one of another cluster. ``originals`` are the images of each document."""
     keys = []
     for document, images in zip(documents, originals, strict=True):
         keys_of_document = []
@@ -436,11 +443,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
                 keys_of_document.append((name, document[name]))
         keys.append(keys_of_document + [image.sha256 for image in images])
     clusters = dict(zip(originals, connected_components(keys), strict=True))
-    others = _between_clusters(clusters, str(documents[0].get("dataset")))
-    swaps = []
-    for original, of_partner in zip(originals, from_pairs, strict=True):
-        swaps.append(others[original] if of_partner is None else of_partner)
-    return swaps
+    return _between_clusters(clusters, str(documents[0].get("dataset")))
 
 
 def _partner_images(documents: Documents) -> list[Shown | None]:

@@ -86,13 +86,10 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         folder: Where to start.
         without: Files and folders to leave out.
     """
-    formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in FORMATS}
-    if importlib.util.find_spec("pydicom"):
-        readable.update(DICOM_ENDINGS)
+    readable = _readable_endings()
     images = FolderImages()
     closed = list[OSError]()
-    visited = {os.path.realpath(path) for path in without}
+    visited = set(map(os.path.realpath, without))
     for path, folders, names in os.walk(folder, onerror=closed.append, followlinks=True):
         real = os.path.realpath(path)
         if real in visited:
@@ -114,6 +111,14 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
                 images.others += 1
     images.closed = len(closed)
     return images
+
+
+def _readable_endings() -> set[str]:
+    formats = Image.registered_extensions()
+    readable = {ending for ending, name in formats.items() if name in FORMATS}
+    if importlib.util.find_spec("pydicom"):
+        readable.update(DICOM_ENDINGS)
+    return readable
 
 
 @dataclass(frozen=True)

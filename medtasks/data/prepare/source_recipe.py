@@ -51,7 +51,9 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    document: Document | None  # without ``dataset`` and image files; None if the row is unusable
+    document: Document | None = (
+        None  # without ``dataset`` and image files; None if the row is unusable
+    )
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
@@ -80,11 +82,11 @@ def images_row(
         try:
             stored.append(add())
         except (FileNotFoundError, KeyError):
-            return PublishedRow(location, None, cause=f"{image} is missing")
+            return PublishedRow(location, cause=f"{image} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
             is_whole = isinstance(error, UnclearRange | NoReader | UnusableFile)
             fault = "cannot be read" if is_whole else "is broken"
-            return PublishedRow(location, None, cause=f"{image} {fault} ({error})")
+            return PublishedRow(location, cause=f"{image} {fault} ({error})")
     shared = "+".join(image.image_id for image in stored) or None
     return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)
 
@@ -100,9 +102,7 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
         published: The published one.
     """
     if rows != published:
-        yield PublishedRow(
-            table, None, cause=f"it holds {rows} rows, the published table {published}"
-        )
+        yield PublishedRow(table, cause=f"it holds {rows} rows, the published table {published}")
 
 
 RowReader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
@@ -198,11 +198,21 @@ def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
 
 
 def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
-    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
     return SourceError(
-        f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
-        f"the loss with --allow-incomplete"
+        f"'{info.name}' is incomplete: {first_and_number(left_out)}. Complete the source, or accept the loss with "
+        f"--allow-incomplete"
     )
+
+
+def first_and_number(causes: Sequence[str]) -> str:
+    """Join the first causes for rows left out, and the number of others.
+
+    Example:
+        >>> first_and_number(["row 1 is empty", "row 2 is empty", "row 3 is empty", "row 4 is empty"])
+        'row 1 is empty; row 2 is empty; row 3 is empty and 1 more'
+    """
+    more = f" and {len(causes) - _NAMED} more" if len(causes) > _NAMED else ""
+    return "; ".join(causes[:_NAMED]) + more
 
 
 def _origin_of(
@@ -252,7 +262,7 @@ def _gather(
             outside[row.cause] += 1
             continue
         if row.document is None:
-            causes.append(f"{row.place}: {row.cause}" if row.place else row.cause)
+            causes.append(f"{row.place}: {row.cause}".removeprefix(": "))
             continue
         doc_id = row.document["doc_id"]
         if doc_id in places:

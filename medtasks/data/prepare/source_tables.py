@@ -290,19 +290,15 @@ def csv_table(
         missing: Value of the columns that a short row lacks. With None, asking for the text of one is an error.
         tabs: Whether tabs are between its columns. It may have fields of megabytes, and no open quotation at its end.
     """
+    dialect = csv.excel_tab if tabs else csv.excel
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         name = file.name
         number = 0
-        dialect = csv.excel_tab if tabs else csv.excel
         try:
-            with contextlib.ExitStack() as stack:
+            with _opened_text(file) as text, contextlib.ExitStack() as stack:
                 if tabs:
                     stack.callback(csv.field_size_limit, csv.field_size_limit(MOST_TEXT))
-                stream: Any = stack.enter_context(file.open())
-                if name.endswith(".gz"):
-                    stream = stack.enter_context(gzip.open(stream))
-                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
                 reader = csv.DictReader(
                     limited_lines(text, name), restval=missing, dialect=dialect, strict=tabs
                 )
@@ -322,6 +318,15 @@ def csv_table(
             raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
 
     return SourceTable(records)
+
+
+@contextlib.contextmanager
+def _opened_text(file: SourceFile) -> Iterator[io.TextIOWrapper]:
+    with contextlib.ExitStack() as stack:
+        stream: Any = stack.enter_context(file.open())
+        if file.name.endswith(".gz"):
+            stream = stack.enter_context(gzip.open(stream))
+        yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
 
 
 def hub_table(
@@ -590,7 +595,7 @@ class TableReader:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
-                    return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
+                    return PublishedRow(row.place, cause=str(error), outside=error.outside)
                 adding = []
                 for name in self.names_of_images(row):
                     adding.append((name, functools.partial(store_named, name)))

@@ -115,8 +115,7 @@ class _OpenI(TableReader):
         """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
         packed = source_files.find_file(source, [archive])
         if packed is None:
-            paths = sorted(source.rglob(f"*{ending}"))
-            unpacked = [path for path in paths if not path.name.startswith(".")]
+            unpacked = sorted(source.rglob(f"[!.]*{ending}"))
             if not unpacked:
                 raise source_files.not_found(
                     source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"

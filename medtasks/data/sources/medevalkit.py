@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -110,7 +110,7 @@ def kit_choice(
         **more: Further columns. Without an ``answer``, the gold is the letter of an option; ``flags`` are added to.
     """
     flags = list(more.pop("flags", ()))
-    letters = [letter(index) for index in range(len(options))]
+    letters = list(map(letter, range(len(options))))
     named = gold.strip() if gold is not None and gold.strip() in letters else None
     answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
@@ -208,7 +208,7 @@ class _OmniMedVQA(TableReader):
             [f"{name}. {row.values[column]}" for name, column in columns.items()],
             gold,
             answer=letter(equal[0]) if equal else None,
-            flags=[flag for flag, applies in flags.items() if applies],
+            flags=list(compress(flags, flags.values())),
             question=row.text("question"),
             question_type=row.optional_text("question_type"),
             modality=row.optional_text("modality") if modality is None else modality,
@@ -447,7 +447,7 @@ class _MMMUPro(TableReader):
         images = [row.values.get(image) for image in _MMMU_IMAGES[:named]]
         if "question" in row.values and None in images:
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
-        letters = [letter(index) for index in range(len(options))]
+        letters = list(map(letter, range(len(options))))
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))
         return schema.choice_document(
             row.text("id"), question, options, answer, subject=row.text("subject")

@@ -5,6 +5,7 @@ images. Each of four sources has a root of its own on the user's disk; questions
 """
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,10 +120,9 @@ class ImageRoots:
             roots = [source / folder.format(key) for folder in _UNNAMED]
             if key in named:
                 roots = [named[key]]
-            below: dict[Path, None] = {}  # in order, each once
-            for root in roots:
-                below |= dict.fromkeys(root / folder for folder in images.folders)
-            self._folders[key] = [folder for folder in below if folder.is_dir()]
+            below = itertools.starmap(Path.joinpath, itertools.product(roots, images.folders))
+            # In order, each once.
+            self._folders[key] = list(filter(Path.is_dir, dict.fromkeys(below)))
 
     def find(self, key: str, name: str) -> Path | None:
         """Return the file of an image, or None where there is no such file.
@@ -201,9 +201,10 @@ def _resolve_choices(
         return options, *medheval_gold.resolve_choice(gold, options)
     # Letters without text ask for nothing, so that no answer is right.
     letters = medheval_gold.bare_letters(choices)
+    flag = medheval_gold.Flag.OPTIONS_UNPARSED
     if letters:
-        return letters, None, (medheval_gold.Flag.OPTIONS_WITHOUT_TEXT,)
-    return [], None, (medheval_gold.Flag.OPTIONS_UNPARSED,)
+        flag = medheval_gold.Flag.OPTIONS_WITHOUT_TEXT
+    return letters, None, (flag,)
 
 
 def _open_columns(row: SourceRow) -> NewDocument:
@@ -268,7 +269,7 @@ def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
 def _published_file(source: Path, name: str) -> Path | None:
     """Return a published file below the clone or its folder ``benchmark_data``, None where it is missing."""
     paths = (source / name, source / Path(name).relative_to("benchmark_data"))
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(Path.is_file, paths), None)
 
 
 def _changed_files(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
@@ -378,7 +379,7 @@ def _rows(
             example = "" if image_source.private else f", such as {min(count.missing)}"
             cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
             yield PublishedRow(
-                file.name, None, cause=f"{cause}, and with them {count.questions} questions"
+                file.name, cause=f"{cause}, and with them {count.questions} questions"
             )
 
 
@@ -402,7 +403,7 @@ def _stored_row(
     image_source = IMAGE_SOURCES[source_of(row)]
     image = "its image" if image_source.private else f"its image {name}"
     cause = f"{image} ({image_source.title}) cannot be read"
-    return PublishedRow(row.place, None, cause=cause)
+    return PublishedRow(row.place, cause=cause)
 
 
 RECIPES = {info.name: functools.partial(_recipe, info) for info in MEDHEVAL}

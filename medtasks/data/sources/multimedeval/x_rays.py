@@ -269,28 +269,17 @@ class _DiffVqa(TableReader):
         source: Path,
         images: ImageStore,
     ) -> Iterator[PublishedRow]:
-        folders = [source / folder for folder in _MIMIC_IMAGES]
-        files = next(filter(Path.is_dir, folders), None)
+        files = next(filter(Path.is_dir, map(source.joinpath, _MIMIC_IMAGES)), None)
         if files is None:
             raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
-
         # A study has many questions, one after the other.
-        @functools.lru_cache(maxsize=64)
-        def of_study(folder: Path) -> list[StoredImage] | str:
-            paths = sorted(folder.glob("*.jpg"))
-            if not paths:
-                return f"its study {folder.name} has no images"
-            try:
-                return [images.add_file(path, root=files) for path in paths]
-            except (UnreadableImage, UnusableFile) as error:
-                return f"an image of its study {folder.name} is broken ({error})"
-
+        of_study = functools.lru_cache(64)(functools.partial(_add_study, images, files))
         for row in rows:
             subject = row.text("subject_id")
             study = row.text("study_id")
             stored = of_study(study_folder(files, subject, study))
             if isinstance(stored, str):
-                yield PublishedRow(row.place, None, cause=stored)
+                yield PublishedRow(row.place, cause=stored)
                 continue
             for column in ("question", "answer"):
                 if not row.text(column).strip():
@@ -306,6 +295,17 @@ class _DiffVqa(TableReader):
         if split == "test":
             of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
+
+
+def _add_study(images: ImageStore, files: Path, folder: Path) -> list[StoredImage] | str:
+    """Store the images of a study, or return why it has none."""
+    paths = sorted(folder.glob("*.jpg"))
+    if not paths:
+        return f"its study {folder.name} has no images"
+    try:
+        return [images.add_file(path, root=files) for path in paths]
+    except (UnreadableImage, UnusableFile) as error:
+        return f"an image of its study {folder.name} is broken ({error})"
 
 
 def read_dicom(path: Path) -> Image.Image:
@@ -426,7 +426,7 @@ class _CbisDdsm(TableReader):
                 yield source_recipe.images_row(row.place, [(name, store)], document)
             else:
                 cause = f"dicom_info.csv has no image of its series {parts[2]}"
-                yield PublishedRow(row.place, None, cause=cause)
+                yield PublishedRow(row.place, cause=cause)
 
 
 def _images_of_series(source: Path) -> dict[str, str]:
