@@ -33,10 +33,10 @@ and documents of ``rotated`` have further columns:
 """
 
 import hashlib
-import itertools
 import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain, product
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -389,7 +389,7 @@ def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
         return hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest()
 
     order = sorted(names, key=digest)
-    combinations = list(itertools.product(STRENGTHS, SEVERITIES))
+    combinations = list(product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
         block = random.Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
@@ -480,7 +480,7 @@ def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown
 
 def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
     """Return for each list of images another one. ``members`` are the lists of each of several clusters."""
-    lists = list(itertools.chain.from_iterable(members))
+    lists = list(chain.from_iterable(members))
     largest = max(members, key=len)
     step = len(largest)
     if 2 * step <= len(lists):  # then a step of that length always leaves the cluster
@@ -488,7 +488,7 @@ def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
         return dict(zip(lists, turned, strict=True))
     # The largest cluster gets lists of the others, some of them more than once, and they get its.
     smaller_clusters = [of_cluster for of_cluster in members if of_cluster is not largest]
-    smaller = list(itertools.chain.from_iterable(smaller_clusters))
+    smaller = list(chain.from_iterable(smaller_clusters))
     others = {images: largest[row % step] for row, images in enumerate(smaller)}
     return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 
@@ -501,7 +501,7 @@ def _is_volume(image: ShownImage) -> bool:
 def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
     """Return as many single images of other clusters, of which none has a list like ``images``."""
     elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
-    foreign = sorted(set(itertools.chain.from_iterable(elsewhere)))
+    foreign = sorted(set(chain.from_iterable(elsewhere)))
     random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []
     for position, image in enumerate(images):

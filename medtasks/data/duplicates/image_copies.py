@@ -12,6 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from PIL import Image
@@ -298,9 +299,7 @@ def _group_by_pixels(
         groups[hashes[file].pixels_sha256].append(file)
     images = []
     for group in groups.values():
-        uses_of_group: list[Use] = []
-        for file in group:
-            uses_of_group += uses.get(file, ())
+        uses_of_group = chain.from_iterable(uses.get(file, ()) for file in group)
         image = DistinctImage(
             files=tuple(group),
             known=hashes[group[0]],

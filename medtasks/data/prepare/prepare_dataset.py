@@ -5,9 +5,9 @@
 
 import dataclasses
 import enum
-import functools
 import importlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from huggingface_hub import get_token
 from tqdm import tqdm
@@ -57,14 +57,14 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[key]
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
-        fetch = functools.partial(recipe.login_download, PhysioNet(options.login))
+        fetch = partial(recipe.login_download, PhysioNet(options.login))
         return dataclasses.replace(recipe, download=fetch)
     if not recipe.hub_files:
         return recipe
     return dataclasses.replace(
         recipe,
-        download=functools.partial(hub_download, info, recipe.hub_files),
-        revision=functools.partial(hub_revision, info),
+        download=partial(hub_download, info, recipe.hub_files),
+        revision=partial(hub_revision, info),
     )
 
 

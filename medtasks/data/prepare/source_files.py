@@ -96,8 +96,8 @@ def unpacking(archive: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def file_reader(
     folders: Sequence[Path],
-    archives: Iterable[Path],
-    below: Sequence[str],
+    archives: Iterable[Path] = (),
+    below: Sequence[str] = (),
 ) -> Iterator[Callable[[str], bytes]]:
     """Yield a function that reads a file by name.
 

@@ -7,7 +7,6 @@ names file and row.
 
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import itertools
@@ -19,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -392,7 +392,7 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
             for number, line in enumerate(limited_lines(stream, file.name), 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
-                    yield location, functools.partial(_object, location, line.strip(), columns)
+                    yield location, partial(_object, location, line.strip(), columns)
 
     return SourceTable(records)
 
@@ -411,7 +411,7 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
     """
     rows = []
     for location, value in records:
-        rows.append((location, functools.partial(_object, location, value, columns)))
+        rows.append((location, partial(_object, location, value, columns)))
     return SourceTable(lambda: iter(rows))
 
 
@@ -436,7 +436,18 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
     values = _json(name, data)
     if not isinstance(values, list):
         raise SourceError(f"{name} is not a list of questions")
-    records = ((f"{name} row {number}", value) for number, value in enumerate(values, 1))
+    return numbered_table(f"{name} row", values, columns)
+
+
+def numbered_table(label: str, values: Iterable[Any], columns: Sequence[str]) -> SourceTable:
+    """Return rows that are in memory, which messages call by a label and their numbers.
+
+    Args:
+        label: Such as ``"dataset.json sample"``.
+        values: Object of each row.
+        columns: That every object must have.
+    """
+    records = ((f"{label} {number}", value) for number, value in enumerate(values, 1))
     return records_table(records, columns)
 
 
@@ -573,7 +584,7 @@ class TableReader:
             images: Where they go.
         """
         waiting: deque[Future[PublishedRow]] = deque()
-        add_volume = functools.cache(images.add_volume)
+        add_volume = cache(images.add_volume)
         with (
             self.files(source) as read,
             ThreadPoolExecutor(1) as alone,
@@ -598,12 +609,12 @@ class TableReader:
                     return PublishedRow(row.place, cause=str(error), outside=error.outside)
                 adding = []
                 for name in self.names_of_images(row):
-                    adding.append((name, functools.partial(store_named, name)))
+                    adding.append((name, partial(store_named, name)))
                 for column in self.embedded:
                     data = row.image_bytes(column)
                     if data is not None:
                         name = column if len(self.embedded) > 1 else ""
-                        adding.append((name, functools.partial(store, data)))
+                        adding.append((name, partial(store, data)))
                 return images_row(row.place, adding, document)
 
             for row in rows:

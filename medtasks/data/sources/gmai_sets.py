@@ -6,9 +6,9 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 ``image_id``, as questions on one image do, so that errors are clustered by case.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -71,7 +71,7 @@ class GmaiFile(TableReader):
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows():
                 index = f" (index {row.values['index']})" if row.values["index"] else ""
-                yield f"{row.place}{index}", functools.partial(_values_of, row)
+                yield f"{row.place}{index}", partial(_values_of, row)
 
         return SourceTable(records)
 
@@ -257,7 +257,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         rows,
         layout=layout
         or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
-        download=functools.partial(hub_download, info, list(info.md5)) if info.md5 else None,
+        download=partial(hub_download, info, list(info.md5)) if info.md5 else None,
         revision=lambda _: "local" if changed else info.revision,
         counted=not options.allow_changed,
     )
@@ -277,4 +277,4 @@ def _published_files(info: DatasetInfo, source: Path) -> dict[Path, str | None]:
     return {tables[0]: None}
 
 
-RECIPES = {info.name: functools.partial(_recipe, info) for info in GMAI}
+RECIPES = {info.name: partial(_recipe, info) for info in GMAI}

@@ -61,9 +61,8 @@ class _R2Gen(TableReader):
         content = source_tables.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
-        studies = enumerate(content[split], 1)
-        records = ((f"{name} {split} row {number}", study) for number, study in studies)
-        return source_tables.records_table(records, ("id", "report", "image_path"))
+        columns = ("id", "report", "image_path")
+        return source_tables.numbered_table(f"{name} {split} row", content[split], columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.text("id")
@@ -76,7 +75,7 @@ class _R2Gen(TableReader):
         return row.texts("image_path")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([self.annotation.path.parent / "images"], (), ())
+        return source_files.file_reader([self.annotation.path.parent / "images"])
 
 
 class _OpenI(TableReader):

@@ -4,12 +4,12 @@ A record with a missing field, or a value of another type or an unknown one, is 
 images. Each of four sources has a root of its own on the user's disk; questions name an image by its path below it.
 """
 
-import functools
 import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
@@ -232,7 +232,7 @@ def _report_columns(row: SourceRow) -> NewDocument:
     return document
 
 
-_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed_columns, typed=True))
+_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, partial(_closed_columns, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
 _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
     "medheval_visual_mm": _TYPED,
@@ -335,7 +335,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     arguments = ["--source CLONE", *(f"--images {key}=DIR" for key in sources)]
     return SourceRecipe(
         columns=_KINDS[info.name][0],
-        test_rows=functools.partial(_rows, info, options),
+        test_rows=partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
         how_to_obtain=(
             f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
@@ -366,12 +366,12 @@ def _rows(
                 f"or leave its {count.questions} questions out with --allow-incomplete"
             )
     file = PurePosixPath(next(iter(info.sha256)))
-    add = functools.cache(images.add_file)
+    add = cache(images.add_file)
     for row in records:
         path = roots.find(source_of(row), row.text("img_name"))
         if path is not None:
             columns = _KINDS[info.name][2](row)
-            yield _stored_row(row, file.stem, columns, functools.partial(add, path))
+            yield _stored_row(row, file.stem, columns, partial(add, path))
     for count in counts:
         if count.missing:
             image_source = IMAGE_SOURCES[count.source]
@@ -406,4 +406,4 @@ def _stored_row(
     return PublishedRow(row.place, cause=cause)
 
 
-RECIPES = {info.name: functools.partial(_recipe, info) for info in MEDHEVAL}
+RECIPES = {info.name: partial(_recipe, info) for info in MEDHEVAL}

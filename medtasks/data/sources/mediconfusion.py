@@ -4,7 +4,6 @@ A published file (``dataset.json``, ``image_dict.json``) that is missing or malf
 pair and the field.
 """
 
-import functools
 import hashlib
 import os
 import re
@@ -14,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -127,7 +127,7 @@ def _recipe(options: Options) -> SourceRecipe:
 
     return SourceRecipe(
         columns=PAIRED_CHOICE,
-        test_rows=functools.partial(_rows, options),
+        test_rows=partial(_rows, options),
         layout="dataset.json and images/<number>.jpg",
         download=download_questions,
         revision=revision,
@@ -219,7 +219,7 @@ def _store_images(
         files |= targets
         causes = _fetch_images(targets, _read_links(source / "image_dict.json"))
     stored = {}
-    usable = [name for name in image_ids if name not in causes]
+    usable = sorted(files.keys() - causes)
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
         try:
             stored[name] = images.add_file(files[name], f"{name}.jpg")
@@ -348,16 +348,14 @@ class ObjectStorage:
         Raises:
             Failure: It cannot be fetched, also when tried again. Neither can one that does not decode.
         """
-        return self._patiently(functools.partial(self._body, key, query))
+        return self._patiently(partial(self._body, key, query))
 
     def _body(self, key: str, query: Mapping[str, str] | None) -> bytes:
         what = quote(key) or "the listing"
         url = f"{self.base_url}/{quote(key)}"
         if self.stop.is_set():
             raise Failure("interrupted")
-        asking = functools.partial(
-            self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True
-        )
+        asking = partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
         with answer_to(asking, what) as answer:
             answer.raise_for_status()
             data = answer.content

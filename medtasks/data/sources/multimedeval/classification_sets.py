@@ -16,11 +16,11 @@ folder ``split``. Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` 
 import contextlib
 import dataclasses
 import fnmatch
-import functools
 import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -144,8 +144,13 @@ class _MedMNIST(TableReader):
             if not 0 <= label < len(classes):
                 raise row.error(f"the label is {label} and not one of 0 to {len(classes) - 1}")
             stored = images.add_pixels(Image.fromarray(row.values["image"]))
-            columns = {"options": list(classes), "label": label, "image_id": stored.image_id}
-            document = new_document(CLASSIFICATION, f"{split}/{row.index}", **columns)
+            document = new_document(
+                CLASSIFICATION,
+                f"{split}/{row.index}",
+                options=list(classes),
+                label=label,
+                image_id=stored.image_id,
+            )
             yield PublishedRow(row.place, document, [stored])
 
     def file(self, source: Path) -> Path:
@@ -218,13 +223,13 @@ class _PadUfes(TableReader):
                 return read_stream(stream)
 
         for path in sorted(source.rglob(f"*{_ENDING}")):
-            readers.setdefault(path.name, functools.partial(read_named, path, source))
+            readers.setdefault(path.name, partial(read_named, path, source))
         with contextlib.ExitStack() as opened:
             for path in sorted(source.rglob("*.zip")):
                 with source_files.unpacking(path):
                     archive = opened.enter_context(source_files.open_archive(path))
                     for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
-                        read = functools.partial(read_member, path, archive, member)
+                        read = partial(read_member, path, archive, member)
                         readers.setdefault(PurePosixPath(member).name, read)
             yield lambda name: readers[name]()
 
@@ -254,13 +259,11 @@ _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     **{name: _MedMNIST(name).own_recipe() for name in CLASSES},
-    "pad_ufes_20": dataclasses.replace(
-        _WHOLE, download=functools.partial(_download, split_required=False)
-    ),
+    "pad_ufes_20": dataclasses.replace(_WHOLE, download=partial(_download, split_required=False)),
     "pad_ufes_20_disjoint": dataclasses.replace(
         _WHOLE,
         test_rows=_PadUfes().held_out,
         layout=f"{_NEEDED} and {_SPLIT_FILES}",
-        download=functools.partial(_download, split_required=True),
+        download=partial(_download, split_required=True),
     ),
 }

@@ -286,9 +286,8 @@ class OwnQuestions(TableReader):
         except MedTasksError as error:
             raise whole.error(str(error)) from error
         self.decoding = decoding or LINEAR
-        numbered = enumerate(content["samples"], 1)
-        samples = ((f"{FILE_NAME} sample {number}", sample) for number, sample in numbered)
-        self.samples = source_tables.records_table(samples, columns)
+        samples = content["samples"]
+        self.samples = source_tables.numbered_table(f"{FILE_NAME} sample", samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -305,7 +304,7 @@ class OwnQuestions(TableReader):
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images."""
-        return source_files.file_reader([self.folder], (), ())
+        return source_files.file_reader([self.folder])
 
     def volume(self, _source: Path, name: str) -> Path | None:
         """Return the path of an image that is a volume."""

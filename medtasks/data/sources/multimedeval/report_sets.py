@@ -35,11 +35,11 @@ CT-RATE: volumes of the validation split, each with the findings of its report, 
 https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.py`` at d9ac283.
 """
 
-import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -177,7 +177,7 @@ def _common_name(header: str) -> str:
     return "findings" if any(view in header for view in _KNOWN["views"]) else header
 
 
-def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
+def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, str] | None:
     r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
@@ -236,8 +236,14 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Itera
         group = GROUP_OF.get(row.text("DESCRIPTION"))
         summary = summary_of(row.text("TEXT"), group, protocol) if group else None
         if group and summary:
-            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary[0]}
-            document = new_document(REPORT, row.text("ROW_ID"), report=summary[1], **about)
+            findings, impression = summary
+            document = new_document(
+                REPORT,
+                row.text("ROW_ID"),
+                patient_id=row.text("SUBJECT_ID"),
+                context=findings,
+                report=impression,
+            )
             by_group[group].append(PublishedRow(row.place, document))
         else:
             outside += 1
@@ -311,9 +317,13 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
                 cause = "studies whose report has no findings section"
                 yield PublishedRow(location, cause=cause, outside=True)
                 continue
-            about = {"patient_id": subject_id, "indication": first.get("indication", "")}
             document = new_document(
-                REPORT, study_id, report=first["findings"], image_id=f"s{study_id}", **about
+                REPORT,
+                study_id,
+                report=first["findings"],
+                image_id=f"s{study_id}",
+                patient_id=subject_id,
+                indication=first.get("indication", ""),
             )
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = []
@@ -322,7 +332,7 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
                 adding.append(
                     (
                         f"{number} of {len(rows)}",
-                        functools.partial(images.add_file, file, root=root),
+                        partial(images.add_file, file, root=root),
                     )
                 )
             yield images_row(location, adding, document)
@@ -360,15 +370,13 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         document = new_document(
             REPORT, volume, report=findings, image_id=volume, patient_id=patient
         )
-        adding = [(name, functools.partial(images.add_volume, path, root))]
+        adding = [(name, partial(images.add_volume, path, root))]
         yield images_row(row.place, adding, document)
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
-    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),
-    "mimic_iii_summary_head": SourceRecipe(
-        REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT
-    ),
+    "mimic_iii_summary": SourceRecipe(REPORT, partial(mimic_iii, "paper"), _NOTES_LAYOUT),
+    "mimic_iii_summary_head": SourceRecipe(REPORT, partial(mimic_iii, "head"), _NOTES_LAYOUT),
     "mimic_cxr_report": SourceRecipe(
         REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports
     ),
