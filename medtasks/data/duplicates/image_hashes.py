@@ -386,10 +386,8 @@ def near(
     ):
         for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
             columns = [column.tolist() for column in candidates]
-            for match in workers.map(resemblance_of, *columns):
-                if match is None:
-                    continue
-                pair, resemblance = match
+            matches = filter(None, workers.map(resemblance_of, *columns))
+            for pair, resemblance in matches:
                 closest = pairs.setdefault(pair, resemblance)
                 if resemblance.likeness > closest.likeness:
                     pairs[pair] = resemblance

@@ -203,7 +203,7 @@ def numbers_of(dataset: Any, name: str) -> list[float]:
         UnreadableImage: A value is no finite number.
     """
     try:
-        parts = [str(number) for number in np.ravel(dataset.get(name, ""))]
+        parts = list(map(str, np.ravel(dataset.get(name, ""))))
     except (TypeError, ValueError):  # of pydicom on what is no number
         parts = dataset.get_item(name).value.decode("ascii", "replace").split("\\")
     parts = [part.strip(" \0") for part in parts]
@@ -392,9 +392,10 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
 def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
     for fact, names in _ATTRIBUTES.items():
         texts = []
-        for name in [name for name in names if name in dataset]:
-            label = f"{name} " if len(names) > 1 else ""
-            texts.append(label + _technical(dataset.get(name)))
+        for name in names:
+            if name in dataset:
+                label = f"{name} " if len(names) > 1 else ""
+                texts.append(label + _technical(dataset.get(name)))
         if texts:
             yield fact, ", ".join(texts)
 

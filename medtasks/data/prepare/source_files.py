@@ -287,7 +287,7 @@ def _variants(source: Path, location: str) -> list[SourceFile]:
     """Return the files whose location differs from a published one in capitals and punctuation only."""
     paths = [source]
     for part in location.split("/"):
-        folders = [path for path in paths if path.is_dir()]
+        folders = filter(Path.is_dir, paths)
         entries = itertools.chain.from_iterable(sorted(folder.iterdir()) for folder in folders)
         paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
     return list(map(SourceFile, filter(Path.is_file, paths)))

@@ -184,7 +184,7 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
         "options": options,
         "answer": answer,
         "gold": gold,
-        "flags": [str(flag) for flag in flags],
+        "flags": list(map(str, flags)),
         "hallucination": hallucination,
         "source": source_of(row),
         "modality": row.optional_text("modality"),
