@@ -111,7 +111,7 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
 
     recipe = SourceRecipe(
         columns=columns(name),
-        test=lambda _, images: rows(0, TEST_ROWS, images),
+        test_rows=lambda _, images: rows(0, TEST_ROWS, images),
         layout="nothing",
         demonstrations=(lambda _, images: rows(TEST_ROWS, DEMONSTRATION_ROWS, images))
         if demonstrations

@@ -266,7 +266,7 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
     recipe = SourceRecipe(
         columns=FORMS[study.kind].columns,
-        test=lambda _, store: _rows(about, store, lost),
+        test_rows=lambda _, store: _rows(about, store, lost),
         layout="a study",
         revision=lambda _: study.digest,
         decoding=LINEAR,
@@ -300,7 +300,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
         if len(images) < len(draft.images):
             cause = next(image for image in images_or_causes if isinstance(image, str))
             lost.append(draft.item_id)
-            yield PublishedRow("", None, cause=cause)
+            yield PublishedRow("", cause=cause)
             continue
         for position, image in enumerate(images):
             facts = about.images[draft.images[position]]

@@ -28,9 +28,8 @@ from medtasks.curate.study import (
     write_study,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import LINEAR, decode_image, fault_of_kind
-from medtasks.data.named_files import read_file
+from medtasks.data.named_files import file_sha256, read_file
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.source_tables import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError

@@ -47,7 +47,7 @@ def _read_catalogue() -> dict[str, DatasetInfo]:
     catalogue = {}
     for shared in packaged_facts(__package__, "catalogue")["sources"]:
         for name, changes in shared.pop("datasets").items():
-            facts = {**shared, **changes}
+            facts = shared | changes
             facts["access"] = Access(facts["access"])
             catalogue[name] = DatasetInfo(name, **facts)
     return catalogue

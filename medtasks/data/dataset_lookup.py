@@ -186,8 +186,17 @@ def own_dataset_info(
         rows: Number of its questions, None if unknown.
         images: Number of its distinct images, None if unknown.
     """
-    facts = (name, "own questions", about, source, "local", access, "of its owner")
-    return DatasetInfo(*facts, rows=rows, images=images)
+    return DatasetInfo(
+        name,
+        "own questions",
+        about,
+        source,
+        "local",
+        access,
+        "of its owner",
+        rows=rows,
+        images=images,
+    )
 
 
 def own_datasets() -> Mapping[str, DatasetInfo]:
@@ -199,8 +208,14 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
             continue
         try:
             manifest = manifest_of(folder)
-            facts = (f"from {manifest.source}", manifest.source, Access(manifest.access))
-            datasets[name] = own_dataset_info(name, *facts, manifest.rows, manifest.images)
+            datasets[name] = own_dataset_info(
+                name,
+                f"from {manifest.source}",
+                manifest.source,
+                Access(manifest.access),
+                manifest.rows,
+                manifest.images,
+            )
         except (MedTasksError, ValueError):
             datasets[name] = own_dataset_info(
                 name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED

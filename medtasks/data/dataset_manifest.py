@@ -154,12 +154,6 @@ def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def git_blob(path: Path) -> str:
     """Return the SHA-1 by which git names a file with these bytes."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)

@@ -74,10 +74,12 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
             f"another process is preparing '{name}' in {final.parent}; wait for it to end"
         ) from error
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        # A failed copy names the file it read from, which is not the one on the full disk.
-        path = final.parent if full else error.filename or final.parent
-        fault = "the disk is full" if full else error.strerror or error
+        path = error.filename or final.parent
+        fault = error.strerror or error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            # A failed copy names the file it read from, which is not the one on the full disk.
+            path = final.parent
+            fault = "the disk is full"
         raise MedTasksError(
             f"cannot prepare '{name}': {path}: {fault}. What was fetched so far is kept; make room or repair it (or "
             f"set MEDTASKS_HOME to another folder), then run the same command again"

@@ -60,11 +60,13 @@ def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dic
         existing = len(ordered)
         number = min(existing, max(_LEAST, round(share * existing)))
         sizes = [len(members) for _, members in ordered]
-        existing_rows = sum(sizes)
-        rows = sum(sizes[:number])
         described.append(
             DrawnStratum(
-                name=name, existing=existing, drawn=number, existing_rows=existing_rows, rows=rows
+                name=name,
+                existing=existing,
+                drawn=number,
+                existing_rows=sum(sizes),
+                rows=sum(sizes[:number]),
             )
         )
         for rank, (digest, members) in enumerate(ordered[:number]):

@@ -5,6 +5,7 @@ one below the folder that its user named, by where its links lead. Sizes are lim
 2 GB of memory, whatever is made of it.
 """
 
+import hashlib
 import os
 import stat
 import zipfile
@@ -115,6 +116,12 @@ def read_file(path: Path, most: int = MOST_WHOLE) -> bytes:
     """
     check_size(check_kind(path).st_size, most)
     return path.read_bytes()
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_named(path: Path, folder: Path | None = None, most: int = MOST_WHOLE) -> bytes:

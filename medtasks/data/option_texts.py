@@ -48,10 +48,10 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
         >>> without_marks(["(a) CT", "(b) MRI"]), without_marks(["A. baumannii", "E. coli"])
         (['CT', 'MRI'], None)
     """
-    marks = [mark for mark in map(_MARK.match, options) if mark]
+    marks = list(filter(None, map(_MARK.match, options)))
     names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
     texts = [mark.string[mark.end() :].strip() for mark in marks]
-    is_lettered = names == [letter(index) for index in range(len(options))]
+    is_lettered = names == list(map(letter, range(len(options))))
     is_numbered = names == [str(number) for number in range(1, len(options) + 1)]
     tells_apart = is_lettered or (is_numbered and len({*texts}) == len(texts))
     return texts if tells_apart and all(texts) else None

@@ -78,7 +78,7 @@ NewDocument = dict[str, Any]
 _ADDED = ("dataset", "image_files", "image_sha256")
 
 
-def _columns(declared: str) -> Columns:
+def _columns(declared: str) -> dict[str, str | list[str]]:
     """Return the Arrow types of columns written ``name:type``, where a name alone is a text."""
     types = {}
     for column in declared.split():
@@ -93,50 +93,45 @@ PAIRED_CHOICE = _columns(
     "categories:list[str]"
 )
 # Pairs of a study of the user's own, ``medtasks curate publish``.
-CURATED_PAIR = {**PAIRED_CHOICE, **_columns("licence sim_med:float sim_gen:float")}
+CURATED_PAIR = PAIRED_CHOICE | _columns("licence sim_med:float sim_gen:float")
 _SHARED = _columns(
     "doc_id dataset image_id patient_id image_files:list[str] image_sha256:list[str]"
 )
-CHOICE = {**_SHARED, **_columns("subject context question options:list[str] answer")}
-OPEN_QUESTION = {**_SHARED, **_columns("question answer question_type")}
-CLASSIFICATION = {**_SHARED, **_columns("details options:list[str] label:int")}
-MULTILABEL = {**_SHARED, **_columns("options:list[str] labels:list[int]")}
-REPORT = {**_SHARED, **_columns("context indication report")}
+CHOICE = _SHARED | _columns("subject context question options:list[str] answer")
+OPEN_QUESTION = _SHARED | _columns("question answer question_type")
+CLASSIFICATION = _SHARED | _columns("details options:list[str] label:int")
+MULTILABEL = _SHARED | _columns("options:list[str] labels:list[int]")
+REPORT = _SHARED | _columns("context indication report")
 # MedHEval: yes/no questions and questions with options, mixed.
-CLOSED_QUESTION = {
-    **_SHARED,
-    **_columns("question kind choices options:list[str] answer gold flags:list[str]"),
-    **_columns("hallucination source modality location"),
-}
+CLOSED_QUESTION = (
+    _SHARED
+    | _columns("question kind choices options:list[str] answer gold flags:list[str]")
+    | _columns("hallucination source modality location")
+)
 # MedHEval: report generation, scored by the components a report mentions.
-COMPONENT_REPORT = {
-    **REPORT,
-    **_columns("question anatomy:list[str] measurement:list[str] symptom:list[str]"),
-}
-_GROUPED = {
-    **_SHARED,
-    **_columns(
-        "hint question options:list[str] department clinical_task granularity modality keyword original_task"
-    ),
-}
+COMPONENT_REPORT = REPORT | _columns(
+    "question anatomy:list[str] measurement:list[str] symptom:list[str]"
+)
+_GROUPED = _SHARED | _columns(
+    "hint question options:list[str] department clinical_task granularity modality keyword original_task"
+)
 # GMAI-MMBench: questions with one right option, or with several.
-GROUPED_CHOICE = {**_GROUPED, **_columns("answer")}
-MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
+GROUPED_CHOICE = _GROUPED | _columns("answer")
+MULTI_ANSWER = _GROUPED | _columns("answers:list[str]")
 # MedEvalKit's sets with options.
-KIT_CHOICE = {
-    **_SHARED,
-    **_columns("question options:list[str] option_lines:list[str] answer gold flags:list[str]"),
-    **_columns("subject question_type modality part medical_task body_system"),
-}
+KIT_CHOICE = (
+    _SHARED
+    | _columns("question options:list[str] option_lines:list[str] answer gold flags:list[str]")
+    | _columns("subject question_type modality part medical_task body_system")
+)
 # Those without images; ``context`` is the abstract of a PubMedQA question.
-KIT_TEXT = {**KIT_CHOICE, **_columns("context difficulty")}
+KIT_TEXT = KIT_CHOICE | _columns("context difficulty")
 # Rad-ReStruct: ``answer`` is the first of ``answers``.
-STRUCTURED_QUESTION = {
-    **_SHARED,
-    **_columns("question options:list[str] answer answers:list[str] answer_type"),
-}
+STRUCTURED_QUESTION = _SHARED | _columns(
+    "question options:list[str] answer answers:list[str] answer_type"
+)
 # SLAKE as MedEvalKit asks it, in two languages.
-KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality location")}
+KIT_QUESTION = OPEN_QUESTION | _columns("answer_type language modality location")
 
 
 def arrow_schema(columns: Columns) -> Any:

@@ -88,14 +88,14 @@ class Shard:
         largest = max(Counter(clusters).values(), default=0)
         if all(abs(size * self.count - total) <= largest * self.count for size in sizes):
             return list(range(cuts[self.index - 1], cuts[self.index]))
-        members: list[set[Hashable]] = [set() for _ in range(self.count)]
+        shard_of = {}
         fewest = [(0, shard) for shard in range(self.count)]
         # The counter has the order of the first rows, which sorting keeps for clusters of equal size.
         for cluster, size in sorted(Counter(clusters).items(), key=lambda item: -item[1]):
             rows, shard = fewest[0]
-            members[shard].add(cluster)
+            shard_of[cluster] = shard
             heapq.heapreplace(fewest, (rows + size, shard))
-        return [row for row, cluster in enumerate(clusters) if cluster in members[self.index - 1]]
+        return [row for row, cluster in enumerate(clusters) if shard_of[cluster] == self.index - 1]
 
 
 def cut_places(clusters: Sequence[Hashable]) -> list[int]:
@@ -126,17 +126,14 @@ def clusters_of(documents: Any) -> list[int]:
             no mapping has no keys and is a cluster of its own.
     """
     keys: list[list[Hashable]] = [[] for _ in range(len(documents))]
-    is_table = hasattr(documents, "column_names")
-    if not is_table:
-        documents = [document if isinstance(document, Mapping) else {} for document in documents]
     for name in _TOGETHER:
-        if not is_table:
-            column = [document.get(name) for document in documents]
-        elif name in documents.column_names:
-            column = documents[name]
-        else:
-            continue
-        for row, value in enumerate(column):
+        for row, value in enumerate(_column(documents, name)):
             if value is not None:
                 keys[row].append((name, value))
     return connected_components(keys)
+
+
+def _column(documents: Any, name: str) -> Sequence[Any]:
+    if not hasattr(documents, "column_names"):
+        return [row.get(name) if isinstance(row, Mapping) else None for row in documents]
+    return documents[name] if name in documents.column_names else ()

@@ -42,6 +42,9 @@ _OTHER_FILES = {
 }
 _PACKED: Mapping[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _ZIP = b"PK\x03\x04"  # also a workbook
+_NO_TABLE = re.compile(
+    r"(?s)__MACOSX/|.*/\Z"
+)  # a member of an archive that a Mac adds, or a folder
 _UNPACKING = (
     EOFError,
     RuntimeError,
@@ -54,8 +57,8 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANK = b"\xef\xbb\xbf\xff\xfe\0 \r\n\t"  # bytes of a text without any letter
 _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
-# No word of a western European language in Windows-1252.
-_FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}")
+# No word of a western European language in Windows-1252, or a byte that is no letter in it.
+_FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}|\ufffd")
 _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
 """Memory of a row, and of a value, in bytes, by what is in front of it."""
 _LETTER_COST = 6
@@ -114,11 +117,7 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
             data = read_stream(unpack(io.BytesIO(data)))
     if data.startswith(_ZIP):
         return _table_in_archive(location, data, kind, options)
-    for mark, description in _OTHER_FILES.items():
-        if data.startswith(mark):
-            raise SourceError(f"{location} is {description}")
-    if not data.strip(_BLANK):
-        raise SourceError(f"{location} is empty")
+    _check_is_text(location, data)
     text, notes = _decode(location, data, options.get("encoding", ""))
     cost = sum(text.count(mark) * cost for mark, cost in _COSTS.items())
     check_size(_LETTER_COST * len(text) + cost, MOST_MEMORY)
@@ -134,6 +133,14 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
     return TableFile(_rows(location, cells, options.get("header", ())), notes)
 
 
+def _check_is_text(location: str, data: bytes) -> None:
+    for mark, description in _OTHER_FILES.items():
+        if data.startswith(mark):
+            raise SourceError(f"{location} is {description}")
+    if not data.strip(_BLANK):
+        raise SourceError(f"{location} is empty")
+
+
 def _table_in_archive(
     location: str,
     data: bytes,
@@ -144,21 +151,20 @@ def _table_in_archive(
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_size(sum(member.file_size for member in archive.infolist()))
         check_archive(archive, len(data))
-        members = [name for name in archive.namelist() if not name.endswith("/")]
-        names = [name for name in members if not name.startswith("__MACOSX/")]
+        names = list(itertools.filterfalse(_NO_TABLE.match, archive.namelist()))
         if "xl/workbook.xml" in names:
             return _workbook(location, data, options)
         if "mimetype" in names or "xl/workbook.bin" in names:
             raise SourceError(f"{location} is a workbook of another program; save it as .xlsx")
-        tables = [
-            _table_in(f"{location}/{name}", archive.read(name), kind, options) for name in names
-        ]
-    rows = []
-    notes = []
-    for table in tables:
-        rows += table.rows
-        notes += table.notes
-    return TableFile(rows, notes, is_typed=all(table.is_typed for table in tables))
+        rows = []
+        notes = []
+        is_typed = True
+        for name in names:
+            table = _table_in(f"{location}/{name}", archive.read(name), kind, options)
+            rows += table.rows
+            notes += table.notes
+            is_typed &= table.is_typed
+    return TableFile(rows, notes, is_typed)
 
 
 def utf_16_of(data: bytes) -> str:
@@ -186,13 +192,13 @@ def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
         ) from error
     except UnicodeDecodeError as error:
         text = data.decode("cp1252", errors="replace")
-        if recognised or "\ufffd" in text or _FOREIGN_WORD.search(text):
+        if recognised or _FOREIGN_WORD.search(text):
             raise SourceError(
                 f"{location} is not text in {recognised or 'UTF-8'} (byte {error.start + 1}); save it as UTF-8, or "
                 f"name its encoding: dataset_kwargs: {{encoding: ...}}"
             ) from error
         return text, ["its encoding is taken for Windows-1252 (western European)"]
-    return text, ["its encoding is UTF-16"] if recognised and not encoding else []
+    return text, ["its encoding is UTF-16"] if recognised != encoding else []
 
 
 def _separator(text: str) -> str:
@@ -224,16 +230,7 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
     with _report_damage(location):
         written = load_workbook(io.BytesIO(data), read_only=not has_formulas)
         computed = load_workbook(io.BytesIO(data), data_only=True) if has_formulas else written
-    titles = [sheet.title for sheet in computed.worksheets if sheet.sheet_state == "visible"]
-    chosen = options.get("sheet_name")
-    title = chosen or (titles or computed.sheetnames)[0]
-    if title not in computed.sheetnames:
-        raise SourceError(
-            f"{location} has no sheet '{title}'; it has {', '.join(computed.sheetnames)}"
-        )
-    notes = []
-    if len(titles) != 1 and not chosen:
-        notes.append(f"of its {len(titles)} sheets, '{title}' is read")
+    title, notes = _choose_sheet(location, computed, options.get("sheet_name"))
     with _report_damage(location):  # a sheet without formulas is read here
         if not has_formulas:
             computed[title].reset_dimensions()  # some programs write wrong ones
@@ -242,7 +239,26 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
         faults = list(_cell_faults(location, zip(written[title], cells, strict=True)))
         if faults:
             raise SourceError(several(faults))
-    return _sheet(location, cells, notes, options.get("header", ()))
+    formatted = list(filter(_is_shown_otherwise, itertools.chain(*cells)))
+    if formatted:
+        first = formatted[0]
+        text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
+        notes.append(f"{text} (so {len(formatted)} cells)")
+    texts = [[_shown_text(cell) for cell in row] for row in cells]
+    return TableFile(_rows(location, texts, options.get("header", ())), notes)
+
+
+def _choose_sheet(location: str, workbook: Any, name: str | None) -> tuple[str, list[str]]:
+    """Return the title of the sheet of a name, or the first visible one, and a note on others."""
+    titles = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+    title = name or (titles or workbook.sheetnames)[0]
+    if title not in workbook.sheetnames:
+        raise SourceError(
+            f"{location} has no sheet '{title}'; it has {', '.join(workbook.sheetnames)}"
+        )
+    if name or len(titles) == 1:
+        return title, []
+    return title, [f"of its {len(titles)} sheets, '{title}' is read"]
 
 
 @contextmanager
@@ -253,21 +269,6 @@ def _report_damage(location: str) -> Iterator[None]:
         raise SourceError(
             f"{location} is a damaged workbook ({type(error).__name__}); save it again"
         ) from error
-
-
-def _sheet(
-    location: str,
-    cells: Sequence[Any],
-    notes: list[str],
-    header: Collection[str],
-) -> TableFile:
-    formatted = list(filter(_is_shown_otherwise, itertools.chain(*cells)))
-    if formatted:
-        first = formatted[0]
-        text = f"{first.coordinate} is read as '{_shown_text(first)}', without its format '{first.number_format}'"
-        notes.append(f"{text} (so {len(formatted)} cells)")
-    texts = [[_shown_text(cell) for cell in row] for row in cells]
-    return TableFile(_rows(location, texts, header), notes)
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
@@ -326,12 +327,7 @@ def _rows(
     if len(with_text) == 1:
         raise SourceError(f"{location} is empty: it has names of columns and no row")
     (_, first), *others = with_text
-    names = [(cell or f"column {number}").strip() for number, cell in enumerate(first, start=1)]
-    if len({*names}) < len(names):
-        repeated = max(names, key=names.count)
-        raise SourceError(
-            f"{location} has several columns called '{repeated}'; give each its own name"
-        )
+    names = _column_names(location, first)
     rows = []
     faults = []
     for number, cells in others:
@@ -347,6 +343,16 @@ def _rows(
     return rows
 
 
+def _column_names(location: str, cells: TextCells) -> list[str]:
+    names = [(cell or f"column {number}").strip() for number, cell in enumerate(cells, start=1)]
+    if len({*names}) < len(names):
+        repeated = max(names, key=names.count)
+        raise SourceError(
+            f"{location} has several columns called '{repeated}'; give each its own name"
+        )
+    return names
+
+
 def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) -> int:
     """Return the position of the first row with all names in ``header``, or 0 without one."""
     for position, (_, cells) in enumerate(rows):
@@ -357,17 +363,9 @@ def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
-    entries = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            entries.append((f"{location}, line {number}", line))
-    first = entries[0][1].strip()
-    if field or not (first.startswith("{") and first.endswith("}")):
-        numbered = enumerate(_json_list(location, text, field), 1)
-        entries = [(f"{location}, entry {number}", entry) for number, entry in numbered]
     rows = []
     faults = []
-    for entry_place, entry in entries:
+    for entry_place, entry in _json_entries(location, text, field):
         try:
             content = parse_json(entry) if isinstance(entry, str) else entry
             rows.append(TableRow(entry_place, {**content}))
@@ -378,6 +376,15 @@ def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
     if faults:
         raise SourceError(several(faults))
     return rows
+
+
+def _json_entries(location: str, text: str, field: str) -> list[tuple[str, Any]]:
+    first = text.strip().partition("\n")[0].strip()
+    if field or first[0] + first[-1] != "{}":
+        numbered = enumerate(_json_list(location, text, field), 1)
+        return [(f"{location}, entry {number}", entry) for number, entry in numbered]
+    lines = enumerate(text.split("\n"), 1)
+    return [(f"{location}, line {number}", line) for number, line in lines if line.strip()]
 
 
 def _json_list(location: str, text: str, field: str) -> list[Any]:

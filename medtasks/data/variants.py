@@ -33,10 +33,10 @@ and documents of ``rotated`` have further columns:
 """
 
 import hashlib
-import itertools
 import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain, product
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -276,7 +276,7 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
     for document in _with_room_for(NONE_OF_THEM, documents):
         options = document["options"]
         right = Sample(document).target
-        wrong = [index for index in range(len(options)) if index != right]
+        wrong = sorted({*range(len(options))} - {right})
         drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
         new = _with_option(document, index, NONE_OF_THEM)
@@ -309,21 +309,21 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     The number of others is logged. They include questions with the right text twice, and those that list their options
     in a form of their own. MedTasksError if no document remains.
     """
-    usable = []
-    for document in documents:
-        options = document.get("options") or ()
-        target = Sample(document).target
-        if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
-            continue
-        texts = [text.strip().casefold() for text in options]
-        rule = depends_on_order if option == NONE_OF_THEM else is_listed_otherwise
-        is_fixed = rule(document)
-        if texts.count(texts[target]) == 1 and not is_fixed:
-            usable.append(document)
+    usable = [document for document in documents if _has_room_for(option, document)]
     if not usable:
         raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
     _log_left_out(documents, len(usable), f"with the option '{option}'")
     return usable
+
+
+def _has_room_for(option: str, document: Document) -> bool:
+    options = document.get("options") or ()
+    target = Sample(document).target
+    if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
+        return False
+    texts = [text.strip().casefold() for text in options]
+    is_fixed = depends_on_order if option == NONE_OF_THEM else is_listed_otherwise
+    return texts.count(texts[target]) == 1 and not is_fixed(document)
 
 
 def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
@@ -389,7 +389,7 @@ def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
         return hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest()
 
     order = sorted(names, key=digest)
-    combinations = list(itertools.product(STRENGTHS, SEVERITIES))
+    combinations = list(product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
         block = random.Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
@@ -425,9 +425,16 @@ def swapped_images(documents: Documents) -> list[Shown]:
         MedTasksError: No patient has others.
     """
     from_pairs = _partner_images(documents)
-    if None not in from_pairs:
-        return [images for images in from_pairs if images is not None]
-    originals = [images_of(document) for document in documents]
+    originals = list(map(images_of, documents))
+    others = _images_of_others(documents, originals) if None in from_pairs else {}
+    swaps = []
+    for original, of_partner in zip(originals, from_pairs, strict=True):
+        swaps.append(others[original] if of_partner is None else of_partner)
+    return swaps
+
+
+def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[Shown, Shown]:
+    """Return for each list of images one of another cluster. ``originals`` are the images of each document."""
     keys = []
     for document, images in zip(documents, originals, strict=True):
         keys_of_document = []
@@ -436,11 +443,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
                 keys_of_document.append((name, document[name]))
         keys.append(keys_of_document + [image.sha256 for image in images])
     clusters = dict(zip(originals, connected_components(keys), strict=True))
-    others = _between_clusters(clusters, str(documents[0].get("dataset")))
-    swaps = []
-    for original, of_partner in zip(originals, from_pairs, strict=True):
-        swaps.append(others[original] if of_partner is None else of_partner)
-    return swaps
+    return _between_clusters(clusters, str(documents[0].get("dataset")))
 
 
 def _partner_images(documents: Documents) -> list[Shown | None]:
@@ -477,7 +480,7 @@ def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown
 
 def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
     """Return for each list of images another one. ``members`` are the lists of each of several clusters."""
-    lists = list(itertools.chain.from_iterable(members))
+    lists = list(chain.from_iterable(members))
     largest = max(members, key=len)
     step = len(largest)
     if 2 * step <= len(lists):  # then a step of that length always leaves the cluster
@@ -485,7 +488,7 @@ def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
         return dict(zip(lists, turned, strict=True))
     # The largest cluster gets lists of the others, some of them more than once, and they get its.
     smaller_clusters = [of_cluster for of_cluster in members if of_cluster is not largest]
-    smaller = list(itertools.chain.from_iterable(smaller_clusters))
+    smaller = list(chain.from_iterable(smaller_clusters))
     others = {images: largest[row % step] for row, images in enumerate(smaller)}
     return others | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 
@@ -498,7 +501,7 @@ def _is_volume(image: ShownImage) -> bool:
 def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
     """Return as many single images of other clusters, of which none has a list like ``images``."""
     elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
-    foreign = sorted(set(itertools.chain.from_iterable(elsewhere)))
+    foreign = sorted(set(chain.from_iterable(elsewhere)))
     random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []
     for position, image in enumerate(images):

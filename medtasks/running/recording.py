@@ -24,7 +24,8 @@ from typing import Any
 
 import psutil
 
-from medtasks.data.dataset_manifest import Manifest, file_sha256
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.named_files import file_sha256
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.named_files import file_sha256
 from medtasks.data.privacy import digest, hidden_id
 from medtasks.data.samples import Document, Documents
 from medtasks.data.variants import DEGRADATION, SEVERITY, ShownImage, images_of

@@ -68,7 +68,7 @@ def test_every_dataset_declares_its_count_or_says_that_it_is_unknown():
 
 
 def test_golden_mediconfusion_catalogue(test_data):
-    from medtasks.data.dataset_manifest import file_sha256
+    from medtasks.data.named_files import file_sha256
 
     folder = test_data / "mediconfusion"
     assert {

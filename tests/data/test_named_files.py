@@ -137,7 +137,7 @@ def test_no_image_from_elsewhere_is_copied_into_a_dataset(tmp_path, secret, kind
         content = {"taskType": "VQA", "modality": "", "samples": samples}
         (source / "dataset.json").write_text(json.dumps(content))
         recipe = OwnQuestions(source).own_recipe()
-    *refused, own = recipe.test(source, ImageStore(tmp_path / "work"))
+    *refused, own = recipe.test_rows(source, ImageStore(tmp_path / "work"))
     assert own.document is not None
     assert [row.document for row in refused] == [None] * len(names)
     assert all("cannot be read (" in row.cause or "is broken (" in row.cause for row in refused)

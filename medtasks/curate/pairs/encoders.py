@@ -38,9 +38,8 @@ import numpy.typing as npt
 from PIL import Image
 from tqdm import tqdm
 
-from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.decoding import LINEAR, decode_image, fault_of_kind
-from medtasks.data.named_files import read_file
+from medtasks.data.named_files import file_sha256, read_file
 from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
 from medtasks.net.disk_cache import SqliteCache

@@ -6,11 +6,12 @@ rests on the hashes of :mod:`medtasks.data.duplicates.image_copies`.
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, OtherImages
+from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, OtherImages, Use
 from medtasks.data.duplicates.image_hashes import ImageViews, Resemblance, near
 from medtasks.data.samples import Documents
 from medtasks.stats.standard_error import connected_components
@@ -192,13 +193,9 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
         return Concern.EXAMPLE
     if _in_one_pair(first, second):
         return Concern.PAIR
-    patients = {use.patient_id for use in first.asking} - {None}
-    patients_of_twin = {use.patient_id for use in second.asking} - {None}
-    if _differ(patients, patients_of_twin):
+    if _differ(first, second, attrgetter("patient_id")):
         return Concern.PATIENTS
-    identities = {use.identity for use in first.asking}
-    identities_of_twin = {use.identity for use in second.asking}
-    if _differ(identities, identities_of_twin):
+    if _differ(first, second, attrgetter("identity")):
         return Concern.TWICE
     return None
 
@@ -211,8 +208,10 @@ def _in_one_pair(first: DistinctImage, second: DistinctImage) -> bool:
     return len({pair for pair, _ in questions}) < len(questions)
 
 
-def _differ(ids: set[Any], of_twins: set[Any]) -> bool:
-    return bool(ids) and bool(of_twins) and len(ids | of_twins) > 1
+def _differ(first: DistinctImage, second: DistinctImage, id_of: Callable[[Use], Any]) -> bool:
+    ids = set(map(id_of, first.asking)) - {None}
+    ids_of_twin = set(map(id_of, second.asking)) - {None}
+    return bool(ids) and bool(ids_of_twin) and len(ids | ids_of_twin) > 1
 
 
 def left_out_of(
@@ -240,16 +239,12 @@ def left_out_of(
     for document in documents:
         units[document.get("pair_id") or (document["doc_id"],)].append(document["doc_id"])
     staying: set[str] = set()
-    leaving: set[str] = set()
     for unit in units.values():
-        leaves = not spoiled.isdisjoint(unit) or any(
+        if spoiled.isdisjoint(unit) and not any(
             _is_ruled_out(question, neighbours[question], staying) for question in unit
-        )
-        if leaves:
-            leaving.update(unit)
-        else:
+        ):
             staying.update(unit)
-    return tuple(document["doc_id"] for document in documents if document["doc_id"] in leaving)
+    return tuple(document["doc_id"] for document in documents if document["doc_id"] not in staying)
 
 
 def _spoiled_questions(finding: DuplicatePair) -> set[str]:

@@ -12,6 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from PIL import Image
@@ -86,13 +87,10 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         folder: Where to start.
         without: Files and folders to leave out.
     """
-    formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in FORMATS}
-    if importlib.util.find_spec("pydicom"):
-        readable.update(DICOM_ENDINGS)
+    readable = _readable_endings()
     images = FolderImages()
     closed = list[OSError]()
-    visited = {os.path.realpath(path) for path in without}
+    visited = set(map(os.path.realpath, without))
     for path, folders, names in os.walk(folder, onerror=closed.append, followlinks=True):
         real = os.path.realpath(path)
         if real in visited:
@@ -114,6 +112,14 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
                 images.others += 1
     images.closed = len(closed)
     return images
+
+
+def _readable_endings() -> set[str]:
+    formats = Image.registered_extensions()
+    readable = {ending for ending, name in formats.items() if name in FORMATS}
+    if importlib.util.find_spec("pydicom"):
+        readable.update(DICOM_ENDINGS)
+    return readable
 
 
 @dataclass(frozen=True)
@@ -293,9 +299,7 @@ def _group_by_pixels(
         groups[hashes[file].pixels_sha256].append(file)
     images = []
     for group in groups.values():
-        uses_of_group: list[Use] = []
-        for file in group:
-            uses_of_group += uses.get(file, ())
+        uses_of_group = chain.from_iterable(uses.get(file, ()) for file in group)
         image = DistinctImage(
             files=tuple(group),
             known=hashes[group[0]],

@@ -273,13 +273,15 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
                 with contextlib.suppress(KeyError, ValidationError):
                     hashes[path] = ImageHash.model_validate_json(cached[key])
             missing = [path for path in part if path not in hashes]
+            made = {}
             for path, result in zip(missing, workers.map(_hash_file, missing), strict=True):
                 if isinstance(result, str):
                     errors[path] = result
-                else:
-                    hashes[path] = result
-            made = [path for path in missing if path in hashes and path in keys]
-            cache.put({keys[path]: hashes[path].model_dump_json().encode() for path in made})
+                    continue
+                hashes[path] = result
+                if path in keys:
+                    made[keys[path]] = result.model_dump_json().encode()
+            cache.put(made)
             bar.update(len(part))
     return hashes, errors
 
@@ -384,11 +386,10 @@ def near(
     ):
         for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
             columns = [column.tolist() for column in candidates]
-            for match in workers.map(resemblance_of, *columns):
-                if match is None:
-                    continue
-                pair, resemblance = match
-                if pair not in pairs or resemblance.likeness > pairs[pair].likeness:
+            matches = filter(None, workers.map(resemblance_of, *columns))
+            for pair, resemblance in matches:
+                closest = pairs.setdefault(pair, resemblance)
+                if resemblance.likeness > closest.likeness:
                     pairs[pair] = resemblance
             bar.update(end - bar.n)
             if len(pairs) > _MOST_PAIRS:

@@ -23,11 +23,10 @@ A strict decoder is part of both: a cut file is an error, whatever the process i
 
 import contextlib
 import enum
-import math
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ from medtasks.data.images.strict_pillow import (
     open_image,
     strict_decoding,
 )
-from medtasks.data.images.value_ranges import central_range
+from medtasks.data.images.value_ranges import central_range, is_range
 from medtasks.data.named_files import MOST_MEMORY, check_kind, check_size
 from medtasks.errors import MedTasksError
 
@@ -116,15 +115,12 @@ class Decoding:
         bounds = settings.get("image_range")
         if rule is None and bounds is None:
             return None
-        if rule is not None and rule not in list(ImageRule):
+        if rule not in (None, *ImageRule):
             raise MedTasksError(f"image_rule is {rule!r}; it can be {' or '.join(ImageRule)}")
         chosen = ImageRule(rule or ImageRule.LINEAR)
         if bounds is None:
             return cls(chosen)
-        numbers: Sequence[float] = ()
-        if isinstance(bounds, list | tuple) and {int, float}.issuperset(map(type, bounds)):
-            numbers = bounds
-        if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
+        if not is_range(bounds) or not bounds[0] < bounds[1]:
             raise MedTasksError(
                 f"image_range is {bounds!r}; it must be [LOW, HIGH], the values that are black and white"
             )
@@ -132,7 +128,7 @@ class Decoding:
             raise MedTasksError(
                 "image_range is for the image_rule linear; reference cuts values off at 255"
             )
-        return cls(chosen, (float(numbers[0]), float(numbers[1])))
+        return cls(chosen, (float(bounds[0]), float(bounds[1])))
 
 
 REFERENCE = Decoding(ImageRule.REFERENCE)
@@ -247,13 +243,13 @@ def _decode_dicom(source: ImageSource, decoding: Decoding) -> DecodedImage:
 
 
 def _decode(source: ImageSource, decoding: Decoding, side: int | None) -> DecodedImage:
-    reads_dicom = decoding.rule is ImageRule.LINEAR
-    if reads_dicom and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
+    is_linear = decoding.rule is ImageRule.LINEAR
+    if is_linear and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
         return _decode_dicom(source, decoding)
     try:
         image = open_image(source)
     except UnidentifiedImageError:
-        if reads_dicom and is_bare_data_set(read_head(source)):
+        if is_linear and is_bare_data_set(read_head(source)):
             return _decode_dicom(source, decoding)
         raise
     with image:
@@ -263,12 +259,12 @@ def _decode(source: ImageSource, decoding: Decoding, side: int | None) -> Decode
             image.draft(None, (side, side))
         pixels, done = _to_rgb(image, raw, source, decoding)
         turn = _turn_of(image)
-        if turn is not None and decoding.rule is ImageRule.REFERENCE:
-            done.append("EXIF orientation ignored")
-        elif turn is not None:
+        if turn is not None and is_linear:
             done.append("EXIF orientation applied")
             size = size[::-1] if turn in _LYING else size
             pixels = pixels.transpose(turn)
+        elif turn is not None:
+            done.append("EXIF orientation ignored")
         return DecodedImage(pixels, size, (*done, *_other_conversions(image)))
 
 
@@ -326,19 +322,7 @@ def _to_rgb(
     cost = _bytes_per_pixel(image, is_scaled=is_scaled)
     check_size(cost * image.width * image.height, MOST_MEMORY)
     if decoding.rule is ImageRule.REFERENCE:
-        pixels = image.convert("RGB")
-        done: list[str] = []
-        if image.mode.startswith(("I", "F")):
-            done.append("more than 8 bits cut off at 255")
-        elif deep:
-            done.append("low byte of 16 bits dropped")
-        # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
-        with contextlib.suppress(*_BROKEN):
-            if image.has_transparency_data:
-                alpha = image.convert("RGBA").getchannel("A")
-                if alpha.getextrema()[0] != 255:
-                    done.append("transparency dropped")
-        return pixels, done
+        return _as_reference(image, deep)
     tags = getattr(image, "tag_v2", {})
     if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
         raise UnreadableImage(
@@ -353,6 +337,26 @@ def _to_rgb(
         raise UnreadableImage(
             "it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits"
         )
+    return _on_black(image)
+
+
+def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str]]:
+    pixels = image.convert("RGB")
+    done = []
+    if image.mode.startswith(("I", "F")):
+        done.append("more than 8 bits cut off at 255")
+    elif deep:
+        done.append("low byte of 16 bits dropped")
+    # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
+    with contextlib.suppress(*_BROKEN):
+        if image.has_transparency_data:
+            alpha = image.convert("RGBA").getchannel("A")
+            if alpha.getextrema()[0] != 255:
+                done.append("transparency dropped")
+    return pixels, done
+
+
+def _on_black(image: Image.Image) -> tuple[Image.Image, list[str]]:
     if not image.has_transparency_data:
         return image.convert("RGB"), []
     transparent = image.convert("RGBA")

@@ -39,7 +39,9 @@ _BITS, _WHITE_IS_ZERO, _FORMAT = 258, 262, 339  # TIFF tags
 _MAX_SAMPLE, _S_MIN_SAMPLE, _S_MAX_SAMPLE = 281, 340, 341
 _UNSIGNED = 1
 _FULL = 16  # bits
-_STEPS = 2**_FULL - 1  # in which values are counted
+_LARGEST = 2**_FULL - 1
+# Ends of Pillow's names for layouts with the high byte first.
+_BIG_ENDIAN = ("B", "N") if sys.byteorder == "big" else ("B",)
 
 
 def scale_to_8_bits(
@@ -69,20 +71,7 @@ def scale_to_8_bits(
         low, high = value_range
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
-        finite = values[np.isfinite(values)]
-        least = float(finite.min()) if finite.size else 0.0
-        largest = float(finite.max()) if finite.size else 0.0
-        (low, high), done = _file_range(image, values, depths, (least, largest))
-        steps = (finite - least) * (_STEPS / ((largest - least) or 1)) + 0.5
-        counts = np.bincount(steps.astype(np.uint16), minlength=_STEPS + 1)
-        levels = np.linspace(least, largest, _STEPS + 1)
-        darkest, brightest = central_range(levels.tolist(), counts.tolist())
-        if 0 < brightest - darkest < (high - low) * _LEAST_USED:
-            raise UnclearRange(
-                f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
-                f"so that a model would see it almost flat ({done})",
-                (darkest, brightest),
-            )
+        (low, high), done = _used_file_range(image, values, depths)
     share = to_unit(values, low, high)
     if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
         share = 1 - share
@@ -94,6 +83,33 @@ def scale_to_8_bits(
             if not raw.startswith("RGBa"):  # these are multiplied already
                 share = share * (opacity if share.ndim == 2 else opacity[..., None])
     return from_unit(share), conversions
+
+
+def _used_file_range(
+    image: Image.Image,
+    values: Any,
+    depths: tuple[int, ...],
+) -> tuple[Range, str]:
+    """Return :func:`_file_range` if the values use enough of it.
+
+    Raises:
+        UnclearRange: A model would see the image almost flat, or the file does not say its range.
+    """
+    finite = values[np.isfinite(values)]
+    least = float(finite.min()) if finite.size else 0.0
+    largest = float(finite.max()) if finite.size else 0.0
+    (low, high), done = _file_range(image, values, depths, (least, largest))
+    steps = (finite - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
+    counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
+    levels = np.linspace(least, largest, _LARGEST + 1)
+    darkest, brightest = central_range(levels.tolist(), counts.tolist())
+    if 0 < brightest - darkest < (high - low) * _LEAST_USED:
+        raise UnclearRange(
+            f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
+            f"so that a model would see it almost flat ({done})",
+            (darkest, brightest),
+        )
+    return (low, high), done
 
 
 def _png_depths(source: ImageSource) -> tuple[int, ...]:
@@ -150,20 +166,19 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
         grey = np.asarray(image)
         if raw == "I;32N":
             grey = grey.view(np.uint32)
-        return grey, None if clear is None else np.where(grey == clear, 0, 2**_FULL - 1)
+        return grey, None if clear is None else np.where(grey == clear, 0, _LARGEST)
     if raw.startswith("LA"):  # four bytes per pixel, as in RGBA: the same filters apply
         pixels = _decoded_as(source, "RGBA").astype(np.uint16)
         return pixels[..., 0] << 8 | pixels[..., 1], pixels[..., 2] << 8 | pixels[..., 3]
     # Both orders of bytes are asked for, and Pillow keeps the first byte of one and the second of the other.
     layout = raw.partition(";")[0].replace("a", "A")
     first, second = (_decoded_as(source, f"{layout};16{order}").astype(np.uint16) for order in "BL")
-    big_endian = raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
-    pixels = first << 8 | second if big_endian else second << 8 | first
+    pixels = first << 8 | second if raw.endswith(_BIG_ENDIAN) else second << 8 | first
     if image.mode == "RGBA":
         return pixels[..., :3], pixels[..., 3]
     if clear is None:
         return pixels, None
-    return pixels, np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
+    return pixels, np.where((pixels == clear).all(axis=2), 0, _LARGEST)
 
 
 def _decoded_as(source: ImageSource, raw: str) -> Any:
@@ -193,23 +208,31 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
         bits = used_bits(values, depths[:3] if values.ndim == 3 else depths[:1])
     elif image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
         bits = _FULL
-    else:
-        # Formats other than TIFF say nothing.
-        tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}
-        kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
-        full = max(tags.get(_BITS, (1,)))
-        low = tags.get(_S_MIN_SAMPLE)
-        high = tags.get(_S_MAX_SAMPLE)
-        if low is None and kind == _UNSIGNED:
-            low = (0,)
-        if low is not None and high is not None and min(low) < max(high):
-            stated_range = (float(min(low)), float(max(high)))
-            return stated_range, "scaled from the SMinSampleValue..SMaxSampleValue of its file"
-        if kind != _UNSIGNED or full > _FULL:
-            return _range_of_floats(values, ends)
-        stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
-        named = stated.bit_length() if stated & (stated + 1) == 0 else 0
-        bits = used_bits(values, (named or full,), full)
+    elif image.format == "TIFF":
+        return _tiff_range(image.tag_v2, values, ends)
+    else:  # other formats say nothing
+        return _range_of_floats(values, ends)
+    return _range_of_bits(bits)
+
+
+def _tiff_range(tags: Any, values: Any, ends: Range) -> tuple[Range, str]:
+    kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
+    full = max(tags.get(_BITS, (1,)))
+    low = tags.get(_S_MIN_SAMPLE)
+    high = tags.get(_S_MAX_SAMPLE)
+    if low is None and kind == _UNSIGNED:
+        low = (0,)
+    if low is not None and high is not None and min(low) < max(high):
+        stated_range = (float(min(low)), float(max(high)))
+        return stated_range, "scaled from the SMinSampleValue..SMaxSampleValue of its file"
+    if kind != _UNSIGNED or full > _FULL:
+        return _range_of_floats(values, ends)
+    stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
+    named = stated.bit_length() if stated & (stated + 1) == 0 else 0
+    return _range_of_bits(used_bits(values, (named,), full))
+
+
+def _range_of_bits(bits: int) -> tuple[Range, str]:
     return (0.0, float(2**bits - 1)), f"{bits} bits scaled from 0..{2**bits - 1}"
 
 

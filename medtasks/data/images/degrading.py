@@ -59,10 +59,14 @@ def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Im
         if pixels.ndim == 3:
             noise = noise[:, :, None]
         return Image.fromarray((pixels + noise).clip(0, 255).astype(np.uint8))
-    if kind == "brightness":
-        levels = [min(255, level + int(strength)) for level in range(256)]
-    elif kind == "contrast":
-        levels = [128 + (level - 128) * int(strength) // 100 for level in range(256)]
-    else:
-        levels = [round(255 * (level / 255) ** strength) for level in range(256)]
+    levels = [_changed_level(level, kind, strength) for level in range(256)]
     return image.point(levels * len(image.getbands()))
+
+
+def _changed_level(level: int, kind: str, strength: float) -> int:
+    if kind == "brightness":
+        return min(255, level + int(strength))
+    if kind == "contrast":
+        return 128 + (level - 128) * int(strength) // 100
+    darkened: float = (level / 255) ** strength
+    return round(255 * darkened)

@@ -60,6 +60,8 @@ _COLOUR_TABLES = tuple(
 _SIDES = ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 """Height and width of a pixel, in DCMTK's order."""
+_NARROWEST = {"LINEAR": 1.0, "LINEAR_EXACT": math.ulp(0), "SIGMOID": math.ulp(0)}
+"""Least width of a window by its function; ``math.ulp(0)`` is the least positive number."""
 _CODE = re.compile(
     "[A-Z]{1,3}|MONOCHROME[12]|PALETTE COLOR|YBR_[A-Z0-9_]+|IDENTITY|INVERSE|LINEAR|LINEAR_EXACT|SIGMOID"
 )
@@ -201,7 +203,7 @@ def numbers_of(dataset: Any, name: str) -> list[float]:
         UnreadableImage: A value is no finite number.
     """
     try:
-        parts = [str(number) for number in np.ravel(dataset.get(name, ""))]
+        parts = list(map(str, np.ravel(dataset.get(name, ""))))
     except (TypeError, ValueError):  # of pydicom on what is no number
         parts = dataset.get_item(name).value.decode("ascii", "replace").split("\\")
     parts = [part.strip(" \0") for part in parts]
@@ -309,8 +311,7 @@ def _through_window(dataset: Any, values: Any, center: float, width: float) -> A
     form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
     if form == "LINEAR" and "PixelData" not in dataset:
         form = "LINEAR_EXACT"  # of floats, between which a step of one level has no meaning
-    is_known = form in ("LINEAR", "LINEAR_EXACT", "SIGMOID")
-    if width <= 0 or not is_known or (form == "LINEAR" and width < 1):
+    if width < _NARROWEST.get(form, math.inf):
         raise _unclear(
             f"its window ({form}, WindowWidth {width:g}) is none that DICOM knows", values
         )
@@ -391,9 +392,10 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
 def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
     for fact, names in _ATTRIBUTES.items():
         texts = []
-        for name in [name for name in names if name in dataset]:
-            label = f"{name} " if len(names) > 1 else ""
-            texts.append(label + _technical(dataset.get(name)))
+        for name in names:
+            if name in dataset:
+                label = f"{name} " if len(names) > 1 else ""
+                texts.append(label + _technical(dataset.get(name)))
         if texts:
             yield fact, ", ".join(texts)
 

@@ -122,7 +122,7 @@ def _slices_of(path: Path) -> list[_Slice]:
             pydicom, dataset = read
             frames = range(int(dataset.get("NumberOfFrames") or 1))
             return [_slice(files[0], _of_frame(pydicom, dataset, frame), frame) for frame in frames]
-    others = [file for file in files if not _is_dicom(file)]
+    others = list(itertools.filterfalse(_is_dicom, files))
     if len(others) == len(files):
         raise UnreadableImage("it holds no DICOM files; list its images in 'image_files'")
     if others:

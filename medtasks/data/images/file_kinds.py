@@ -1,5 +1,6 @@
 """Kinds of files that are named like images and are none that can be read, by their first bytes."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -7,6 +8,7 @@ from medtasks.data.images.strict_pillow import ImageSource
 
 GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 1024
+_WEB_PAGE = re.compile(b"(?i)<(!doctype )?html")
 _MARKS = (
     (0, b"version https://git-lfs", "a Git LFS pointer; run `git lfs pull` in its repository"),
     (128, b"DICM", "a DICOM file; only the image_rule linear reads those"),
@@ -73,9 +75,25 @@ def describe_file(head: bytes) -> str:
     for at, mark, description in _MARKS:
         if head[at : at + len(mark)] == mark:
             return description
-    if b"<html" in head.lower() or b"<!doctype html" in head.lower():
+    if _WEB_PAGE.search(head):
         return "a web page; download the image again, logged in if its site needs that"
     text = head.decode("utf-8", "replace")[:-1]  # the last letter may be cut
-    if all(letter.isprintable() or letter.isspace() for letter in text) and "\ufffd" not in text:
+    if "".join(text.split()).isprintable() and "\ufffd" not in text:
         return "a text file; put the image in its place"
     return ""
+
+
+def fault_of_content(head: bytes, mark: bytes, damage: str) -> str:
+    """Describe a file that cannot be read as one of its kind: it is of another kind, or damaged.
+
+    Args:
+        head: Its first bytes, of :func:`read_head`.
+        mark: First bytes of its kind.
+        damage: The fault of a file with the mark, or of an unknown kind.
+
+    Example:
+        >>> fault_of_content(b"%PDF-1.7", GZIP, "it is damaged")
+        'it is a PDF document; save its pages as PNG'
+    """
+    kind = "" if head.startswith(mark) else describe_file(head)
+    return f"it is {kind}" if kind else damage

@@ -4,14 +4,31 @@ The letters of a side marker cover up to one per cent of a film, with a name pla
 Anatomy covers more. Masks, drawings, text and slices in the air have a ground of one value, in which nothing is hidden.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from medtasks.data.images.strict_pillow import Range
 
 OUTLIERS = 1 / 40  # at either end, of the pixels that are not ground
 _HOT_PIXELS = 1 / 2000  # of all pixels, at either end
+
+
+def is_range(value: Any) -> bool:
+    """Return whether a setting is a list of two finite numbers, in any order.
+
+    Example:
+        >>> is_range([-160, 240]), is_range(["0", 1]), is_range([0, 1, 2])
+        (True, False, False)
+    """
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and {int, float}.issuperset(map(type, value))
+        and all(map(math.isfinite, value))
+    )
 
 
 def central_range(values: Sequence[float], counts: Sequence[int]) -> Range:

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from medtasks.data.images.file_kinds import GZIP, describe_file, is_dicom, read_head
+from medtasks.data.images.file_kinds import GZIP, fault_of_content, is_dicom, read_head
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.named_files import MOST_MEMORY, check_size
+from medtasks.data.named_files import MOST_MEMORY, check_size, file_sha256
 from medtasks.errors import MedTasksError
 
 ENDING = ".nii.gz"
@@ -84,18 +84,16 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[IO[bytes]]:
             with gzip.open(file) as plain:
                 yield plain  # type: ignore[misc]  # all but a name
     except _BROKEN as error:
-        head = read_head(file)
-        kind = "" if head.startswith(GZIP) else describe_file(head)
-        fault = f"it is {kind}" if kind else f"it cannot be unpacked: {error}"
+        fault = fault_of_content(read_head(file), GZIP, f"it cannot be unpacked: {error}")
         raise UnreadableImage(fault) from error
 
 
-def read_header(data: bytes, length: int | None = None) -> Any:
+def read_header(data: bytes, length: float = math.inf) -> Any:
     """Return nibabel's header of one volume.
 
     Args:
         data: The first ``HEADER_BYTES`` of the unpacked file.
-        length: Its length in bytes, which has to hold all voxels; None does not check that.
+        length: Its length in bytes, which has to hold all voxels.
 
     Raises:
         UnreadableImage: It is no NIfTI file, or not one volume of plain numbers with known axes.
@@ -107,7 +105,7 @@ def read_header(data: bytes, length: int | None = None) -> Any:
     if len(data) < header.sizeof_hdr:
         raise UnreadableImage("its header is cut short")
     axes, *sizes = header["dim"].tolist()
-    if axes not in range(3, 8) or min(sizes[:3]) < 1 or any(size > 1 for size in sizes[3:axes]):
+    if axes not in range(3, 8) or min(sizes[:3]) < 1 or max(sizes[3:axes], default=1) > 1:
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
     if header["datatype"] not in _PLAIN_NUMBERS:
         raise UnreadableImage(f"its voxels are of type {header['datatype']} and no plain numbers")
@@ -117,10 +115,10 @@ def read_header(data: bytes, length: int | None = None) -> Any:
     with contextlib.suppress(ValueError):
         # The closest of right, front and head for each axis of a volume, and its direction.
         axes_of_body = nibabel.io_orientation(header.get_best_affine())
-        if all(axis in range(3) for axis, _ in axes_of_body):
+        if {0, 1, 2}.issuperset(axes_of_body[:, 0]):
             bytes_needed = bytes_of_volume(header)
             check_size(bytes_needed, MOST_MEMORY)
-            if length is not None and length < bytes_needed:
+            if length < bytes_needed:
                 raise UnreadableImage("it holds fewer voxels than its header says")
             return header
     raise UnreadableImage("its header does not say which way its axes run")
@@ -151,11 +149,11 @@ def volume_digests(path: Path) -> VolumeDigests:
         UnreadableImage: A NIfTI file is damaged or not one volume.
     """
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if is_slice(file))
-        parts = sorted(_file_digest(file) for file in files)
+        files = sorted(filter(is_slice, path.iterdir()))
+        parts = sorted(map(file_sha256, files))
         together = hashlib.sha256("".join(parts).encode()).hexdigest()
         return VolumeDigests(together, together)
-    packed = _file_digest(path)
+    packed = file_sha256(path)
     if not path.name.lower().endswith(NIFTI):
         return VolumeDigests(packed, packed)
     voxels = hashlib.sha256()
@@ -173,8 +171,3 @@ def volume_digests(path: Path) -> VolumeDigests:
 def is_slice(file: Path) -> bool:
     """Return whether a file in the folder of a series is one of its slices, by its name."""
     return not file.name.startswith(".") and file.name.upper() != "DICOMDIR"
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

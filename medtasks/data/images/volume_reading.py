@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from medtasks.data.images.dicom_series import read_series
-from medtasks.data.images.file_kinds import describe_file, read_head
+from medtasks.data.images.file_kinds import fault_of_content, read_head
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import (
     ARRAY,
@@ -65,12 +65,16 @@ def _nifti(path: Path) -> Volume:
         scaling = slope, intercept if math.isfinite(intercept) else 0.0
     low, high = _value_range(values)
     least = min(low * scaling[0], high * scaling[0]) + scaling[1]
+    coordinates = "none: columns are taken to run to the left"
+    for name in ("qform", "sform"):  # the latter counts
+        if int(header[f"{name}_code"]):
+            coordinates = name
     return _in_memory(
         values.reshape(shape, order="F"),
         header.get_best_affine(),
         scaling,
         least,
-        {"file": "NIfTI", "coordinates": _coordinates(header)},
+        {"file": "NIfTI", "coordinates": coordinates},
     )
 
 
@@ -78,9 +82,7 @@ def _array(path: Path) -> Volume:
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, SyntaxError) as error:
-        head = read_head(path)
-        kind = "" if head.startswith(_ARRAY_MARK) else describe_file(head)
-        fault = f"it is {kind}" if kind else "it is cut short or no plain array"
+        fault = fault_of_content(read_head(path), _ARRAY_MARK, "it is cut short or no plain array")
         raise UnreadableImage(fault) from error
     shape = stored.shape
     voxels = stored[0] if len(shape) == 4 and shape[0] == 1 else stored
@@ -129,10 +131,3 @@ def _value_range(values: Voxels) -> tuple[float, float]:
         if not math.isfinite(low) or not math.isfinite(high):  # one that is no number is both
             raise UnreadableImage("it holds values that are no finite numbers; replace them")
     return low, high
-
-
-def _coordinates(header: object) -> str:
-    for name in ("sform", "qform"):
-        if int(header[f"{name}_code"]):  # type: ignore[index]
-            return name
-    return "none: columns are taken to run to the left"

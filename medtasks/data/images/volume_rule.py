@@ -17,12 +17,12 @@ setting        meaning
 """
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.images.strict_pillow import Range
+from medtasks.data.images.value_ranges import is_range
 from medtasks.errors import MedTasksError
 
 AUTOMATIC = "auto"
@@ -129,7 +129,7 @@ def _one_of(name: str, value: Any, names: list[str]) -> str:
 
 
 def _windows(value: Any) -> tuple[Window, ...]:
-    is_one = isinstance(value, str) or _is_range(value)
+    is_one = isinstance(value, str) or is_range(value)
     windows = [value] if is_one else value
     if not isinstance(windows, list | tuple) or not windows:
         raise _wrong_window(value)
@@ -139,18 +139,9 @@ def _windows(value: Any) -> tuple[Window, ...]:
 def _window(value: Any) -> Window:
     if isinstance(value, str) and value in _NAMES:
         return value
-    if not _is_range(value) or not value[0] < value[1]:
+    if not is_range(value) or not value[0] < value[1]:
         raise _wrong_window(value)
     return float(value[0]), float(value[1])
-
-
-def _is_range(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and len(value) == 2
-        and {int, float}.issuperset(map(type, value))
-        and all(map(math.isfinite, value))
-    )
 
 
 def _wrong_window(value: Any) -> MedTasksError:

@@ -140,7 +140,7 @@ def _arrange(
         images = [Image.fromarray(image).convert("RGB") for image in grey]
         by_window.append([with_square_pixels(image, *pixel) for image in images])
     if arrangement is Arrangement.MONTAGE:
-        return [_montage(images) for images in by_window]
+        return list(map(_montage, by_window))
     return list(itertools.chain.from_iterable(zip(*by_window, strict=True)))
 
 

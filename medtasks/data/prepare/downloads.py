@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urljoin
 
 import requests
@@ -23,7 +22,8 @@ from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.catalogue import DatasetInfo
-from medtasks.data.dataset_manifest import file_sha256, git_blob
+from medtasks.data.dataset_manifest import git_blob
+from medtasks.data.named_files import file_sha256
 from medtasks.errors import SourceError
 from medtasks.home import make_folder
 
@@ -280,15 +280,16 @@ def _download_from_hub(info: DatasetInfo, patterns: Sequence[str], folder: Path)
     commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
     tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
     files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-    selected: dict[str, Any] = {}
+    selected: dict[str, None] = {}  # in order, each once
     for pattern in patterns:
         matching = sorted(fnmatch.filter(files, pattern))
         if not matching:
             raise SourceError(
                 f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source"
             )
-        selected |= {path: files[path] for path in matching}
-    for name, file in selected.items():
+        selected |= dict.fromkeys(matching)
+    for name in selected:
+        file = files[name]
         path = Path(
             hf_hub_download(
                 repository, name, repo_type="dataset", revision=commit, local_dir=folder

@@ -5,9 +5,9 @@
 
 import dataclasses
 import enum
-import functools
 import importlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from huggingface_hub import get_token
 from tqdm import tqdm
@@ -15,11 +15,12 @@ from tqdm import tqdm
 from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measure_documents
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, measure_documents
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
 from medtasks.data.drawing import DrawRequest, draw_documents
 from medtasks.data.images.image_store import read_facts
 from medtasks.data.images.volume_files import volume_digests
+from medtasks.data.named_files import file_sha256
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
@@ -56,14 +57,14 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[key]
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
-        fetch = functools.partial(recipe.login_download, PhysioNet(options.login))
+        fetch = partial(recipe.login_download, PhysioNet(options.login))
         return dataclasses.replace(recipe, download=fetch)
     if not recipe.hub_files:
         return recipe
     return dataclasses.replace(
         recipe,
-        download=functools.partial(hub_download, info, recipe.hub_files),
-        revision=functools.partial(hub_revision, info),
+        download=partial(hub_download, info, recipe.hub_files),
+        revision=partial(hub_revision, info),
     )
 
 

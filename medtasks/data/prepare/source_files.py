@@ -96,8 +96,8 @@ def unpacking(archive: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def file_reader(
     folders: Sequence[Path],
-    archives: Iterable[Path],
-    below: Sequence[str],
+    archives: Iterable[Path] = (),
+    below: Sequence[str] = (),
 ) -> Iterator[Callable[[str], bytes]]:
     """Yield a function that reads a file by name.
 
@@ -226,7 +226,8 @@ def required_shards(
     if not files:
         raise not_found(source, what or patterns[0])
     files.sort(key=lambda file: file.name)
-    marks = [mark for file in files if (mark := _SHARD.search(file.name))]
+    names = [file.name for file in files]
+    marks = list(filter(None, map(_SHARD.search, names)))
     if not marks:
         return files
     total = int(marks[0][2])
@@ -236,9 +237,7 @@ def required_shards(
         fault = "its parts belong to several copies"
         if missing:
             fault = f"part {missing[0]:05d} of {total:05d} is missing"
-        raise SourceError(
-            f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}"
-        )
+        raise SourceError(f"{files[0].path.parent} holds {', '.join(names)}: {fault}")
     return files
 
 
@@ -272,7 +271,7 @@ def _files_at(source: Path, pattern: str) -> list[SourceFile]:
     outer, _, inner = pattern.partition("!")
     paths = sorted(source.glob(outer)) if source.is_dir() else []
     if not inner:
-        return [SourceFile(path) for path in paths if path.is_file()]
+        return list(map(SourceFile, filter(Path.is_file, paths)))
     if not source.is_dir() and zipfile.is_zipfile(source):
         paths = [source]
     files = []
@@ -288,10 +287,10 @@ def _variants(source: Path, location: str) -> list[SourceFile]:
     """Return the files whose location differs from a published one in capitals and punctuation only."""
     paths = [source]
     for part in location.split("/"):
-        folders = [path for path in paths if path.is_dir()]
+        folders = filter(Path.is_dir, paths)
         entries = itertools.chain.from_iterable(sorted(folder.iterdir()) for folder in folders)
         paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
-    return [SourceFile(path) for path in paths if path.is_file()]
+    return list(map(SourceFile, filter(Path.is_file, paths)))
 
 
 def _letters(name: str) -> str:

@@ -51,7 +51,9 @@ class PublishedRow:
     """One row of a source."""
 
     place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    document: Document | None  # without ``dataset`` and image files; None if the row is unusable
+    document: Document | None = (
+        None  # without ``dataset`` and image files; None if the row is unusable
+    )
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
@@ -80,11 +82,11 @@ def images_row(
         try:
             stored.append(add())
         except (FileNotFoundError, KeyError):
-            return PublishedRow(location, None, cause=f"{image} is missing")
+            return PublishedRow(location, cause=f"{image} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
             is_whole = isinstance(error, UnclearRange | NoReader | UnusableFile)
             fault = "cannot be read" if is_whole else "is broken"
-            return PublishedRow(location, None, cause=f"{image} {fault} ({error})")
+            return PublishedRow(location, cause=f"{image} {fault} ({error})")
     shared = "+".join(image.image_id for image in stored) or None
     return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)
 
@@ -100,9 +102,7 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
         published: The published one.
     """
     if rows != published:
-        yield PublishedRow(
-            table, None, cause=f"it holds {rows} rows, the published table {published}"
-        )
+        yield PublishedRow(table, cause=f"it holds {rows} rows, the published table {published}")
 
 
 RowReader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
@@ -113,7 +113,7 @@ class SourceRecipe:
     """Reading and downloading of one dataset."""
 
     columns: Columns  # of its documents
-    test: RowReader  # reads the evaluated rows, in published order
+    test_rows: RowReader  # reads the evaluated rows, in published order
     layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
     demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if any
     # Patterns of the files to download, where the source is on the Hub.
@@ -131,7 +131,7 @@ class SourceRecipe:
     decoding: Decoding = REFERENCE  # of its image files for models
     volume_settings: Mapping[str, Any] = field(default_factory=dict)  # see Manifest
     counted: bool = True  # whether its rows must be as many as the catalogue says
-    obtaining: str = ""  # how to get it, where this is more than the catalogue and ``layout`` say
+    how_to_obtain: str = ""  # where this is more than the catalogue and ``layout`` say
     # Writes what else belongs into a folder.
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
 
@@ -152,7 +152,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
     with work_folder(info.name, info.access) as work:
         source = options.source or _download_source(recipe, work / SCRATCH / "source")
         images = ImageStore(work, recipe.decoding)
-        documents, left_out, outside = _gather(info, recipe, recipe.test(source, images))
+        documents, left_out, outside = _gather(info, recipe, recipe.test_rows(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
             why = "; ".join([*left_out, *outside][:_NAMED]) or "it is empty"
@@ -186,7 +186,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
 
 def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
     if source is None and recipe.download is None:
-        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
+        raise SourceError(recipe.how_to_obtain or _how_to_obtain(info, recipe))
     if source is not None and not source.exists():
         raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
 
@@ -198,11 +198,21 @@ def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
 
 
 def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
-    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
     return SourceError(
-        f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
-        f"the loss with --allow-incomplete"
+        f"'{info.name}' is incomplete: {first_and_number(left_out)}. Complete the source, or accept the loss with "
+        f"--allow-incomplete"
     )
+
+
+def first_and_number(causes: Sequence[str]) -> str:
+    """Join the first causes for rows left out, and the number of others.
+
+    Example:
+        >>> first_and_number(["row 1 is empty", "row 2 is empty", "row 3 is empty", "row 4 is empty"])
+        'row 1 is empty; row 2 is empty; row 3 is empty and 1 more'
+    """
+    more = f" and {len(causes) - _NAMED} more" if len(causes) > _NAMED else ""
+    return "; ".join(causes[:_NAMED]) + more
 
 
 def _origin_of(
@@ -252,7 +262,7 @@ def _gather(
             outside[row.cause] += 1
             continue
         if row.document is None:
-            causes.append(f"{row.place}: {row.cause}" if row.place else row.cause)
+            causes.append(f"{row.place}: {row.cause}".removeprefix(": "))
             continue
         doc_id = row.document["doc_id"]
         if doc_id in places:

@@ -7,7 +7,6 @@ names file and row.
 
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import itertools
@@ -19,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -290,19 +290,15 @@ def csv_table(
         missing: Value of the columns that a short row lacks. With None, asking for the text of one is an error.
         tabs: Whether tabs are between its columns. It may have fields of megabytes, and no open quotation at its end.
     """
+    dialect = csv.excel_tab if tabs else csv.excel
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         name = file.name
         number = 0
-        dialect = csv.excel_tab if tabs else csv.excel
         try:
-            with contextlib.ExitStack() as stack:
+            with _opened_text(file) as text, contextlib.ExitStack() as stack:
                 if tabs:
                     stack.callback(csv.field_size_limit, csv.field_size_limit(MOST_TEXT))
-                stream: Any = stack.enter_context(file.open())
-                if name.endswith(".gz"):
-                    stream = stack.enter_context(gzip.open(stream))
-                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
                 reader = csv.DictReader(
                     limited_lines(text, name), restval=missing, dialect=dialect, strict=tabs
                 )
@@ -322,6 +318,15 @@ def csv_table(
             raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
 
     return SourceTable(records)
+
+
+@contextlib.contextmanager
+def _opened_text(file: SourceFile) -> Iterator[io.TextIOWrapper]:
+    with contextlib.ExitStack() as stack:
+        stream: Any = stack.enter_context(file.open())
+        if file.name.endswith(".gz"):
+            stream = stack.enter_context(gzip.open(stream))
+        yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
 
 
 def hub_table(
@@ -387,7 +392,7 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
             for number, line in enumerate(limited_lines(stream, file.name), 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
-                    yield location, functools.partial(_object, location, line.strip(), columns)
+                    yield location, partial(_object, location, line.strip(), columns)
 
     return SourceTable(records)
 
@@ -406,7 +411,7 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
     """
     rows = []
     for location, value in records:
-        rows.append((location, functools.partial(_object, location, value, columns)))
+        rows.append((location, partial(_object, location, value, columns)))
     return SourceTable(lambda: iter(rows))
 
 
@@ -431,7 +436,18 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
     values = _json(name, data)
     if not isinstance(values, list):
         raise SourceError(f"{name} is not a list of questions")
-    records = ((f"{name} row {number}", value) for number, value in enumerate(values, 1))
+    return numbered_table(f"{name} row", values, columns)
+
+
+def numbered_table(label: str, values: Iterable[Any], columns: Sequence[str]) -> SourceTable:
+    """Return rows that are in memory, which messages call by a label and their numbers.
+
+    Args:
+        label: Such as ``"dataset.json sample"``.
+        values: Object of each row.
+        columns: That every object must have.
+    """
+    records = ((f"{label} {number}", value) for number, value in enumerate(values, 1))
     return records_table(records, columns)
 
 
@@ -568,7 +584,7 @@ class TableReader:
             images: Where they go.
         """
         waiting: deque[Future[PublishedRow]] = deque()
-        add_volume = functools.cache(images.add_volume)
+        add_volume = cache(images.add_volume)
         with (
             self.files(source) as read,
             ThreadPoolExecutor(1) as alone,
@@ -590,15 +606,15 @@ class TableReader:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
-                    return PublishedRow(row.place, None, cause=str(error), outside=error.outside)
+                    return PublishedRow(row.place, cause=str(error), outside=error.outside)
                 adding = []
                 for name in self.names_of_images(row):
-                    adding.append((name, functools.partial(store_named, name)))
+                    adding.append((name, partial(store_named, name)))
                 for column in self.embedded:
                     data = row.image_bytes(column)
                     if data is not None:
                         name = column if len(self.embedded) > 1 else ""
-                        adding.append((name, functools.partial(store, data)))
+                        adding.append((name, partial(store, data)))
                 return images_row(row.place, adding, document)
 
             for row in rows:
@@ -622,7 +638,7 @@ class TableReader:
             hub_files: Patterns of the files on the Hub, where they can be downloaded.
         """
 
-        def test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+        def test_rows(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
             rows = self.table(source, splits[0]).rows()
             return self.rows(rows, splits[0], source, images)
 
@@ -631,7 +647,7 @@ class TableReader:
             return self.rows(rows, splits[1], source, images)
 
         demonstrations = examples if splits[1:] else None
-        return SourceRecipe(self.columns, test, layout, demonstrations, hub_files)
+        return SourceRecipe(self.columns, test_rows, layout, demonstrations, hub_files)
 
     def physionet_recipe(self, layout: str, project: str, tables: Sequence[str]) -> SourceRecipe:
         """Return the recipe of a benchmark on PhysioNet.

@@ -6,9 +6,9 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 ``image_id``, as questions on one image do, so that errors are clustered by case.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -71,7 +71,7 @@ class GmaiFile(TableReader):
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows():
                 index = f" (index {row.values['index']})" if row.values["index"] else ""
-                yield f"{row.place}{index}", functools.partial(_values_of, row)
+                yield f"{row.place}{index}", partial(_values_of, row)
 
         return SourceTable(records)
 
@@ -89,14 +89,17 @@ class GmaiFile(TableReader):
         values = row.values
         letters = _option_letters(values)
         published = values.get("answer", "")
-        answers = [published]
         if self.several:
             answers = [letter.strip() for letter in published.split(",")]
-        wrong = [answer for answer in answers if answer not in letters]
-        if wrong and self.keyed:
-            raise UnusableRow(
-                f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}"
-            )
+            target: NewDocument = {"answers": sorted(set(answers))}
+        else:
+            answers = [published]
+            target = {"answer": published if self.keyed else None}
+        for answer in answers:
+            if self.keyed and answer not in letters:
+                raise UnusableRow(
+                    f"its answer is '{answer}', and the options are {', '.join(letters)}"
+                )
         document = {
             "doc_id": values["index"],
             "patient_id": None,
@@ -106,20 +109,16 @@ class GmaiFile(TableReader):
         }
         for column, name in _GROUPS.items():
             document[column] = values.get(name)
-        if self.several:
-            document["answers"] = sorted(set(answers))
-        else:
-            document["answer"] = published if self.keyed else None
-        document["image_id"] = values[_SHOWN]
-        return document
+        return {**document, **target, "image_id": values[_SHOWN]}
 
 
 def _values_of(row: SourceRow) -> Mapping[str, Any]:
     if None in row.values or None in row.values.values():
         raise row.error("it has more or fewer fields than the header; download the file again")
-    filled = {name: text for name, text in row.values.items() if text}
-    texts: dict[str, Any] = {name.lower(): filled[name] for name in filled if len(name) > 1}
-    texts |= {name: filled[name] for name in filled if name in ascii_uppercase}
+    texts: dict[str, Any] = {}
+    for name, text in row.values.items():
+        if text:
+            texts[name if len(name) == 1 else name.lower()] = text
     image = texts.get("image")
     if image is None:
         return texts
@@ -159,17 +158,15 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
         rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
     broken = _indices_with_broken_images(rows)
-    images = [_image_of(row, by_id, broken) if row.document else row.cause for row in rows]
+    images = [_image_of(row, by_id, broken) for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
     for mask, contour in _twins(rows, images):
         first[_case_of(contour, first)] = _case_of(mask, first)
     for row, image in zip(rows, images, strict=True):
         if row.document is None or isinstance(image, str):
-            yield PublishedRow(row.place, None, cause=str(image))
+            yield PublishedRow(row.place, cause=str(image))
             continue
-        # The last column.
-        document = {name: value for name, value in row.document.items() if name != "image_id"}
-        document["image_id"] = _case_of(image.image_id, first)
+        document = {**row.document, "image_id": _case_of(image.image_id, first)}
         yield PublishedRow(row.place, document, [image])
 
 
@@ -217,20 +214,21 @@ def _image_of(
     broken: Set[str],
 ) -> StoredImage | str:
     """Return the image of a row or, if need be through others, of the row it names, or why it has none."""
+    if row.document is None:
+        return row.cause
     followed = set()
-    target: PublishedRow | None = row
-    while target and target.document and not target.images:
-        index = target.document["image_id"]
-        followed.add(target.document["doc_id"])
-        target = by_id.get(index)
-        if target is None and index in broken:
+    while row.document and not row.images:
+        index = row.document["image_id"]
+        followed.add(row.document["doc_id"])
+        if index in by_id:
+            row = by_id[index]
+        elif index in broken:
             return "the row whose image it shows has a broken one"
-        if target is None:
+        else:
             return f"its image is that of row index {index}, which is not there"
         if index in followed:
             return f"its image is that of row index {index}, which has none"
-    assert target is not None
-    return target.images[0]
+    return row.images[0]
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
@@ -259,7 +257,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         rows,
         layout=layout
         or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
-        download=functools.partial(hub_download, info, list(info.md5)) if info.md5 else None,
+        download=partial(hub_download, info, list(info.md5)) if info.md5 else None,
         revision=lambda _: "local" if changed else info.revision,
         counted=not options.allow_changed,
     )
@@ -279,4 +277,4 @@ def _published_files(info: DatasetInfo, source: Path) -> dict[Path, str | None]:
     return {tables[0]: None}
 
 
-RECIPES = {info.name: functools.partial(_recipe, info) for info in GMAI}
+RECIPES = {info.name: partial(_recipe, info) for info in GMAI}

@@ -61,9 +61,8 @@ class _R2Gen(TableReader):
         content = source_tables.read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
-        studies = enumerate(content[split], 1)
-        records = ((f"{name} {split} row {number}", study) for number, study in studies)
-        return source_tables.records_table(records, ("id", "report", "image_path"))
+        columns = ("id", "report", "image_path")
+        return source_tables.numbered_table(f"{name} {split} row", content[split], columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.text("id")
@@ -76,7 +75,7 @@ class _R2Gen(TableReader):
         return row.texts("image_path")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([self.annotation.path.parent / "images"], (), ())
+        return source_files.file_reader([self.annotation.path.parent / "images"])
 
 
 class _OpenI(TableReader):
@@ -115,8 +114,7 @@ class _OpenI(TableReader):
         """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
         packed = source_files.find_file(source, [archive])
         if packed is None:
-            paths = sorted(source.rglob(f"*{ending}"))
-            unpacked = [path for path in paths if not path.name.startswith(".")]
+            unpacked = sorted(source.rglob(f"[!.]*{ending}"))
             if not unpacked:
                 raise source_files.not_found(
                     source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"
@@ -155,7 +153,7 @@ def _report_record(name: str, data: bytes) -> dict[str, object]:
     return record
 
 
-def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _test_rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     annotation = _annotation(source)
     if annotation:
         reader: TableReader = _R2Gen(annotation)
@@ -179,7 +177,7 @@ def _download(folder: Path) -> Path:
 RECIPES: Mapping[str, SourceRecipe] = {
     "iu_xray_report": SourceRecipe(
         columns=REPORT,
-        test=_test,
+        test_rows=_test_rows,
         layout=f"{_REPORTS} and {_IMAGES} of Open-i, or their files, or R2Gen's {_ANNOTATION} and folder images",
         download=_download,
         revision=lambda source: (

@@ -19,13 +19,13 @@
   published order. Yue et al., arXiv 2409.02813.
 """
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import chain, compress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -110,14 +110,20 @@ def kit_choice(
         **more: Further columns. Without an ``answer``, the gold is the letter of an option; ``flags`` are added to.
     """
     flags = list(more.pop("flags", ()))
-    letters = [letter(index) for index in range(len(options))]
+    letters = list(map(letter, range(len(options))))
     named = gold.strip() if gold is not None and gold.strip() in letters else None
     answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
         flags.append("no_such_gold")
-    choices = {"options": list(options), "option_lines": list(lines)}
     return schema.new_document(
-        schema.KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **more
+        schema.KIT_CHOICE,
+        doc_id,
+        options=list(options),
+        option_lines=list(lines),
+        answer=answer,
+        gold=gold,
+        flags=flags,
+        **more,
     )
 
 
@@ -165,7 +171,7 @@ class _OmniMedVQA(TableReader):
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         first = _parts(source)[0]
         if first.member is None:
-            return source_files.file_reader([source], (), ())
+            return source_files.file_reader([source])
         return source_files.file_reader((), [first.path], (first.member.rpartition(_QUESTIONS)[0],))
 
     def table(self, source: Path, _split: str) -> SourceTable:
@@ -185,7 +191,7 @@ class _OmniMedVQA(TableReader):
                             doc_id += f" ({counts[doc_id]})"
                         yield (
                             row.place,
-                            functools.partial(dict, row.values, doc_id=doc_id, part=part),
+                            partial(dict, row.values, doc_id=doc_id, part=part),
                         )
 
         return SourceTable(records)
@@ -208,7 +214,7 @@ class _OmniMedVQA(TableReader):
             [f"{name}. {row.values[column]}" for name, column in columns.items()],
             gold,
             answer=letter(equal[0]) if equal else None,
-            flags=[flag for flag, applies in flags.items() if applies],
+            flags=list(compress(flags, flags.values())),
             question=row.text("question"),
             question_type=row.optional_text("question_type"),
             modality=row.optional_text("modality") if modality is None else modality,
@@ -395,7 +401,7 @@ class _MMMU(TableReader):
         def records() -> Iterator[tuple[str, ReadValues]]:
             for subject, files in shards.items():
                 for row in ParquetTable(files, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
-                    read: ReadValues = functools.partial(dict, row.values, subject=subject)
+                    read: ReadValues = partial(dict, row.values, subject=subject)
                     yield f"{subject}/{row.place}", read
 
         return SourceTable(records)
@@ -435,7 +441,7 @@ class _MMMUPro(TableReader):
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for row in table.rows(medical):
-                yield row.place, functools.partial(dict, row.values)
+                yield row.place, partial(dict, row.values)
 
         return SourceTable(records)
 
@@ -447,7 +453,7 @@ class _MMMUPro(TableReader):
         images = [row.values.get(image) for image in _MMMU_IMAGES[:named]]
         if "question" in row.values and None in images:
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
-        letters = [letter(index) for index in range(len(options))]
+        letters = list(map(letter, range(len(options))))
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))
         return schema.choice_document(
             row.text("id"), question, options, answer, subject=row.text("subject")

@@ -107,7 +107,7 @@ class TextSet(TableReader):
         if isinstance(row.values[self.options], list):
             return [*row.texts(self.options)]
         by_letter = row.inner(self.options)
-        if list(by_letter.values) != [letter(index) for index in range(len(by_letter.values))]:
+        if list(by_letter.values) != list(map(letter, range(len(by_letter.values)))):
             raise row.error("the options' keys are not A, B, ... in order")
         return [by_letter.optional_text(name) for name in by_letter.values]
 

@@ -143,7 +143,7 @@ def affirmed_option(text: str, options: Sequence[str]) -> int | None:
     if letter and letter[0].isascii():
         index = option_index((letter[1] or letter[2]).upper())
         return index if index < len(options) else None
-    plain = [normalise(option) for option in options]
+    plain = list(map(normalise, options))
     equal = _equal_options(text, plain)
     if equal:
         return _only(equal)
@@ -213,7 +213,7 @@ def yes_or_no(text: str, question: str) -> str | None:
     is_open = not verdicts and not _UNABLE.search(text)
     if is_open and _SIMPLE.match(question) and not _NOT_SIMPLE.search(question):
         verdicts = _implied_verdicts(text, question)
-    return verdicts.pop() if len(verdicts) == 1 and verdicts <= {"yes", "no"} else None
+    return verdicts.pop() if verdicts in ({"yes"}, {"no"}) else None
 
 
 def _stated_verdicts(text: str) -> set[str]:
@@ -234,14 +234,15 @@ def _implied_verdicts(text: str, question: str) -> set[str]:
     """Return the verdicts of statements that answer a question about one thing."""
     topic = _content(question).keys()
     verdicts = set()
-    for clause in _CLAUSES.split(text):
-        stems = _content(clause or "")
+    for clause in filter(None, _CLAUSES.split(text)):
+        stems = _content(clause)
         denials = [_denies(clause, *span) for stem, span in stems.items() if stem in topic]
         if not denials or _UNSURE.search(clause):
             continue
-        if topic <= stems.keys() and not any(denials):
-            verdicts.add("yes")
-        elif any(denials) and stems.keys() <= topic:
+        if not any(denials):
+            if topic <= stems.keys():
+                verdicts.add("yes")
+        elif stems.keys() <= topic:
             verdicts.add("no")
     return verdicts
 
@@ -438,9 +439,10 @@ def _find_options(text: str, options: Sequence[str]) -> tuple[list[int], str]:
     """Return the options whose words a text holds, not only inside a longer one, and the text with bars for them."""
     barred = f" {normalise(text)} "
     indices = []
-    for index in sorted(range(len(options)), key=lambda index: -len(normalise(options[index]))):
-        words = f" {normalise(options[index])} "
-        if words.strip() and words in barred:
+    plain = list(map(normalise, options))
+    for index in sorted(range(len(plain)), key=lambda index: -len(plain[index])):
+        words = f" {plain[index]} "
+        if plain[index] and words in barred:
             indices.append(index)
             barred = barred.replace(words, " | ")
     return sorted(indices), barred

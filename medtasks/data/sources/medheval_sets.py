@@ -4,17 +4,17 @@ A record with a missing field, or a value of another type or an unknown one, is 
 images. Each of four sources has a root of its own on the user's disk; questions name an image by its path below it.
 """
 
-import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
-from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.named_files import read_file
+from medtasks.data.named_files import file_sha256, read_file
 from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.source_tables import SourceRow, listed_records
@@ -120,10 +120,9 @@ class ImageRoots:
             roots = [source / folder.format(key) for folder in _UNNAMED]
             if key in named:
                 roots = [named[key]]
-            below: dict[Path, None] = {}  # in order, each once
-            for root in roots:
-                below |= dict.fromkeys(root / folder for folder in images.folders)
-            self._folders[key] = [folder for folder in below if folder.is_dir()]
+            below = itertools.starmap(Path.joinpath, itertools.product(roots, images.folders))
+            # In order, each once.
+            self._folders[key] = list(filter(Path.is_dir, dict.fromkeys(below)))
 
     def find(self, key: str, name: str) -> Path | None:
         """Return the file of an image, or None where there is no such file.
@@ -185,7 +184,7 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
         "options": options,
         "answer": answer,
         "gold": gold,
-        "flags": [str(flag) for flag in flags],
+        "flags": list(map(str, flags)),
         "hallucination": hallucination,
         "source": source_of(row),
         "modality": row.optional_text("modality"),
@@ -202,9 +201,10 @@ def _resolve_choices(
         return options, *medheval_gold.resolve_choice(gold, options)
     # Letters without text ask for nothing, so that no answer is right.
     letters = medheval_gold.bare_letters(choices)
+    flag = medheval_gold.Flag.OPTIONS_UNPARSED
     if letters:
-        return letters, None, (medheval_gold.Flag.OPTIONS_WITHOUT_TEXT,)
-    return [], None, (medheval_gold.Flag.OPTIONS_UNPARSED,)
+        flag = medheval_gold.Flag.OPTIONS_WITHOUT_TEXT
+    return letters, None, (flag,)
 
 
 def _open_columns(row: SourceRow) -> NewDocument:
@@ -232,7 +232,7 @@ def _report_columns(row: SourceRow) -> NewDocument:
     return document
 
 
-_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, functools.partial(_closed_columns, typed=True))
+_TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, partial(_closed_columns, typed=True))
 # By set: columns of the documents; fields of every record; the columns of a record but those about its images.
 _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
     "medheval_visual_mm": _TYPED,
@@ -269,7 +269,7 @@ def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
 def _published_file(source: Path, name: str) -> Path | None:
     """Return a published file below the clone or its folder ``benchmark_data``, None where it is missing."""
     paths = (source / name, source / Path(name).relative_to("benchmark_data"))
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(Path.is_file, paths), None)
 
 
 def _changed_files(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
@@ -335,9 +335,9 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     arguments = ["--source CLONE", *(f"--images {key}=DIR" for key in sources)]
     return SourceRecipe(
         columns=_KINDS[info.name][0],
-        test=functools.partial(_rows, info, options),
+        test_rows=partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
-        obtaining=(
+        how_to_obtain=(
             f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
             f"images: run 'medtasks data prepare {info.name} {' '.join(arguments)}'"
         ),
@@ -366,12 +366,12 @@ def _rows(
                 f"or leave its {count.questions} questions out with --allow-incomplete"
             )
     file = PurePosixPath(next(iter(info.sha256)))
-    add = functools.cache(images.add_file)
+    add = cache(images.add_file)
     for row in records:
         path = roots.find(source_of(row), row.text("img_name"))
         if path is not None:
             columns = _KINDS[info.name][2](row)
-            yield _stored_row(row, file.stem, columns, functools.partial(add, path))
+            yield _stored_row(row, file.stem, columns, partial(add, path))
     for count in counts:
         if count.missing:
             image_source = IMAGE_SOURCES[count.source]
@@ -379,7 +379,7 @@ def _rows(
             example = "" if image_source.private else f", such as {min(count.missing)}"
             cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
             yield PublishedRow(
-                file.name, None, cause=f"{cause}, and with them {count.questions} questions"
+                file.name, cause=f"{cause}, and with them {count.questions} questions"
             )
 
 
@@ -403,7 +403,7 @@ def _stored_row(
     image_source = IMAGE_SOURCES[source_of(row)]
     image = "its image" if image_source.private else f"its image {name}"
     cause = f"{image} ({image_source.title}) cannot be read"
-    return PublishedRow(row.place, None, cause=cause)
+    return PublishedRow(row.place, cause=cause)
 
 
-RECIPES = {info.name: functools.partial(_recipe, info) for info in MEDHEVAL}
+RECIPES = {info.name: partial(_recipe, info) for info in MEDHEVAL}

@@ -4,9 +4,7 @@ A published file (``dataset.json``, ``image_dict.json``) that is missing or malf
 pair and the field.
 """
 
-import functools
 import hashlib
-import itertools
 import os
 import re
 import shutil
@@ -15,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -25,12 +24,11 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.decoding import is_whole_image
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.named_files import named_file
+from medtasks.data.named_files import file_sha256, named_file
 from medtasks.data.prepare.downloads import (
     Failure,
     Published,
@@ -41,7 +39,12 @@ from medtasks.data.prepare.downloads import (
     download,
     patiently,
 )
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    SourceRecipe,
+    first_and_number,
+)
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
 from medtasks.errors import SourceError, UnusableFile
@@ -95,6 +98,11 @@ class Pair(BaseModel):
         first = PairImage(self.im_1_local, self.im_1_correct, self.category_1)
         return first, PairImage(self.im_2_local, self.im_2_correct, self.category_2)
 
+    @property
+    def image_ids(self) -> set[str]:
+        """Ids of its images."""
+        return {self.im_1_local, self.im_2_local}
+
 
 _PAIRS = TypeAdapter(dict[_Text, Pair])
 
@@ -119,7 +127,7 @@ def _recipe(options: Options) -> SourceRecipe:
 
     return SourceRecipe(
         columns=PAIRED_CHOICE,
-        test=functools.partial(_rows, options),
+        test_rows=partial(_rows, options),
         layout="dataset.json and images/<number>.jpg",
         download=download_questions,
         revision=revision,
@@ -132,27 +140,38 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
     stored, causes = _store_images(options, pairs, question_file.parent, images)
-    notes = [causes[name] for name in sorted(causes)]
+    usable, notes = _usable_pairs(options, pairs, stored, causes)
+    yield from (PublishedRow("", cause=cause) for cause in notes)
+    for pair in usable:
+        yield from _rows_of_pair(pair, question_file.name, stored)
+    demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
+    if demonstrations.is_dir():
+        for file in demonstrations.rglob("*"):
+            named_file(file, demonstrations)
+        target = images.folder / DEMONSTRATIONS_FOLDER
+        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def _usable_pairs(
+    options: Options,
+    pairs: Sequence[Pair],
+    stored: Mapping[str, StoredImage],
+    causes: Mapping[str, str],
+) -> tuple[list[Pair], list[str]]:
+    """Return the pairs with two stored images, and notes on what is missing, which is an error unless allowed."""
+    notes = [cause for _, cause in sorted(causes.items())]
     expected = (MEDICONFUSION.rows or 0) // 2
     if not options.sample and len(pairs) != expected:
         notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
-    usable = [
-        pair for pair in pairs if causes.keys().isdisjoint(image.image_id for image in pair.images)
-    ]
+    usable = [pair for pair in pairs if causes.keys().isdisjoint(pair.image_ids)]
     if notes and not options.allow_incomplete:
-        more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
         fetch = "" if _fetches(options) else ", add --fetch-images,"
         raise SourceError(
             f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
-            f"{len(pairs) - len(usable)} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the "
+            f"{len(pairs) - len(usable)} of {len(pairs)} pairs): {first_and_number(notes)}. Complete the "
             f"source{fetch} or accept the loss with --allow-incomplete"
         )
-    yield from (PublishedRow("", None, cause=cause) for cause in notes)
-    for pair in usable:
-        yield from _rows_of_pair(pair, question_file.name, stored)
-    _copy_demonstrations(
-        question_file.parent / DEMONSTRATIONS_FOLDER, images.folder / DEMONSTRATIONS_FOLDER
-    )
+    return usable, notes
 
 
 def _rows_of_pair(
@@ -180,14 +199,6 @@ def _fetches(options: Options) -> bool:
     return options.fetch_images or options.source is None
 
 
-def _copy_demonstrations(source: Path, target: Path) -> None:
-    if not source.is_dir():
-        return
-    for file in source.rglob("*"):
-        named_file(file, source)
-    shutil.copytree(source, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
-
-
 def _store_images(
     options: Options,
     pairs: Sequence[Pair],
@@ -199,8 +210,7 @@ def _store_images(
     Returns:
         The images, and the cause for each unusable one, both by image id.
     """
-    of_pairs = itertools.chain.from_iterable(pair.images for pair in pairs)
-    image_ids = sorted({image.image_id for image in of_pairs})
+    image_ids = sorted(set[str]().union(*(pair.image_ids for pair in pairs)))
     files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
     causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
     if causes and _fetches(options):
@@ -209,7 +219,7 @@ def _store_images(
         files |= targets
         causes = _fetch_images(targets, _read_links(source / "image_dict.json"))
     stored = {}
-    usable = [name for name in image_ids if name not in causes]
+    usable = sorted(files.keys() - causes)
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
         try:
             stored[name] = images.add_file(files[name], f"{name}.jpg")
@@ -338,16 +348,14 @@ class ObjectStorage:
         Raises:
             Failure: It cannot be fetched, also when tried again. Neither can one that does not decode.
         """
-        return self._patiently(functools.partial(self._body, key, query))
+        return self._patiently(partial(self._body, key, query))
 
     def _body(self, key: str, query: Mapping[str, str] | None) -> bytes:
         what = quote(key) or "the listing"
         url = f"{self.base_url}/{quote(key)}"
         if self.stop.is_set():
             raise Failure("interrupted")
-        asking = functools.partial(
-            self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True
-        )
+        asking = partial(self._session.get, url, params=query, timeout=_TIMEOUT_S, stream=True)
         with answer_to(asking, what) as answer:
             answer.raise_for_status()
             data = answer.content
@@ -378,12 +386,9 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
         OSError: A target cannot be written.
     """
     storage = ObjectStorage()
-    articles: dict[str, list[Figure]] = defaultdict(list)
-    for figure in figures:
-        if not is_whole_image(figure.target):
-            articles[figure.pmc_id].append(figure)
+    articles = _missing_by_article(figures)
     present = len(figures) - sum(map(len, articles.values()))
-    causes: dict[Figure, str] = {}
+    failures: dict[Figure, Failure] = {}
     unreachable = 0
     with (
         tqdm(desc="Fetching images", total=len(figures), initial=present, unit="image") as bar,
@@ -391,30 +396,35 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
     ):
         try:
             pending = {}
-            for pmc_id, of_article in articles.items():
-                future = pool.submit(_fetch_article, storage, pmc_id, of_article)
-                pending[future] = len(of_article)
+            for pmc_id, missing in articles.items():
+                future = pool.submit(_fetch_article, storage, pmc_id, missing)
+                pending[future] = len(missing)
             for done in as_completed(pending):
-                failures = done.result()
-                is_silent = all(isinstance(failure, Unreachable) for failure in failures.values())
-                if is_silent and len(failures) == pending[done]:
-                    unreachable += 1
-                else:
-                    unreachable = 0
+                of_article = done.result()
+                silent = sum(isinstance(failure, Unreachable) for failure in of_article.values())
+                unreachable = unreachable + 1 if silent == pending[done] else 0
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
                     raise SourceError(
-                        f"cannot reach PubMed Central's storage at {storage.base_url} ({next(iter(failures.values()))})"
-                        f"; check the connection or set {STORAGE_VARIABLE} to a mirror, then run the same command "
-                        f"again: finished images are kept"
+                        f"cannot reach PubMed Central's storage at {storage.base_url} "
+                        f"({next(iter(of_article.values()))}); check the connection or set {STORAGE_VARIABLE} to a "
+                        f"mirror, then run the same command again: finished images are kept"
                     )
-                causes |= {figure: str(failure) for figure, failure in failures.items()}
+                failures |= of_article
                 bar.update(pending[done])
         except BaseException:
             # Ctrl-C too: the pool would otherwise work through the whole queue before it ends.
             storage.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return {figure: causes[figure] for figure in figures if figure in causes}
+    return {figure: str(failures[figure]) for figure in figures if figure in failures}
+
+
+def _missing_by_article(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
+    articles: dict[str, list[Figure]] = defaultdict(list)
+    for figure in figures:
+        if not is_whole_image(figure.target):
+            articles[figure.pmc_id].append(figure)
+    return articles
 
 
 def _fetch_article(

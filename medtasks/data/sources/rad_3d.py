@@ -52,7 +52,7 @@ def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]
     for table in tables:
         for row in csv_table(SourceFile(table), _NEEDED).rows():
             if row.text("QuestionType") != _CLOSED:
-                yield PublishedRow(row.place, None, cause=_OPEN, outside=True)
+                yield PublishedRow(row.place, cause=_OPEN, outside=True)
                 continue
             name = row.text("VolumeName").removesuffix(_PACKED)
             path = volumes.get(name, source / f"{name}.npy")

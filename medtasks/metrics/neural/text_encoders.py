@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
 
+from medtasks.data.named_files import file_sha256
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.home import file_state
@@ -372,5 +373,4 @@ def weights_digest(paths: Sequence[Path]) -> str:
 
 @lru_cache(maxsize=64)
 def _digest(path: Path, state: tuple[int, ...]) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_sha256(path)

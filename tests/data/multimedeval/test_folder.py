@@ -26,7 +26,9 @@ def rows(folder, tmp_path):
     def run(kind, *samples):
         content = {"taskType": kind, "modality": "Radiology", "samples": samples}
         (folder / "dataset.json").write_text(json.dumps(content))
-        return list(OwnQuestions(folder).own_recipe().test(folder, ImageStore(tmp_path / "work")))
+        return list(
+            OwnQuestions(folder).own_recipe().test_rows(folder, ImageStore(tmp_path / "work"))
+        )
 
     return run
 

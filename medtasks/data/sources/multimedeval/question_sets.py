@@ -51,6 +51,11 @@ SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 FILE_NAME = "dataset.json"
 QA = "QA"
 VQA = "VQA"
+# Columns of the documents and of the samples.
+_COLUMNS_OF_KIND = {
+    QA: (CHOICE, ("question", "answer", "options")),
+    VQA: (OPEN_QUESTION, ("question", "answer")),
+}
 _HUB = "the Hub's parquet files"
 _MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
 _MEDMCQA_FILES = ("data/validation-*.parquet", "data/train-*.parquet")
@@ -87,7 +92,7 @@ def keyed_options(row: SourceRow) -> Mapping[str, str]:
         raise row.error("options are no object")
     if not all(isinstance(text, str) for text in value.values()):
         raise row.error("an option is no text")
-    if len(value) < 2 or list(value) != [letter(index) for index in range(len(value))]:
+    if len(value) < 2 or list(value) != list(map(letter, range(len(value)))):
         raise row.error("the options' keys are not A, B, ... in order")
     return value
 
@@ -170,7 +175,7 @@ class _MMLU(TableReader):
             f"{split}/{row.index}", row.text("question"), options, right, subject=subject
         )
 
-    def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+    def first_quarters(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
         by_subject: dict[str, list[SourceRow]] = {subject: [] for subject in sorted(MMLU_SUBJECTS)}
         for row in self.table(source, "test").rows():
@@ -264,26 +269,16 @@ class OwnQuestions(TableReader):
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / FILE_NAME
-        if not path.is_file():
-            raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = source_tables.read_json(SourceFile(path))
-        if not isinstance(content, dict):
-            raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
-        whole = SourceRow(str(path), 0, content)
+        whole = _own_content(folder)
+        content = whole.values
         self.folder = folder
         self.kind = whole.text("taskType")
         self.modality = whole.text("modality")
-        if self.kind not in (QA, VQA):
+        if self.kind not in _COLUMNS_OF_KIND:
             raise whole.error(f"taskType is '{self.kind}', and only {QA} and {VQA} can be prepared")
         if not isinstance(content["samples"], list) or not content["samples"]:
             raise whole.error("samples is not a list of questions")
-        self.columns = OPEN_QUESTION
-        columns = ["question", "answer"]
-        if self.kind == QA:
-            self.columns = CHOICE
-            columns.append("options")
+        self.columns, columns = _COLUMNS_OF_KIND[self.kind]
         try:
             decoding = Decoding.of_settings({"image_range": content.get("image_range")})
             self.volume_settings = {name: content[name] for name in SETTINGS if name in content}
@@ -291,9 +286,8 @@ class OwnQuestions(TableReader):
         except MedTasksError as error:
             raise whole.error(str(error)) from error
         self.decoding = decoding or LINEAR
-        numbered = enumerate(content["samples"], 1)
-        samples = ((f"{FILE_NAME} sample {number}", sample) for number, sample in numbered)
-        self.samples = source_tables.records_table(samples, columns)
+        samples = content["samples"]
+        self.samples = source_tables.numbered_table(f"{FILE_NAME} sample", samples, columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -310,7 +304,7 @@ class OwnQuestions(TableReader):
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
         """Open the images."""
-        return source_files.file_reader([self.folder], (), ())
+        return source_files.file_reader([self.folder])
 
     def volume(self, _source: Path, name: str) -> Path | None:
         """Return the path of an image that is a volume."""
@@ -336,6 +330,17 @@ class OwnQuestions(TableReader):
         return choice_document(doc_id, row.text("question"), options, right, subject=subject)
 
 
+def _own_content(folder: Path) -> SourceRow:
+    path = folder / FILE_NAME
+    if not path.is_file():
+        raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
+    content = source_tables.read_json(SourceFile(path))
+    if not isinstance(content, dict):
+        raise SourceError(f"{path} is not an object with taskType, modality and samples")
+    source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
+    return SourceRow(str(path), 0, content)
+
+
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
     "medqa": _MedQA().recipe(
@@ -348,7 +353,8 @@ RECIPES: Mapping[str, SourceRecipe] = {
         "pqal.zip, or what was unpacked from it", hub_files=["pqal.zip"]
     ),
     "mmlu": replace(
-        _MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test
+        _MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES),
+        test_rows=_MMLU().first_quarters,
     ),
     "mednli": _MedNLI().physionet_recipe(
         "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl",

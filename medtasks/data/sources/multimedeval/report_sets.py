@@ -35,11 +35,11 @@ CT-RATE: volumes of the validation split, each with the findings of its report, 
 https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.py`` at d9ac283.
 """
 
-import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -151,9 +151,7 @@ def report_sections(report: str) -> list[ReportSection]:
     """
     sections = []
     for section in split_at_headers(report):
-        header = section.name.strip()
-        view = "findings" if any(view in header for view in _KNOWN["views"]) else header
-        name = _CANONICAL.get(header) or next((main for main in _MAIN if main in header), view)
+        name = _common_name(section.name.strip())
         if name not in _ESSENTIAL or section.text.strip():
             sections.append(replace(section, name=name))
     if any(section.name in _ESSENTIAL for section in sections):
@@ -170,7 +168,16 @@ def report_sections(report: str) -> list[ReportSection]:
     ]
 
 
-def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] | None:
+def _common_name(header: str) -> str:
+    if header in _CANONICAL:
+        return _CANONICAL[header]
+    for main in _MAIN:
+        if main in header:
+            return main
+    return "findings" if any(view in header for view in _KNOWN["views"]) else header
+
+
+def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, str] | None:
     r"""Return findings and impression of a note of a group of exams (:data:`GROUPS`).
 
     None where the note has no final report, no or several impressions, or no findings.
@@ -190,8 +197,8 @@ def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, ...] 
         return None
     impression = texts[names.index(_IMPRESSION)]
     names.remove(_IMPRESSION)  # and not from the texts: the reference's slip
-    candidates = (texts[names.index(name)] for name in GROUPS[group]["findings"] if name in names)
-    findings = next(filter(None, candidates), "")
+    first_texts = dict(reversed([*zip(names, texts, strict=False)]))
+    findings = next(filter(None, map(first_texts.get, GROUPS[group]["findings"])), None)
     if not findings or not impression:
         return None
     return _without_placeholders(findings), _without_placeholders(impression)
@@ -216,42 +223,52 @@ def _without_placeholders(text: str) -> str:
 
 def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
-    places = {}
-    published = (
-        f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    )
-    for row in source_tables.csv_table(
-        source_files.required_file(source, [f"split/{_TEST_IDS}"], published), ("ids",)
-    ).rows():
-        note = str(row.values["ids"]).strip()
-        if not note.isdecimal():
-            raise row.error("ids is no whole number")
-        places[note] = row.place
+    places = _test_notes(source)
     file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = source_tables.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
-    read = set()
+    missing = dict(places)
     for row in tqdm(
         notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None
     ):
-        read.add(row.text("ROW_ID"))
+        missing.pop(row.text("ROW_ID"), None)
         group = GROUP_OF.get(row.text("DESCRIPTION"))
         summary = summary_of(row.text("TEXT"), group, protocol) if group else None
         if group and summary:
-            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary[0]}
-            document = new_document(REPORT, row.text("ROW_ID"), report=summary[1], **about)
+            findings, impression = summary
+            document = new_document(
+                REPORT,
+                row.text("ROW_ID"),
+                patient_id=row.text("SUBJECT_ID"),
+                context=findings,
+                report=impression,
+            )
             by_group[group].append(PublishedRow(row.place, document))
         else:
             outside += 1
     for rows in by_group.values():
         yield from rows
-    yield from [PublishedRow(file.name, None, cause=_OUTSIDE, outside=True)] * outside
-    for note, location in places.items():
-        if note not in read:
-            yield PublishedRow(location, None, cause=f"its note is not in {file.name}")
+    yield from [PublishedRow(file.name, cause=_OUTSIDE, outside=True)] * outside
+    for location in missing.values():
+        yield PublishedRow(location, cause=f"its note is not in {file.name}")
     if protocol == "head":  # of the other one the number of documents is published
         yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
+
+
+def _test_notes(source: Path) -> dict[str, str]:
+    """Return the location of each note's id in the split."""
+    published = (
+        f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    )
+    file = source_files.required_file(source, [f"split/{_TEST_IDS}"], published)
+    places = {}
+    for row in source_tables.csv_table(file, ("ids",)).rows():
+        note = str(row.values["ids"]).strip()
+        if not note.isdecimal():
+            raise row.error("ids is no whole number")
+        places[note] = row.place
+    return places
 
 
 def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
@@ -273,37 +290,41 @@ def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
 def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the studies of the test split."""
     studies = _test_studies(source)
-    split = mimic_cxr_file(source, "split")
+    root = mimic_cxr_file(source, "split").path.parent
     folders: list[Path] = []
     archives: list[Path] = []
-    for root, below in itertools.product(dict.fromkeys([split.path.parent, source]), _PLACES):
+    for folder, below in itertools.product(dict.fromkeys([root, source]), _PLACES):
         for tree in ("files", f"{_UNPACKED}/files"):
-            folders += [files.parent for files in sorted(root.glob(below + tree))]
-        archives += sorted(root.glob(below + _ARCHIVE))
+            folders += [files.parent for files in sorted(folder.glob(below + tree))]
+        archives += sorted(folder.glob(below + _ARCHIVE))
     with source_files.file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for study_id, rows in studies.items():
-            location, subject_id = rows[0].place, rows[0].text("subject_id")
+            location = rows[0].place
+            subject_id = rows[0].text("subject_id")
             name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
             try:
                 report = read(name.as_posix()).decode("utf-8")
             except FileNotFoundError:
                 cause = f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)"
-                yield PublishedRow(location, None, cause=cause)
+                yield PublishedRow(location, cause=cause)
                 continue
             except UnicodeDecodeError:
-                yield PublishedRow(location, None, cause="the report of its study is no UTF-8 text")
+                yield PublishedRow(location, cause="the report of its study is no UTF-8 text")
                 continue
             sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
             first = {section.name: section.text for section in reversed(sections)}
             if "findings" not in first:
                 cause = "studies whose report has no findings section"
-                yield PublishedRow(location, None, cause=cause, outside=True)
+                yield PublishedRow(location, cause=cause, outside=True)
                 continue
-            about = {"patient_id": subject_id, "indication": first.get("indication", "")}
             document = new_document(
-                REPORT, study_id, report=first["findings"], image_id=f"s{study_id}", **about
+                REPORT,
+                study_id,
+                report=first["findings"],
+                image_id=f"s{study_id}",
+                patient_id=subject_id,
+                indication=first.get("indication", ""),
             )
-            root = split.path.parent
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = []
             for number, row in enumerate(rows, 1):
@@ -311,7 +332,7 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
                 adding.append(
                     (
                         f"{number} of {len(rows)}",
-                        functools.partial(images.add_file, file, root=root),
+                        partial(images.add_file, file, root=root),
                     )
                 )
             yield images_row(location, adding, document)
@@ -327,9 +348,11 @@ def _fetch_reports(physionet: PhysioNet, folder: Path) -> Path:
 def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the volumes of the validation split."""
     file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
+    root = file.path.parents[1]
     seen = set()
     for row in source_tables.csv_table(file, ("VolumeName", "Findings_EN")).rows():
-        name, findings = row.text("VolumeName"), row.text("Findings_EN")
+        name = row.text("VolumeName")
+        findings = row.text("Findings_EN")
         if (name, findings) in seen:
             continue
         seen.add((name, findings))
@@ -338,26 +361,22 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         if not name.endswith(ENDING) or len(parts) != 4:
             raise row.error(f"VolumeName is not of the form valid_1_a_1{ENDING}")
         if not findings.strip():
-            yield PublishedRow(row.place, None, cause="its report has no findings")
+            yield PublishedRow(row.place, cause="its report has no findings")
             continue
-        patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
-        paths = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
+        patient = "_".join(parts[:2])
+        scan = "_".join(parts[:3])
+        paths = [root / folder / patient / scan / name for folder in _CT_FOLDERS]
         path = next(filter(Path.is_file, paths), paths[0])
         document = new_document(
             REPORT, volume, report=findings, image_id=volume, patient_id=patient
         )
-        yield images_row(
-            row.place,
-            [(name, functools.partial(images.add_volume, path, file.path.parents[1]))],
-            document,
-        )
+        adding = [(name, partial(images.add_volume, path, root))]
+        yield images_row(row.place, adding, document)
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
-    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),
-    "mimic_iii_summary_head": SourceRecipe(
-        REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT
-    ),
+    "mimic_iii_summary": SourceRecipe(REPORT, partial(mimic_iii, "paper"), _NOTES_LAYOUT),
+    "mimic_iii_summary_head": SourceRecipe(REPORT, partial(mimic_iii, "head"), _NOTES_LAYOUT),
     "mimic_cxr_report": SourceRecipe(
         REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports
     ),

@@ -20,11 +20,11 @@
 Source of the last two: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_classification.py`` at d9ac283.
 """
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache, lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -96,7 +96,7 @@ PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED = "cropped images"
 _UNDESCRIBED = ""
-_annotations = functools.partial(
+_annotations = partial(
     source_files.physionet_file,
     project="vindr-mammo",
     version="1.0.0",
@@ -225,7 +225,7 @@ class _MimicCxr(TableReader):
                     yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
             if split == "test":
                 for image in itertools.chain.from_iterable(unlabelled.values()):
-                    yield image.place, functools.partial(dict, image.values)
+                    yield image.place, partial(dict, image.values)
 
         return SourceTable(records)
 
@@ -247,7 +247,7 @@ class _MimicCxr(TableReader):
         return [image_name(row)]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
+        return source_files.file_reader([mimic_cxr_file(source, "split").path.parent])
 
 
 def _questions(source: Path) -> SourceFile:
@@ -269,28 +269,17 @@ class _DiffVqa(TableReader):
         source: Path,
         images: ImageStore,
     ) -> Iterator[PublishedRow]:
-        folders = [source / folder for folder in _MIMIC_IMAGES]
-        files = next(filter(Path.is_dir, folders), None)
+        files = next(filter(Path.is_dir, map(source.joinpath, _MIMIC_IMAGES)), None)
         if files is None:
             raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
-
         # A study has many questions, one after the other.
-        @functools.lru_cache(maxsize=64)
-        def of_study(folder: Path) -> list[StoredImage] | str:
-            paths = sorted(folder.glob("*.jpg"))
-            if not paths:
-                return f"its study {folder.name} has no images"
-            try:
-                return [images.add_file(path, root=files) for path in paths]
-            except (UnreadableImage, UnusableFile) as error:
-                return f"an image of its study {folder.name} is broken ({error})"
-
+        of_study = lru_cache(64)(partial(_add_study, images, files))
         for row in rows:
             subject = row.text("subject_id")
             study = row.text("study_id")
             stored = of_study(study_folder(files, subject, study))
             if isinstance(stored, str):
-                yield PublishedRow(row.place, None, cause=stored)
+                yield PublishedRow(row.place, cause=stored)
                 continue
             for column in ("question", "answer"):
                 if not row.text(column).strip():
@@ -306,6 +295,17 @@ class _DiffVqa(TableReader):
         if split == "test":
             of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
+
+
+def _add_study(images: ImageStore, files: Path, folder: Path) -> list[StoredImage] | str:
+    """Store the images of a study, or return why it has none."""
+    paths = sorted(folder.glob("*.jpg"))
+    if not paths:
+        return f"its study {folder.name} has no images"
+    try:
+        return [images.add_file(path, root=files) for path in paths]
+    except (UnreadableImage, UnusableFile) as error:
+        return f"an image of its study {folder.name} is broken ({error})"
 
 
 def read_dicom(path: Path) -> Image.Image:
@@ -359,7 +359,7 @@ class _VinDrMammo(TableReader):
     ) -> Iterator[PublishedRow]:
         folder = _annotations(source).path.parent
 
-        @functools.cache
+        @cache
         def add(name: str) -> StoredImage:
             path = named_file(folder / name, folder / "images")
             return images.add_pixels(read_dicom(path), _STRETCHED)
@@ -380,7 +380,7 @@ class _VinDrMammo(TableReader):
                 options=list(_GRADES),
                 label=_GRADES.index(grade),
             )
-            adding = [(name, functools.partial(add, name)) for name in self.names_of_images(row)]
+            adding = [(name, partial(add, name)) for name in self.names_of_images(row)]
             yield source_recipe.images_row(row.place, adding, document)
 
 
@@ -422,11 +422,11 @@ class _CbisDdsm(TableReader):
             )
             name = images_of_series.get(parts[2])
             if name:
-                store = functools.partial(images.add_file, source / name, root=source)
+                store = partial(images.add_file, source / name, root=source)
                 yield source_recipe.images_row(row.place, [(name, store)], document)
             else:
                 cause = f"dicom_info.csv has no image of its series {parts[2]}"
-                yield PublishedRow(row.place, None, cause=cause)
+                yield PublishedRow(row.place, cause=cause)
 
 
 def _images_of_series(source: Path) -> dict[str, str]:
