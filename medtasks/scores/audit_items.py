@@ -3,8 +3,9 @@
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,22 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     items = []
     for document in reading.answered_documents:
         row = rows.get(str(document["doc_id"]), {})
-        groups = {}
-        for column in columns:
-            names = tuple(group_names(row, column, bands.get(column, {})))
-            if names:
-                groups[column] = names
-        items.append(_item(reading, document, groups))
+        items.append(_item(reading, document, _groups_of(row, columns, bands)))
     return tuple(items)
+
+
+def _groups_of(
+    row: Mapping[str, Any],
+    columns: Iterable[str],
+    bands: Mapping[str, Mapping[str, str]],
+) -> dict[str, tuple[str, ...]]:
+    """Return the groups of a question by column, without columns in which it has none."""
+    groups = {}
+    for column in columns:
+        names = tuple(group_names(row, column, bands.get(column, {})))
+        if names:
+            groups[column] = names
+    return groups
 
 
 def _item(
@@ -79,13 +89,14 @@ def _item(
             answers={name: answer_for_log(answer) for name, answer in answers.items()},
             groups=groups,
         )
-    own_facts = [f"{name}: {value}" for name, value in own_columns(document).items()]
+    own_facts = starmap("{}: {}".format, own_columns(document).items())
+    texts = filter(None, map(document.get, _TEXTS))
     return AuditItem(
         doc_id=doc_id,
         unit=unit,
         images=tuple(key for key, _ in _keyed_images(task, document)),
-        question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
-        options=tuple(document.get("options") or ()),
+        question="\n\n".join(map(str, texts)),
+        options=Sample(document).options,
         prompt=reading.samples.prompts.get(doc_id, ""),
         key=task.family.target_text(Sample(document)),
         reply=reply.text or "",

@@ -104,14 +104,7 @@ def assumptions(
             f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one"
         )
     documents = task_documents(task)
-    replies_of_runs = []
-    for run in runs:
-        recorded = read_recorded(task, documents, [replies_to(task.name, run)])
-        replies_of_runs.append(recorded.logged_run(task.name))
-    values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
-    shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
-    if runs and not shared:
-        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
+    values, shared = _values_of_runs(task, documents, metric, runs, rule)
     units = _units(task, documents, metric)
     if not units:
         raise RepliesError(
@@ -133,6 +126,29 @@ def assumptions(
     if against is not None:
         assumed = replace(assumed, score=against, score_source="given")
     return assumed
+
+
+def _values_of_runs(
+    task: TaskFile,
+    documents: Documents,
+    metric: AnyMetric,
+    runs: Sequence[Source],
+    rule: str | None,
+) -> tuple[list[Values], list[str]]:
+    """Return the values of each run, and the samples that have one in all.
+
+    Raises:
+        RepliesError: There are none, although there are runs.
+    """
+    replies = []
+    for run in runs:
+        recorded = read_recorded(task, documents, [replies_to(task.name, run)])
+        replies.append(recorded.logged_run(task.name))
+    values = [_values(task, documents, metric, of_run, rule) for of_run in replies]
+    shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
+    if runs and not shared:
+        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
+    return values, shared
 
 
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
@@ -195,15 +211,7 @@ def plan(
     Raises:
         RepliesError: A number is out of range.
     """
-    in_range = 0 <= assumed.score <= 1 and 0 < power < 1 and tests >= 1
-    if not in_range or (margin is not None and not 0 < margin < 1):
-        raise RepliesError(
-            "--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1"
-        )
-    if difference is not None and (not difference or not 0 <= assumed.score + difference <= 1):
-        raise RepliesError(
-            f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
-        )
+    _check_numbers(assumed.score, difference, margin, power, tests)
     level = ALPHA / tests
     prepared = max(1, math.floor(without_noise(assumed.samples / assumed.design)))
     true = difference or 0.0
@@ -239,6 +247,25 @@ def plan(
     return answers
 
 
+def _check_numbers(
+    score: float,
+    difference: float | None,
+    margin: float | None,
+    power: float,
+    tests: int,
+) -> None:
+    """Raise RepliesError if a number is out of range."""
+    in_range = 0 <= score <= 1 and 0 < power < 1 and tests >= 1
+    if not in_range or (margin is not None and not 0 < margin < 1):
+        raise RepliesError(
+            "--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1"
+        )
+    if difference is not None and (not difference or not 0 <= score + difference <= 1):
+        raise RepliesError(
+            f"a model that scores {score:.3g} cannot differ by {difference:.3g}; choose another --difference"
+        )
+
+
 def _planned_samples(power_of: Callable[[int], float], power: float, design: float) -> int | None:
     """Return the number of samples that reaches a power, with the design effect, or None if it is too large."""
     independent = required_samples(power_of, power)
@@ -251,11 +278,11 @@ def _values(
     metric: AnyMetric,
     replies: Replies,
     rule: str | None,
-) -> dict[str, tuple[Hashable, float]]:
+) -> Values:
     """Return cluster and value of each sample under a rule, by default the task's first."""
     answered = {name: reply for name, reply in replies.items() if not reply.is_failure}
     computed = run_values(task, documents, answered, [metric])
     chosen = rule or next(iter(computed.rules))
     if chosen not in computed.rules:
         raise unknown_name("rule", chosen, computed.rules)
-    return dict(computed.values[chosen, metric.name])
+    return computed.values[chosen, metric.name]
