@@ -33,7 +33,7 @@ from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
 from medtasks.scores.score_model import AuditItem, MetricScore, RuleScores
-from medtasks.scores.scoring import answered_documents, score_replies
+from medtasks.scores.scoring import answered_documents, score_replies, score_rows
 from medtasks.scores.task_reading import (
     TaskReading,
     read_task,
@@ -201,16 +201,14 @@ def score(
         chosen = scored_task(task)
         read, documents, data = _read_replies(chosen, replies, format, columns)
         by_id = take_answer_field(read, answer_field)
-        scores = scores_by_id(chosen, answered_documents(documents, by_id), by_id)
-        row_scores = {}
-        for name, (rule, of_samples) in scores.items():
-            row_scores[name] = (rule, list(of_samples.values()))
+        answered = answered_documents(documents, by_id)
+        row_scores = score_rows(chosen, answered, by_id)
         rows = score_replies(chosen, documents, by_id, row_scores=row_scores)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
         withheld = is_private_task(chosen, documents)
         reading = TaskReading(TaskRun(task), chosen, withheld, data, documents, samples)
-        for name, (rule, of_samples) in scores.items():
-            reading.computed[name] = without_metrics(rule, of_samples)
+        for name, (rule, scores) in row_scores.items():
+            reading.computed[name] = without_metrics(rule, scores_by_id(answered, scores))
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
 
 

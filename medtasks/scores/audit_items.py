@@ -3,7 +3,7 @@
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
@@ -15,7 +15,7 @@ from medtasks.data.samples import Document, Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import SourceError
-from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, Rule, without_its_reasoning
 from medtasks.prompts.images import image_path
 from medtasks.scores.error_classes import image_names, own_columns
 from medtasks.scores.score_model import AuditItem
@@ -51,22 +51,13 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     items = []
     for document in reading.answered_documents:
         row = rows.get(str(document["doc_id"]), {})
-        items.append(_item(reading, document, _groups_of(row, columns, bands)))
+        groups = {}
+        for column in columns:
+            names = tuple(group_names(row, column, bands.get(column, {})))
+            if names:
+                groups[column] = names
+        items.append(_item(reading, document, groups))
     return tuple(items)
-
-
-def _groups_of(
-    row: Mapping[str, Any],
-    columns: Iterable[str],
-    bands: Mapping[str, Mapping[str, str]],
-) -> dict[str, tuple[str, ...]]:
-    """Return the groups of a question by column, without columns in which it has none."""
-    groups = {}
-    for column in columns:
-        names = tuple(group_names(row, column, bands.get(column, {})))
-        if names:
-            groups[column] = names
-    return groups
 
 
 def _item(
@@ -115,9 +106,8 @@ def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadA
         # A score that another version wrote may lack something; the question is shown anyway.
         with contextlib.suppress(KeyError, TypeError):
             score = computed.samples[doc_id]
-            row = reading.task.rows.get(name)
-            is_reasoned = row is not None and row.reasoned
-            final_reply = without_its_reasoning(reply) if is_reasoned else reply
+            row = reading.task.rows.get(name, Rule())
+            final_reply = without_its_reasoning(reply) if row.reasoned else reply
             known_value = None if math.isnan(value) else value
             answers[name] = reading.task.family.describe(score, final_reply, known_value)
     return answers

@@ -254,15 +254,10 @@ def _build_column(
     if column is None or not cells:
         return None
     provenances = [data, *(record.data for record in records.values())]
-    column = replace(column, data_warning=_first_data_warning(provenances))
+    warnings = [data_warning(facts) for facts in provenances if {*facts} >= _DATA_STATE]
+    column = replace(column, data_warning=next(filter(None, warnings), ""))
     _note_differences(column, cells, records, notes)
     return column, cells
-
-
-def _first_data_warning(provenances: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first warning on data, empty without one."""
-    warnings = [data_warning(facts) for facts in provenances if {*facts} >= _DATA_STATE]
-    return next(filter(None, warnings), "")
 
 
 def _ranked_cells(

@@ -148,13 +148,12 @@ def compare_runs(
             task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels
         )
         whole = replace(
-            whole,
+            pair,
             comparisons=[*whole.comparisons, *pair.comparisons],
             overlaps={**whole.overlaps, **pair.overlaps},
             agreements={**whole.agreements, **pair.agreements},
-            rules=pair.rules,
             skipped={**whole.skipped, **pair.skipped},
-            warnings=pair.warnings,
+            repeats=whole.repeats,
         )
     return corrected_together({"": whole})[""]
 
@@ -212,8 +211,7 @@ def _shared_replies(
 
     Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
     """
-    first, second = answered
-    shared = first.keys() & second.keys()
+    shared = answered[0].keys() & answered[1].keys()
     if not shared:
         raise RepliesError(
             f"{' and '.join(runs)} answered no document in common, so that there is nothing to compare"

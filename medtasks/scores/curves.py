@@ -60,13 +60,14 @@ def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> C
     declines = _tests_against(points, steps[-1])
     decline = declines.get(best)
     if decline is not None:  # read as the last checkpoint's difference from the best
+        result = decline.result
         reversed_result = replace(
-            decline.result,
-            first=decline.result.second,
-            second=decline.result.first,
-            difference=-decline.result.difference,
-            low=-decline.result.high,
-            high=-decline.result.low,
+            result,
+            first=result.second,
+            second=result.first,
+            difference=-result.difference,
+            low=-result.high,
+            high=-result.low,
         )
         decline = CheckpointTest(steps[-1], best, reversed_result, decline.p_holm)
     return Curve(name, column, list(points.items()), best, gains.get(best), decline)

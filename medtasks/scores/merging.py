@@ -179,15 +179,10 @@ def _task_row(task: TaskFile, runs: Shards) -> Row:
             computed = _without_values(part.row) | _values(task, part.filters, part_scores)
             if repr(computed) != repr(dict(part.row)):
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
-    _log_warnings(task, scores)
-    return _without_values(largest.row) | _values(task, largest.filters, scores)
-
-
-def _log_warnings(task: TaskFile, scores: Mapping[int, Sequence[Score]]) -> None:
-    """Log the warnings of a task's metrics under each filter, from scores by row and filter."""
     for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
         sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
         log_notes(filter(None, sentences), panel_results(task.metrics, by_filter))
+    return _without_values(largest.row) | _values(task, largest.filters, scores)
 
 
 def _without_values(row: Mapping[str, Any]) -> Row:

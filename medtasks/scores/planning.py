@@ -14,6 +14,7 @@ from medtasks.families.family import Replies, Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
+from medtasks.scores.comparing import paired_values
 from medtasks.scores.run_values import Values, main_metrics, run_values
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
@@ -25,7 +26,7 @@ from medtasks.stats.equivalence import (
     required_samples,
 )
 from medtasks.stats.intervals import without_noise
-from medtasks.stats.paired import ALPHA
+from medtasks.stats.paired import ALPHA, PairedValues
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
@@ -104,7 +105,14 @@ def assumptions(
             f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one"
         )
     documents = task_documents(task)
-    values, shared = _values_of_runs(task, documents, metric, runs, rule)
+    replies = []
+    for run in runs:
+        recorded = read_recorded(task, documents, [replies_to(task.name, run)])
+        replies.append(recorded.logged_run(task.name))
+    values = [_values(task, documents, metric, of_run, rule) for of_run in replies]
+    paired = paired_values(values[0], values[-1]) if runs else None
+    if paired and not paired[0]:
+        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
     units = _units(task, documents, metric)
     if not units:
         raise RepliesError(
@@ -121,34 +129,11 @@ def assumptions(
         design=design_effect(units),
         design_source=f"correlation {WORKING_CORRELATION} within clusters, assumed",
     )
-    if runs:
-        assumed = _with_measured_values(assumed, shared, values)
+    if paired:
+        assumed = _with_measured_values(assumed, paired, are_two=len(runs) == 2)
     if against is not None:
         assumed = replace(assumed, score=against, score_source="given")
     return assumed
-
-
-def _values_of_runs(
-    task: TaskFile,
-    documents: Documents,
-    metric: AnyMetric,
-    runs: Sequence[Source],
-    rule: str | None,
-) -> tuple[list[Values], list[str]]:
-    """Return the values of each run, and the samples that have one in all.
-
-    Raises:
-        RepliesError: There are none, although there are runs.
-    """
-    replies = []
-    for run in runs:
-        recorded = read_recorded(task, documents, [replies_to(task.name, run)])
-        replies.append(recorded.logged_run(task.name))
-    values = [_values(task, documents, metric, of_run, rule) for of_run in replies]
-    shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
-    if runs and not shared:
-        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
-    return values, shared
 
 
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
@@ -169,17 +154,17 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
 
 def _with_measured_values(
     assumed: Assumptions,
-    samples: Sequence[str],
-    runs: Sequence[Values],
+    paired: PairedValues,
+    *,
+    are_two: bool,
 ) -> Assumptions:
-    """Replace what is assumed by what one or two runs show on these samples."""
-    first = [runs[0][sample][1] for sample in samples]
-    clusters = [runs[0][sample][0] for sample in samples]
+    """Replace what is assumed by what one run shows, or ``are_two`` on the samples that both answered."""
+    first, second, clusters = paired
     measured = first
     source = "of the run's scores"
     assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
-    if len(runs) == 2:
-        measured = [runs[1][sample][1] - runs[0][sample][1] for sample in samples]
+    if are_two:
+        measured = [after - before for before, after in zip(first, second, strict=True)]
         discordance = math.fsum(map(abs, measured)) / len(measured)
         assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
         source = "of the runs' differences"

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, TypeVar
@@ -441,8 +441,11 @@ def agreement(
             if not (reply.is_failure or other.is_failure):
                 pairs[reported_id(sample)] = (reply, other)
     answers = {}
-    for row, scores_of_both in scores.items():
-        values = {reported_id(sample): pair for sample, pair in _both_answers(*scores_of_both)}
+    for row, (of_first, of_second) in scores.items():
+        values = {}
+        for sample, score in of_first.items():
+            if "value" in score and "value" in of_second.get(sample, ()):
+                values[reported_id(sample)] = (score["value"], of_second[sample]["value"])
         if values:
             answers[row] = _answer_agreement(values)
     return Agreement(
@@ -452,13 +455,6 @@ def agreement(
         likelihood_agreement(pairs),
         answers,
     )
-
-
-def _both_answers(first: ScoresById, second: ScoresById) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Yield the samples for which both runs' scores hold an answer, with both answers."""
-    for sample, score in first.items():
-        if "value" in score and "value" in second.get(sample, ()):
-            yield sample, (score["value"], second[sample]["value"])
 
 
 def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
@@ -542,7 +538,9 @@ def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> Likelihood
         differences += map(operator.sub, after, before)
         greedy += zip(first.greedy or (), second.greedy or (), strict=False)
         if most_likely(before) != most_likely(after):
-            flips.append(Flip(sample, _margin(before)))
+            best, following = [*sorted(before), math.inf][:2]
+            margin = 0.0 if best == following else following - best  # both may be infinite
+            flips.append(Flip(sample, margin))
     if not samples:
         return None
     finite = list(filter(math.isfinite, differences))
@@ -559,9 +557,3 @@ def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> Likelihood
         greedy_options=len(greedy),
         equal_greedy=sum(itertools.starmap(operator.eq, greedy)),
     )
-
-
-def _margin(losses: Sequence[float]) -> float:
-    """Return by how much the smallest loss differs from the next one. Both may be infinite."""
-    best, following = [*sorted(losses), math.inf][:2]
-    return 0.0 if best == following else following - best

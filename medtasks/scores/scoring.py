@@ -42,7 +42,7 @@ from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, complete_pai
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
 from medtasks.scores.joint_judging import with_joint_verdicts
-from medtasks.scores.score_model import MetricScore, PairOutcomes, RuleScores
+from medtasks.scores.score_model import PairOutcomes, RuleScores
 from medtasks.scores.subgroups import CATEGORIES, by_category, by_group, with_interval
 from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
@@ -81,7 +81,11 @@ def score_replies(
     if report_metrics and not compares_reports:
         own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
         raise RepliesError(f"{own_only}; leave out --metric")
-    _warn_of_absent_columns(task, documents)
+    for column in {*task.breakdown}.difference(*documents) if documents else ():
+        hint = near_match(column, documents[0])
+        warn_once(
+            f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}"
+        )
     answered = answered_documents(documents, replies)
     metrics = _with_further(task.metrics, report_metrics)
     clear_results()  # the user may have fixed a failure before scoring again
@@ -103,14 +107,6 @@ def score_replies(
         wrong = wrong_answers(task, answered, scores, replies)
         rows[name] = replace(row, name=name, failures=failures, settings=settings, wrong=wrong)
     return rows
-
-
-def _warn_of_absent_columns(task: TaskFile, documents: Documents) -> None:
-    for column in {*task.breakdown}.difference(*documents) if documents else ():
-        hint = near_match(column, documents[0])
-        warn_once(
-            f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}"
-        )
 
 
 def answered_documents(documents: Documents, replies: Container[str]) -> list[Document]:
@@ -278,6 +274,10 @@ def rule_scores(
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
     table = [with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics]
+    failures: dict[str, str] = {}
+    if is_stopped(scores):
+        cause = next(score_warnings(task, columns, scores), "")
+        failures = {score.metric: cause for score in table if cause and math.isnan(score.value)}
     few_clusters = tuple(_few_clusters(metrics, estimates))
     remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
     whole = RuleScores(
@@ -286,7 +286,7 @@ def rule_scores(
         "",
         tuple(table),
         reasons,
-        failures=_stop_failures(task, columns, scores, table),
+        failures=failures,
         few_clusters=few_clusters,
         remarks=tuple(filter(None, remarks)),
     )
@@ -301,17 +301,6 @@ def rule_scores(
         groups = by_group(task, columns, scores)
         whole = replace(whole, by_class=numbers_by_class(task, columns, scores))
     return replace(whole, groups=groups.groups, column_tests=groups.tests)
-
-
-def _stop_failures(
-    task: TaskFile,
-    columns: Documents,
-    scores: ScoreList,
-    table: Sequence[MetricScore],
-) -> dict[str, str]:
-    """Return why metrics have no value where the published code stops, by metric."""
-    cause = next(score_warnings(task, columns, scores), "") if is_stopped(scores) else ""
-    return {score.metric: cause for score in table if cause and math.isnan(score.value)}
 
 
 def _pair_outcomes(

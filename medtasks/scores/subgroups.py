@@ -416,19 +416,13 @@ def _gaps(
     for index in compress(range(len(parts)), compared):
         gaps[index] = _difference(parts[index], total, LEVEL if are_two else level)
     if not are_two:
-        return _corrected_for_groups(gaps)
+        corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
+        return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
     # Of groups that are all samples there is one test, seen from both sides.
     if all(compared) and sum(part.weight for part in parts) == total.weight:
         first, p = gaps[0]
         gaps[1] = EstimatedValue(-first.value, first.error, -first.high, -first.low), p
     return gaps
-
-
-def _corrected_for_groups(
-    gaps: Sequence[tuple[EstimatedValue, float]],
-) -> list[tuple[EstimatedValue, float]]:
-    corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
-    return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
 
 
 def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:

@@ -19,7 +19,7 @@ from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import is_failed, judges_of
-from medtasks.families.family import FENCED, Replies
+from medtasks.families.family import FENCED, Replies, Rule
 from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import (
     CorpusMetric,
@@ -28,6 +28,7 @@ from medtasks.metrics.metric import (
     Metric,
     Role,
     Score,
+    ScoreList,
     mean,
     raw_declaration,
     with_image_clusters,
@@ -111,23 +112,15 @@ class TaskReading:
         return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
 
 
-def scores_by_id(
-    task: TaskFile,
-    documents: Documents,
-    replies: Replies,
-) -> dict[str, tuple[str, dict[str, Score]]]:
-    """Return the versioned rule of each row of results, and scores by document id.
+def scores_by_id(documents: Documents, scores: ScoreList) -> dict[str, Score]:
+    """Return scores by document id.
 
-    Args:
-        task: The task.
-        documents: Answered documents, shape (samples,).
-        replies: A reply to each of them.
+    Example:
+        >>> scores_by_id([{"doc_id": 7}], [{"reason": "ok"}])
+        {'7': {'reason': 'ok'}}
     """
     ids = [str(document["doc_id"]) for document in documents]
-    by_row = {}
-    for name, (rule, scores) in score_rows(task, documents, replies).items():
-        by_row[name] = (rule, dict(zip(ids, scores, strict=True)))
-    return by_row
+    return dict(zip(ids, scores, strict=True))
 
 
 def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
@@ -174,12 +167,14 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
     elif reading.task.compares_likelihoods:
         settings["decoding"] = "log-likelihood of each option"
     if recorded.data:
-        settings |= _data_settings(recorded.data, reading.task.dataset or "")
+        settings |= _data_settings(reading)
     return {name: str(value) for name, value in settings.items() if value or value == 0}
 
 
-def _data_settings(data: Mapping[str, Any], dataset: str) -> dict[str, Any]:
+def _data_settings(reading: TaskReading) -> dict[str, Any]:
     """Return the source of recorded data, and their numbers."""
+    data = reading.recorded.data
+    dataset = reading.task.dataset or ""
     source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
     return {
         "source": "synthetic sample images" if data.get("sample") else source,
@@ -240,13 +235,12 @@ def rule_reports(
 
 def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
     """Return the rule that read the replies in a row, and its description."""
-    row = task.rows.get(name) if task else None
-    extractor = row.extractor if row else None
-    rule = recorded.rules.get(name) or extractor or ""
+    row = task.rows.get(name, Rule()) if task else Rule()
+    rule = recorded.rules.get(name) or row.extractor or ""
     describes = ""
     with contextlib.suppress(UnknownName):
         describes = extractor_of(rule).summary
-    if task and row and extractor and not recorded.rules:  # a recorded rule's version is unknown
+    if task and row.extractor and not recorded.rules:  # a recorded rule's version is unknown
         rule = task.versioned_rule(row)
     return rule, describes
 
@@ -314,7 +308,11 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
         reading.missing.append(cause)
         return reading
     reading.withheld = is_private_task(task, reading.documents)
-    _group(reading, by)
+    for column in by:
+        try:
+            reading.task = grouped_by(reading.task, reading.documents, [column])
+        except RepliesError as error:
+            reading.ungrouped[column] = str(error)
     if recorded.samples is None:
         reading.missing.append(NO_SAMPLES)
         return reading
@@ -327,15 +325,6 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
     if reading.computed and not (task.is_computed or recorded_values(recorded)):
         reading.missing.append(f"{_NEEDS}; run: {reading.score_command}")
     return reading
-
-
-def _group(reading: TaskReading, by: Sequence[str]) -> None:
-    """Group the task by further columns as far as possible, and note why it is not by the others."""
-    for column in by:
-        try:
-            reading.task = grouped_by(reading.task, reading.documents, [column])
-        except RepliesError as error:
-            reading.ungrouped[column] = str(error)
 
 
 def _read_documents(reading: TaskReading) -> str:
@@ -539,8 +528,8 @@ def _read_replies(reading: TaskReading) -> None:
         return
     main = task.metrics[0]
     computed = {}
-    for name, (rule, by_id) in scores_by_id(task, answered, replies).items():
-        scores = list(by_id.values())
+    for name, (rule, scores) in score_rows(task, answered, replies).items():
+        by_id = scores_by_id(answered, scores)
         if task.is_computed:
             wrong = () if task.family.paired else wrong_answers(task, answered, scores, replies)
             report = replace(

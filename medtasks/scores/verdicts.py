@@ -92,14 +92,17 @@ def _explanation(
     failures_matter: bool,
 ) -> str:
     """Return a sentence on failures in one run, equal replies or equal answers, or an empty text."""
-    if failures_matter or (agreement.all_equal and agreement.failed.one_sided_failures):
+    failed = agreement.failed
+    if failures_matter or (agreement.all_equal and failed.one_sided_failures):
+        sides = zip((failed.only_first, failed.only_second), runs, strict=True)
+        counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
         effect = "too few to move a score by the margin."
         if failures_matter:
             effect = (
                 "they could move a score by more than the margin, and the numbers here are of the others only; fix the "
                 "failures first, then run again with --only-failed."
             )
-        return f"{_failures_in(runs, agreement)}: {effect}"
+        return f"Failures in one run ({counts}, of {agreement.overlap.both} samples): {effect}"
     if agreement.all_equal and agreement.texts is not None:
         return "Every reply is the same to the last byte."
     if agreement.all_equal:
@@ -107,13 +110,6 @@ def _explanation(
     if same_scores:
         return "All answers are equal, so that on these samples the scores are the same."
     return ""
-
-
-def _failures_in(runs: tuple[str, str], agreement: Agreement) -> str:
-    numbers = (agreement.failed.only_first, agreement.failed.only_second)
-    sides = zip(numbers, runs, strict=True)
-    counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
-    return f"Failures in one run ({counts}, of {agreement.overlap.both} samples)"
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:
