@@ -176,28 +176,28 @@ def _test_best(
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
     """
-    ids = [str(document["doc_id"]) for document in documents]
-    shared = _shared_positions(ids, run)
+    shared = _shared_positions(documents, run)
     if not shared:
         return None
-    shared_samples = [Sample(documents[position]) for position in shared]
+    shared_samples = [Sample(documents[position]) for position in shared.values()]
     clusters = task.family.independent_clusters(shared_samples)
-    shared_ids = [ids[position] for position in shared]
-    samples = list(zip(shared_ids, clusters, strict=True))
+    samples = list(zip(shared, clusters, strict=True))
 
     def values(metric: AnyMetric, scores: ScoreList) -> Values:
-        settled = task.family.final_scores([scores[position] for position in shared])
-        return with_drawn_units(task.family.sample_values(metric, settled, samples), settled)
+        final = task.family.final_scores(scores)
+        return with_drawn_units(task.family.sample_values(metric, final, samples), final)
 
-    run_scores = [run.get(doc_id, {}) for doc_id in ids]
     for metric in main_metrics(task):
         if not isinstance(metric, Metric):
             continue
-        by_constant = {position: values(metric, scores) for position, scores in constants.items()}
+        by_constant = {}
+        for number, scores in constants.items():
+            by_constant[number] = values(metric, [scores[position] for position in shared.values()])
         best = _best_constant(metric, by_constant)
         if best is None:
             continue
-        paired = paired_values(by_constant[best], values(metric, run_scores))
+        of_run = values(metric, [run[doc_id] for doc_id in shared])
+        paired = paired_values(by_constant[best], of_run)
         if not paired[0]:
             return None
         result = compare_paired(*paired)
@@ -205,12 +205,13 @@ def _test_best(
     return None
 
 
-def _shared_positions(ids: Sequence[str], run: ScoresById) -> list[int]:
-    """Return the positions of the questions that a run answered."""
-    shared = []
-    for position, doc_id in enumerate(ids):
+def _shared_positions(documents: Documents, run: ScoresById) -> dict[str, int]:
+    """Return the positions of the questions that a run answered, by document id."""
+    shared = {}
+    for position, document in enumerate(documents):
+        doc_id = str(document["doc_id"])
         if doc_id in run and not is_failed(run[doc_id]):
-            shared.append(position)
+            shared[doc_id] = position
     return shared
 
 

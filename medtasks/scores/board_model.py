@@ -481,7 +481,7 @@ def _task_and_sources(
         )
     sources: dict[Source, int | None] = {}
     for path, step in zip(paths, step_of_runs, strict=True):
-        runs = [Source(path)] if task else other_models(path, Source(path.parent / ""))
+        runs = [Source(path)] if task else other_models(path, Source(path.parent))
         sources |= dict.fromkeys(runs, step)
     return task, sources
 

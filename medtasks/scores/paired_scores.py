@@ -53,7 +53,11 @@ def compare_together(
 
 
 def _shared_samples(first: ScoresById, second: ScoresById) -> list[str]:
-    """Return the samples that both runs have, at least one. Runs may not be repeated."""
+    """Return the samples that both runs have.
+
+    Raises:
+        NotComparable: There are none, or a run has repeats.
+    """
     shared = sorted(first.keys() & second.keys())
     if not shared or any(REPEAT in sample for sample in [*first, *second]):
         raise NotComparable("takes one repeat of each run, with a sample that has a value in both")

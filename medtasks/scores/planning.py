@@ -7,6 +7,7 @@ runs that it is for.
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, unknown_name
@@ -207,9 +208,9 @@ def plan(
         sign = -1
         room = assumed.score
 
-    def power_for_difference(samples: int) -> float:
-        return mcnemar_power(samples, true, discordance, level)
-
+    power_for_difference = partial(
+        mcnemar_power, difference=true, discordance=discordance, level=level
+    )
     detectable = detectable_difference(
         lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
         power,
@@ -220,11 +221,13 @@ def plan(
         samples = _planned_samples(power_for_difference, power, assumed.design)
         answers = replace(answers, needed=samples, reached=power_for_difference(prepared))
     if margin is not None:
-
-        def power_for_margin(samples: int) -> float:
-            level = NON_INFERIORITY / tests
-            return non_inferiority_power(samples, true, discordance, margin, level)
-
+        power_for_margin = partial(
+            non_inferiority_power,
+            difference=true,
+            discordance=discordance,
+            margin=margin,
+            level=NON_INFERIORITY / tests,
+        )
         answers = replace(answers, reached_for_margin=power_for_margin(prepared))
         if true > -margin:
             samples = _planned_samples(power_for_margin, power, assumed.design)
