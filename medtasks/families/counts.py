@@ -71,13 +71,23 @@ def judged_scores(scores: ScoreList) -> ScoreList:
     return [score for score in selected if not is_unjudged(score)]
 
 
+def is_stopped(scores: ScoreList) -> bool:
+    """Return whether the published code stops at one of the scores (``stops``) and gives no number.
+
+    Example:
+        >>> is_stopped([{"stops": None}, {"stops": "it divides by zero"}])
+        True
+    """
+    return any(score.get("stops") for score in scores)
+
+
 def unless_stopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
-    """Return a selection that is empty where the published code stops (``stops`` of any score) and gives no number.
+    """Return a selection that is empty where the published code stops and gives no number.
 
     Args:
         selection: Selection of the scores where it goes on.
     """
-    return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
+    return lambda scores: [] if is_stopped(scores) else selection(scores)
 
 
 def stop_warning(scores: ScoreList) -> str:

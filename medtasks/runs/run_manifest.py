@@ -21,7 +21,7 @@ from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
 from medtasks.runs.looks import LookRecord
-from medtasks.runs.sample_counts import SampleCounts
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 
 ENDING = "_run.json"
 
@@ -304,6 +304,11 @@ class RunManifest(_Record):
         if self.look is not None:
             return f"{self.look.plan} {self.look.against_digest}"
         return "" if self.shard is None else str(self.shard)
+
+    def over_limit(self, limit: FailureLimit) -> dict[str, SampleCounts]:
+        """Return the tasks that lost more samples than may fail, with their counts."""
+        counts = {name: record.counts for name, record in self.tasks.items()}
+        return {name: each for name, each in counts.items() if each and not limit.allows(each)}
 
     @property
     def path(self) -> Path | None:

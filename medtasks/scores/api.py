@@ -1,8 +1,10 @@
 """Scores, runs and comparisons from Python, as pandas DataFrames with the numbers that the commands print.
 
-Of credentialed data they hold numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT`` allows its
-text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. ``include_path`` names folders with task
-files of your own; reading them can run their code.
+A *row* of a task's results, such as ``reference`` or ``robust``, has one *rule*: the extractor that reads the replies.
+
+Of credentialed data the frames hold numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT``
+allows its text. Errors that a user can cause are :class:`medtasks.errors.MedTasksError`. ``include_path`` names folders
+with task files of your own; reading them can run their code.
 """
 
 import os
@@ -15,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from medtasks.data.samples import Documents
+from medtasks.data.samples import Document, Documents
 from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
@@ -30,8 +32,8 @@ from medtasks.scores.board_model import board_lines, board_of
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
-from medtasks.scores.score_model import MetricScore, RuleScores
-from medtasks.scores.scoring import score_replies
+from medtasks.scores.score_model import AuditItem, MetricScore, RuleScores
+from medtasks.scores.scoring import answered_documents, score_replies, score_rows
 from medtasks.scores.task_reading import (
     TaskReading,
     read_task,
@@ -88,7 +90,7 @@ class Scores:
     """Scores of recorded replies to one task."""
 
     task: str
-    # By name of the rule, such as reference and robust.
+    # By row, such as reference and robust.
     rows: Mapping[str, RuleScores] = field(repr=False)
     # Provenance of the data: fingerprint, whether it is complete or a drawn sample.
     data: Mapping[str, Any] = field(repr=False)
@@ -98,16 +100,16 @@ class Scores:
     _folders: FolderInput = field(repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return one line per rule and metric, with standard error and 95 % interval.
+        """Return one line per row and metric, with standard error and 95 % interval.
 
         Returns:
-            Columns ``task``, ``row`` (name of the reading), ``rule`` (extractor and version), ``metric``, ``value``,
-            ``standard_error``, ``low``, ``high``. Shares are fractions.
+            Columns ``task``, ``row``, ``rule`` (extractor and version), ``metric``, ``value``, ``standard_error``,
+            ``low``, ``high``. Shares are fractions.
         """
         return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
 
     def samples(self) -> pd.DataFrame:
-        """Return one line per question and rule, with the columns of :meth:`Run.samples`."""
+        """Return one line per question and row, with the columns of :meth:`Run.samples`."""
         with _including(self._folders):
             return _frame_of(_sample_lines(self._reading))
 
@@ -129,7 +131,7 @@ class Run:
     _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return the recorded scores, one line per task, rule and metric, with the columns of :meth:`Scores.table`."""
+        """Return the recorded scores, one line per task, row and metric, with the columns of :meth:`Scores.table`."""
         rows = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
@@ -145,12 +147,12 @@ class Run:
         return _table(rows)
 
     def samples(self, task: str | None = None) -> pd.DataFrame:
-        """Return one line per question and rule, of one task or all tasks of medtasks.
+        """Return one line per question and row, of one task or all tasks of medtasks.
 
-        The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
-        ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is
-        neither right nor wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id``
-        (the unit that standard errors are clustered by), and the other columns of the data.
+        The columns are ``task``, ``row``, ``doc_id``, ``question``, ``options``, ``target``, ``reply``, ``answer``
+        (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is neither right nor
+        wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id`` (by which standard
+        errors are clustered), and the other columns of the data.
 
         Raises:
             UnknownName: The run has no such task.
@@ -178,7 +180,7 @@ def score(
     columns: Mapping[str, str] | None = None,
     include_path: FolderInput = (),
 ) -> Scores:
-    """Score replies to a task under each of its rules, as ``medtasks score`` does.
+    """Score replies to a task under each of its rows, as ``medtasks score`` does.
 
     Args:
         task: Name of one of our tasks, as in ``medtasks tasks``; its dataset has to be prepared.
@@ -199,17 +201,14 @@ def score(
         chosen = scored_task(task)
         read, documents, data = _read_replies(chosen, replies, format, columns)
         by_id = take_answer_field(read, answer_field)
-        answered = [document for document in documents if document["doc_id"] in by_id]
-        scores = scores_by_id(chosen, answered, by_id)
-        of_rows = {}
-        for name, (rule, of_samples) in scores.items():
-            of_rows[name] = (rule, list(of_samples.values()))
-        rows = score_replies(chosen, documents, by_id, of_rows=of_rows)
+        answered = answered_documents(documents, by_id)
+        row_scores = score_rows(chosen, answered, by_id)
+        rows = score_replies(chosen, documents, by_id, row_scores=row_scores)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
         withheld = is_private_task(chosen, documents)
         reading = TaskReading(TaskRun(task), chosen, withheld, data, documents, samples)
-        for name, (rule, of_samples) in scores.items():
-            reading.computed[name] = without_metrics(rule, of_samples)
+        for name, (rule, scores) in row_scores.items():
+            reading.computed[name] = without_metrics(rule, scores_by_id(answered, scores))
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
 
 
@@ -369,8 +368,8 @@ def compare(
         include_path: Folders with task files of your own; by default those of the runs or scores.
 
     Returns:
-        One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
-        independent clusters, ``detectable`` the smallest true difference found with 80 % power.
+        One line per task, row and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of independent
+        clusters, ``detectable`` the smallest true difference found with 80 % power.
 
     Raises:
         MedTasksError: A run cannot be read, or nothing can be compared.
@@ -391,6 +390,11 @@ def compare(
         else:
             runs = {"first": _source(first, labels[:1]), "second": _source(second, labels[1:])}
             tasks = _compare_sources(runs, metrics, task)
+    return pd.DataFrame(_comparison_lines(tasks), columns=list(_COMPARISON_COLUMNS))
+
+
+def _comparison_lines(tasks: Mapping[str, ComparedTask]) -> list[dict[str, Any]]:
+    """Return one line per task, row and metric, and warn of what the comparisons are subject to."""
     lines = []
     for name, compared in tasks.items():
         for warning in compared.warnings:
@@ -398,7 +402,7 @@ def compare(
         for test in compared.comparisons:
             line = {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm}
             lines.append(line | asdict(test.result))
-    return pd.DataFrame(lines, columns=list(_COMPARISON_COLUMNS))
+    return lines
 
 
 def board(
@@ -411,8 +415,8 @@ def board(
     """Put runs next to each other in the main metric of each task, as ``medtasks board`` does.
 
     Args:
-        runs: Folders of runs, of which every model is a row; or a task and files of replies to it.
-        rule: How all replies are read.
+        runs: Folders of runs, each with one or several models; or a task and files of replies to it.
+        rule: Kind of the rule that reads all replies.
         tasks: Tasks and groups to show; by default all of the runs.
         include_path: Folders with task files of your own.
 
@@ -607,42 +611,51 @@ def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.Da
 
 
 def _sample_lines(reading: TaskReading) -> list[dict[str, Any]]:
-    """Return one line per question and rule, of credentialed data without other columns."""
+    """Return one line per question and row, of credentialed data without other columns."""
     paths = image_files(reading)
-    cluster_ids = {}
+    clustered = {}
     for row, computed in reading.computed.items():
         scores = with_image_clusters(list(computed.samples.values()))
-        for doc_id, score in zip(computed.samples, scores, strict=True):
-            cluster_ids[row, doc_id] = score.get("cluster_id")
+        clustered[row] = dict(zip(computed.samples, scores, strict=True))
     lines = []
     for item, document in zip(audit_items(reading), reading.answered_documents, strict=True):
         doc_id = str(document["doc_id"])
-        reply = reading.samples.replies.get(doc_id, Reply())
-        text = None if reply.is_failure or reading.withheld else reply.text
-        columns = {}
-        if not reading.withheld:
-            columns = {name: document[name] for name in document if name not in _REPLACED_COLUMNS}
-        columns |= {
-            "task": reading.task.name,
-            "doc_id": item.doc_id,
-            "question": item.question,
-            "options": list(item.options),
-            "target": item.key,
-            "reply": list(item.losses) or text,
-            "images": [str(paths[key]) for key in item.images if key in paths],
-        }
+        columns = _question_columns(reading, item, document, paths)
         for row, answer in item.answers.items():
-            score = reading.computed[row].samples[doc_id]
+            score = clustered[row][doc_id]
             answer_columns = {
                 "row": row,
                 "answer": answer.value,
                 "reason": answer.reason,
                 "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
                 "score": answer.score,
-                "cluster_id": cluster_ids[row, doc_id],
+                "cluster_id": score.get("cluster_id"),
             }
             lines.append(columns | answer_columns)
     return lines
+
+
+def _question_columns(
+    reading: TaskReading,
+    item: AuditItem,
+    document: Document,
+    paths: Mapping[str, Path],
+) -> dict[str, Any]:
+    """Return the columns of a question and its reply, which are the same in each row."""
+    reply = reading.samples.replies.get(str(document["doc_id"]), Reply())
+    text = None if reply.is_failure or reading.withheld else reply.text
+    columns = {}
+    if not reading.withheld:
+        columns = {name: document[name] for name in document if name not in _REPLACED_COLUMNS}
+    return columns | {
+        "task": reading.task.name,
+        "doc_id": item.doc_id,
+        "question": item.question,
+        "options": list(item.options),
+        "target": item.key,
+        "reply": list(item.losses) or text,
+        "images": [str(paths[key]) for key in item.images if key in paths],
+    }
 
 
 def _frame_of(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from medtasks.data.samples import Document, Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import SourceError
-from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, Rule, without_its_reasoning
 from medtasks.prompts.images import image_path
 from medtasks.scores.error_classes import image_names, own_columns
 from medtasks.scores.score_model import AuditItem
@@ -79,13 +80,14 @@ def _item(
             answers={name: answer_for_log(answer) for name, answer in answers.items()},
             groups=groups,
         )
-    own_facts = [f"{name}: {value}" for name, value in own_columns(document).items()]
+    own_facts = starmap("{}: {}".format, own_columns(document).items())
+    texts = filter(None, map(document.get, _TEXTS))
     return AuditItem(
         doc_id=doc_id,
         unit=unit,
         images=tuple(key for key, _ in _keyed_images(task, document)),
-        question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
-        options=tuple(document.get("options") or ()),
+        question="\n\n".join(map(str, texts)),
+        options=Sample(document).options,
         prompt=reading.samples.prompts.get(doc_id, ""),
         key=task.family.target_text(Sample(document)),
         reply=reply.text or "",
@@ -104,9 +106,8 @@ def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadA
         # A score that another version wrote may lack something; the question is shown anyway.
         with contextlib.suppress(KeyError, TypeError):
             score = computed.samples[doc_id]
-            row = reading.task.rows.get(name)
-            is_reasoned = row is not None and row.reasoned
-            final_reply = without_its_reasoning(reply) if is_reasoned else reply
+            row = reading.task.rows.get(name, Rule())
+            final_reply = without_its_reasoning(reply) if row.reasoned else reply
             known_value = None if math.isnan(value) else value
             answers[name] = reading.task.family.describe(score, final_reply, known_value)
     return answers

@@ -14,7 +14,7 @@ from medtasks.data.samples import Document, Documents, Sample
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy
 from medtasks.families.counts import is_failed
-from medtasks.families.family import Asks, Reply, Rule, needs_labeler
+from medtasks.families.family import Asks, Reply, Rule, compares_texts, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import (
@@ -67,7 +67,8 @@ def baselines(
     else:
         expected = task.family.expected_by_chance(samples)
         names = [metric.name for metric in metrics if metric.name in expected]
-        scores = {rule: {name: expected[name] for name in names} for rule in task.rows}
+        by_chance = {name: expected[name] for name in names}
+        scores = dict.fromkeys(task.rows, by_chance)
     if not any(scores.values()):
         return tuple(constants)
     describes = "Chooses an option at random, each with the same chance: the exact expectation."
@@ -76,14 +77,13 @@ def baselines(
 
 def _baseline_metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics of constant replies: of reports those that count words, else those without counts."""
-    of_corpus = [metric for metric in task.metrics if isinstance(metric, CorpusMetric)]
     if task.family.kind is AnswerKind.REPORT:
-        keys = [metric.name for metric in of_corpus if metric.text_field is not None]
+        keys = [metric.name for metric in task.metrics if compares_texts(metric)]
         return list(text_metrics(key for key in keys if metric_info(key).name in _WORD_METRICS))
-    counts = {metric.name for metric in of_corpus if metric.count is not None}
     shown = []
     for metric in task.metrics:
-        if not (metric.of_questions or metric.name in counts):
+        is_count = isinstance(metric, CorpusMetric) and metric.count is not None
+        if not (metric.of_questions or is_count):
             shown.append(metric)
     return shown
 
@@ -98,8 +98,8 @@ def _accuracies_by_chance(
     samples: Sequence[Sample],
 ) -> ValuesByRule:
     """Return accuracies by rule, with the chance of guessing right for each right answer."""
-    metrics = [metric for metric in task.metrics if isinstance(metric, Metric)]
-    accuracies = [metric for metric in metrics if metric.name.startswith("acc")]
+    metrics = [metric for metric in task.metrics if metric.name.startswith("acc")]
+    accuracies = [metric for metric in metrics if isinstance(metric, Metric)]
     replies = [Reply(text="") for _ in samples]
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
@@ -124,13 +124,9 @@ def _constants(
     tests: dict[int, dict[str, tuple[str, PairedResult]]] = defaultdict(dict)
     reasons: dict[int, str] = defaultdict(str)
     for name, row in task.rows.items():
-        by_answer = {}
-        if not needs_labeler(row):
-            by_answer = _intended_scores(task, row, documents, strategies)
         complete = {}
-        for number, strategy in enumerate(strategies):
-            # Keys are the position of a document and the answer that is meant to it.
-            scores = [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
+        all_scores = _readable_scores(task, row, documents, strategies)
+        for number, scores in enumerate(all_scores):
             if len(scores) == len(documents):
                 complete[number] = scores
                 values[number][name] = _point_values(metrics, scores)
@@ -152,6 +148,24 @@ def _constants(
     return constants
 
 
+def _readable_scores(
+    task: TaskFile,
+    rule: Rule,
+    documents: Documents,
+    strategies: Sequence[Strategy],
+) -> list[list[Score]]:
+    """Return the scores of each strategy's replies that a rule reads as intended."""
+    by_answer = {}
+    if not needs_labeler(rule):
+        by_answer = _intended_scores(task, rule, documents, strategies)
+    all_scores = []
+    for strategy in strategies:
+        # Keys are the position of a document and the answer that is meant to it.
+        keys = enumerate(strategy.meant)
+        all_scores.append([by_answer[key] for key in keys if key in by_answer])
+    return all_scores
+
+
 def _test_best(
     task: TaskFile,
     documents: Documents,
@@ -162,28 +176,28 @@ def _test_best(
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
     """
-    ids = [str(document["doc_id"]) for document in documents]
-    shared = _shared_positions(ids, run)
+    shared = _shared_positions(documents, run)
     if not shared:
         return None
-    shared_samples = [Sample(documents[position]) for position in shared]
+    shared_samples = [Sample(documents[position]) for position in shared.values()]
     clusters = task.family.independent_clusters(shared_samples)
-    shared_ids = [ids[position] for position in shared]
-    samples = list(zip(shared_ids, clusters, strict=True))
+    samples = list(zip(shared, clusters, strict=True))
 
     def values(metric: AnyMetric, scores: ScoreList) -> Values:
-        settled = task.family.final_scores([scores[position] for position in shared])
-        return with_drawn_units(task.family.sample_values(metric, settled, samples), settled)
+        final = task.family.final_scores(scores)
+        return with_drawn_units(task.family.sample_values(metric, final, samples), final)
 
-    run_scores = [run.get(doc_id, {}) for doc_id in ids]
     for metric in main_metrics(task):
         if not isinstance(metric, Metric):
             continue
-        by_constant = {position: values(metric, scores) for position, scores in constants.items()}
+        by_constant = {}
+        for number, scores in constants.items():
+            by_constant[number] = values(metric, [scores[position] for position in shared.values()])
         best = _best_constant(metric, by_constant)
         if best is None:
             continue
-        paired = paired_values(by_constant[best], values(metric, run_scores))
+        of_run = values(metric, [run[doc_id] for doc_id in shared])
+        paired = paired_values(by_constant[best], of_run)
         if not paired[0]:
             return None
         result = compare_paired(*paired)
@@ -191,12 +205,13 @@ def _test_best(
     return None
 
 
-def _shared_positions(ids: Sequence[str], run: ScoresById) -> list[int]:
-    """Return the positions of the questions that a run answered."""
-    shared = []
-    for position, doc_id in enumerate(ids):
+def _shared_positions(documents: Documents, run: ScoresById) -> dict[str, int]:
+    """Return the positions of the questions that a run answered, by document id."""
+    shared = {}
+    for position, document in enumerate(documents):
+        doc_id = str(document["doc_id"])
         if doc_id in run and not is_failed(run[doc_id]):
-            shared.append(position)
+            shared[doc_id] = position
     return shared
 
 
@@ -218,11 +233,7 @@ def _intended_scores(
 ) -> dict[AnswerKey, Score]:
     """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
     by_answer = {}
-    # Document by document, as rules prepare much per question.
-    waiting: list[AnswerKey] = []
-    by_document = zip(*(strategy.meant for strategy in strategies), strict=True)
-    for position, answers in enumerate(by_document):
-        waiting += [(position, answer) for answer in dict.fromkeys(answers)]
+    waiting = _distinct_answers(strategies)
     attempt = 0
     while waiting:
         replies = {}
@@ -232,6 +243,7 @@ def _intended_scores(
                 replies[position, answer] = reply
         with_reply = [documents[position] for position, _ in replies]
         scores = scores_of(task, rule, with_reply, list(replies.values()))
+        waiting = []
         for key, score in zip(replies, scores, strict=True):
             value = score.get("value", score.get("correct"))
             if isinstance(value, list):
@@ -239,9 +251,19 @@ def _intended_scores(
             _, answer = key
             if answer.value in (None, value):
                 by_answer[key] = score
-        waiting = [key for key in replies if key not in by_answer]
+            else:
+                waiting.append(key)
         attempt += 1
     return by_answer
+
+
+def _distinct_answers(strategies: Sequence[Strategy]) -> list[AnswerKey]:
+    """Return the answers of all strategies document by document, as rules prepare much per question."""
+    distinct: list[AnswerKey] = []
+    by_document = zip(*(strategy.meant for strategy in strategies), strict=True)
+    for position, answers in enumerate(by_document):
+        distinct += [(position, answer) for answer in dict.fromkeys(answers)]
+    return distinct
 
 
 def _wording(

@@ -1,5 +1,6 @@
 """Boards: models by benchmarks, each in its main metric under one reading of the replies, with intervals of ranks."""
 
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -15,20 +16,25 @@ from medtasks.data.samples import Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.extract.extractor_registry import Reason
 from medtasks.families.counts import is_failed, is_unjudged
-from medtasks.metrics.metric import AnyMetric, Estimate, Role, Score, mean, raw_declaration
+from medtasks.metrics.metric import AnyMetric, Estimate, Score, raw_declaration
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
-from medtasks.scores.comparing import Names, Sources
+from medtasks.scores.comparing import Names, Sources, is_ours
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
 from medtasks.scores.draw_notes import draw_notes, no_means
-from medtasks.scores.run_values import RunValues, Values, run_values, values_by_question
+from medtasks.scores.run_values import (
+    RunValues,
+    Values,
+    estimate_mean,
+    means_by_question,
+    run_values,
+)
 from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
-from medtasks.scores.scoring import rule_scores
+from medtasks.scores.scoring import main_metric, rule_scores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import recorded_values
 from medtasks.stats.ranks import rank_intervals
-from medtasks.stats.sample_design import mean_and_error
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
@@ -138,11 +144,6 @@ def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
     """
     names = {name: name for name in rules}
     return _OF_READING[reading](names) or next(iter(names), "")
-
-
-def main_metric(task: TaskFile) -> AnyMetric:
-    """Return the first main metric of a task, which is the first one that its report shows."""
-    return next((metric for metric in task.metrics if metric.role is Role.MAIN), task.metrics[0])
 
 
 def build_board(
@@ -364,18 +365,12 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
         scores += of_repeat.values()
     lost = sum(is_failed(score) or is_unjudged(score) for score in scores)
     invalid = sum(score.get("reason", Reason.OK) not in _NOT_INVALID for score in scores)
-    questions = values_by_question([next(iter(repeat.values.values())) for repeat in repeats])
-    values = {}
-    for question, (cluster, of_question) in questions.items():
-        values[question] = (cluster, mean(of_question))
+    values = means_by_question([next(iter(repeat.values.values())) for repeat in repeats])
     if len(repeats) == 1:
         (rule,) = repeats[0].rules.values()
         (score,) = rule_scores(task, rule, scores, scores, [metric]).scores
     else:
-        means = [value for _, value in values.values()]
-        average, error = mean_and_error(means, [cluster for cluster, _ in values.values()])
-        numbers = (error.error, error.clusters, error.degrees, error.effective)
-        score = with_interval(metric, Estimate(average, *numbers))
+        score = with_interval(metric, estimate_mean(values.values()))
     return BoardCell(score, len(scores) - lost, invalid, lost, values=values)
 
 
@@ -394,7 +389,7 @@ def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> Cel
         for sample, (cluster, _) in cells[run].values.items():
             clusters.setdefault(sample, cluster)
     values = np.full((len(ranked), len(clusters)), math.nan)
-    positions = {sample: position for position, sample in enumerate(clusters)}
+    positions = dict(zip(clusters, itertools.count(), strict=False))
     for row, run in enumerate(ranked):
         for sample, (_, value) in cells[run].values.items():
             values[row, positions[sample]] = value
@@ -470,25 +465,24 @@ def _task_and_sources(
     names: Names, steps: Sequence[int] | None
 ) -> tuple[str | None, dict[Source, int | None]]:
     """Return the task, if the first name is one, and the runs with their training step, if it is given."""
-    paths = [Path(name) for name in names]
+    paths = list(map(Path, names))
     task = None
-    is_task = names[0] in task_files() or variant_of(names[0]) is not None
-    if is_task and not paths[0].exists():
+    if is_ours(names[0]) and not paths[0].exists():
         task = names[0]
         del paths[0]
     if not paths:
         raise RepliesError(
             "there is no run; give the folders of runs, or files of replies after the task"
         )
-    if steps and len(steps) != len(paths):
+    step_of_runs: Sequence[int | None] = steps or [None] * len(paths)
+    if len(step_of_runs) != len(paths):
         raise RepliesError(
-            f"there are {len(steps)} steps for {len(paths)} runs; give --step once for each run"
+            f"there are {len(step_of_runs)} steps for {len(paths)} runs; give --step once for each run"
         )
     sources: dict[Source, int | None] = {}
-    for position, path in enumerate(paths):
-        runs = [Source(path)] if task else other_models(path, Source(path.parent / ""))
-        for source in runs:
-            sources[source] = steps[position] if steps else None
+    for path, step in zip(paths, step_of_runs, strict=True):
+        runs = [Source(path)] if task else other_models(path, Source(path.parent))
+        sources |= dict.fromkeys(runs, step)
     return task, sources
 
 

@@ -148,13 +148,12 @@ def compare_runs(
             task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels
         )
         whole = replace(
-            whole,
+            pair,
             comparisons=[*whole.comparisons, *pair.comparisons],
             overlaps={**whole.overlaps, **pair.overlaps},
             agreements={**whole.agreements, **pair.agreements},
-            rules=pair.rules,
             skipped={**whole.skipped, **pair.skipped},
-            warnings=pair.warnings,
+            repeats=whole.repeats,
         )
     return corrected_together({"": whole})[""]
 
@@ -172,20 +171,11 @@ def _compare_pair(
     first, second = runs
     names = (first, second)
     answered = [ChainMap(*map(_valid, repeats)) for repeats in runs.values()]
-    shared = answered[0].keys() & answered[1].keys()
-    if not shared:
-        raise RepliesError(
-            f"{first} and {second} answered no document in common, so that there is nothing to compare"
-        )
-    # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-    in_both = {}
-    for name, repeats in runs.items():
-        in_both[name] = [_valid(replies, shared) for replies in repeats]
+    in_both = _shared_replies(runs, answered)
     before, after = [
         mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values()
     ]
-    _check_rules(names, before, after, rules)
-    versions = {rule: before.rules[rule] for rule in before.rules if not rules or rule in rules}
+    versions = _shared_rules(names, before, after, rules)
     corrected = _corrected_values(task, documents, in_both, metrics, labels)
     values = {}
     for key, first_values in before.values.items():
@@ -213,6 +203,25 @@ def _compare_pair(
     )
 
 
+def _shared_replies(
+    runs: RepeatsByRun,
+    answered: Sequence[Replies],
+) -> dict[str, list[Replies]]:
+    """Return the replies of two runs to the samples that both ``answered``.
+
+    Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+    """
+    shared = answered[0].keys() & answered[1].keys()
+    if not shared:
+        raise RepliesError(
+            f"{' and '.join(runs)} answered no document in common, so that there is nothing to compare"
+        )
+    in_both: dict[str, list[Replies]] = {}
+    for name, repeats in runs.items():
+        in_both[name] = [_valid(replies, shared) for replies in repeats]
+    return in_both
+
+
 def _skip_reasons(
     names: RunPair,
     skipped: Mapping[TestKey, str],
@@ -226,8 +235,17 @@ def _skip_reasons(
     return reasons
 
 
-def _check_rules(names: RunPair, first: RunValues, second: RunValues, rules: Names) -> None:
-    """Raise RepliesError if other rules read the second run, or none has a name of ``rules``."""
+def _shared_rules(
+    names: RunPair,
+    first: RunValues,
+    second: RunValues,
+    rules: Names,
+) -> dict[str, str]:
+    """Return the chosen rules with their version, by default all.
+
+    Raises:
+        RepliesError: Other rules read the second run, or none has a name of ``rules``.
+    """
     if first.rules != second.rules:
         raise RepliesError(
             f"{' and '.join(names)} hold replies of different kinds, texts and log-likelihoods, which different rules "
@@ -235,6 +253,7 @@ def _check_rules(names: RunPair, first: RunValues, second: RunValues, rules: Nam
         )
     if unknown := [rule for rule in rules if rule not in first.rules]:
         raise unknown_name("rule", unknown[0], first.rules)
+    return {rule: first.rules[rule] for rule in first.rules if not rules or rule in rules}
 
 
 def _compare_together(
@@ -397,30 +416,44 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
-    if data.get("draw") and (margin is not None or any(source.labels for source in runs.values())):
+    with_labels = {name: source.labels for name, source in runs.items() if source.labels}
+    if data.get("draw") and (margin is not None or with_labels):
         raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
-    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
-    # Repeats of one run were asked the same.
-    firsts = {name: of_run[0] for name, of_run in files.items()}
-    check_asked_alike(task.name, firsts, strictly=margin is not None)
-    if margin is not None:
-        check_for_verdict(files, origins)
-    for path in itertools.chain.from_iterable(files.values()):
-        check_data(task.name, path, data["fingerprint"])
+    origins = _checked_origins(task.name, files, data["fingerprint"], strictly=margin is not None)
     replies = {}
     notes: list[str] = []
     for name, source in runs.items():
         replies[name] = _read_repeats(name, source, task, documents, files[name], notes)
-    labels = {}
-    for name, source in runs.items():
-        if source.labels is not None:
-            labels[name] = read_labels(source.labels)
+    labels = {name: read_labels(path) for name, path in with_labels.items()}
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
     warnings = [*_draw_notes(compared, data, documents, replies), *compared.warnings, *notes]
     if margin is not None:
-        warnings += prompt_warnings(task, documents, [*firsts.values()])
+        warnings += prompt_warnings(task, documents, [of_run[0] for of_run in files.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
+
+
+def _checked_origins(
+    task: str,
+    files: Mapping[str, Sequence[Path]],
+    fingerprint: str,
+    *,
+    strictly: bool,
+) -> dict[str, ReplyOrigins]:
+    """Return the origins of replies by name of the run.
+
+    Raises:
+        RepliesError: Runs cannot be compared, or not ``strictly`` enough for a verdict.
+    """
+    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
+    # Repeats of one run were asked the same.
+    firsts = {name: of_run[0] for name, of_run in files.items()}
+    check_asked_alike(task, firsts, strictly=strictly)
+    if strictly:
+        check_for_verdict(files, origins)
+    for path in itertools.chain.from_iterable(files.values()):
+        check_data(task, path, fingerprint)
+    return origins
 
 
 def _draw_notes(
@@ -489,15 +522,17 @@ def compare_all(
         UnknownName: No task has a metric or rule of that name.
         RepliesError: No task could be compared.
     """
-    compared, causes = compare_each(runs, metrics, rules, margin, task)
-    of_ours = [error for task, error in causes.items() if _is_ours(task)]
-    if not compared and of_ours and all(isinstance(error, UnknownName) for error in of_ours):
+    if task is not None:
+        only = compare_task(task_file(task), runs, metrics, rules, margin)
+        return corrected_together({task: only}), {}
+    compared, causes = compare_each(runs, metrics, rules, margin)
+    if compared:
+        return corrected_together(compared), {name: str(why) for name, why in causes.items()}
+    of_ours = [error for name, error in causes.items() if is_ours(name)]
+    if {*map(type, of_ours)} == {UnknownName}:
         raise of_ours[0]
-    by_task = {task: str(error) for task, error in causes.items()}
-    if not compared:
-        reasons = "; ".join(f"{task}: {cause}" for task, cause in by_task.items())
-        raise RepliesError(f"no task could be compared ({reasons})")
-    return corrected_together(compared), by_task
+    reasons = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
+    raise RepliesError(f"no task could be compared ({reasons})")
 
 
 def compare_each(
@@ -505,33 +540,25 @@ def compare_each(
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
-    only: str | None = None,
 ) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
     """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
 
     Raises:
-        RepliesError: The runs have no task in common, or the ``only`` one cannot be compared.
+        RepliesError: The runs have no task in common.
     """
-    if only is not None:
-        return {only: compare_task(task_file(only), runs, metrics, rules, margin)}, {}
-    answered = {name: _answered_tasks(source) for name, source in runs.items()}
+    by_task = _runs_by_task(runs, with_variants=margin is not None)
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, MedTasksError] = {}
     if margin is not None:  # else a second run that lacks a task would pass for as good
-        first, second = answered
-        for task in sorted(answered[first] - answered[second]):
-            causes[task] = RepliesError(f"has no samples in {second}")
-    for task in sorted(set().union(*answered.values())):
-        having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
-        if len(having) < 2 or (margin is None and variant_of(task)):
-            continue
-        if not _is_ours(task):
-            causes[task] = RepliesError(
-                "is no task of medtasks, so that its samples cannot be scored one by one"
-            )
+        _, second = runs
+        for task, having in by_task.items():
+            if second not in having:
+                causes[task] = RepliesError(f"has no samples in {second}")
+    for task, having in by_task.items():
+        if len(having) < 2:
             continue
         try:
-            compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
+            compared[task] = compare_task(_task_of_ours(task), having, metrics, rules, margin)
         except MedTasksError as error:
             causes[task] = error
     if not compared and not causes:
@@ -542,20 +569,30 @@ def compare_each(
     return compared, causes
 
 
-def _is_ours(task: str) -> bool:
+def is_ours(task: str) -> bool:
+    """Return whether a name is that of a task of medtasks, or of a variant of one."""
     return task in task_files() or variant_of(task) is not None
 
 
-def _answered_tasks(source: Source) -> set[str]:
-    """Return the tasks of a run that have samples, and warn of what others lack."""
-    tasks = set()
-    for repeat in source.repeats:
-        for task, record in repeat.run.tasks.items():
-            if record.lacks:
-                warn_once(f"{repeat.path}, {task}: {record.lacks}")
-            if record.samples is not None:
-                tasks.add(task)
-    return tasks
+def _task_of_ours(name: str) -> TaskFile:
+    if not is_ours(name):
+        raise RepliesError(
+            "is no task of medtasks, so that its samples cannot be scored one by one"
+        )
+    return task_file(name)
+
+
+def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, Source]]:
+    """Return the runs that have samples of each task, and warn of what others lack."""
+    by_task: dict[str, dict[str, Source]] = {}
+    for name, source in runs.items():
+        for repeat in source.repeats:
+            for task, record in repeat.run.tasks.items():
+                if record.lacks:
+                    warn_once(f"{repeat.path}, {task}: {record.lacks}")
+                if record.samples is not None and (with_variants or not variant_of(task)):
+                    by_task.setdefault(task, {})[name] = source
+    return dict(sorted(by_task.items()))
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:

@@ -98,11 +98,7 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     """
     results = [results_next_to(file, warn_once) for file in files]
     configs = [{} if file is None else file.config(task.name) for file in results]
-    prompts = []
-    for file in files:
-        is_of_task = task_of(file) == task.name
-        prompts.append(read_samples(file, documents).prompts if is_of_task else {})
-    before, after = prompts
+    before, after = (_recorded_prompts(task, documents, file) for file in files)
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
     if pairs:
@@ -110,17 +106,26 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
         if spaced := sum(first != second for first, second in pairs.values()):
             warnings.append(f"{spaced} prompts differ in white space or in the mark of an image")
     else:
-        templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
-        if all(templates) and templates[0] != templates[1]:
-            raise RepliesError(
-                f"the runs made their prompts from different templates, {_NOT_COMPARABLE}"
-            )
+        _check_templates(configs)
         warnings.append(
             "the prompts are not recorded or withheld, so that they could not be compared"
         )
     if not task.compares_likelihoods:
         warnings += _sampling_warnings(configs)
     return tuple(warnings)
+
+
+def _recorded_prompts(task: TaskFile, documents: Documents, file: Path) -> Mapping[str, str]:
+    """Return the prompts in a samples file by document id. There are none in a file of another task."""
+    return read_samples(file, documents).prompts if task_of(file) == task.name else {}
+
+
+def _check_templates(configs: Sequence[Mapping[str, Any]]) -> None:
+    first, second = (templates_in(mapping_in(config, SETTINGS)) for config in configs)
+    if first and second and sorted(first) != sorted(second):
+        raise RepliesError(
+            f"the runs made their prompts from different templates, {_NOT_COMPARABLE}"
+        )
 
 
 def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> None:

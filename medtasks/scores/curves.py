@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
-from medtasks.scores.board_model import Board, BoardCell, BoardColumn, BoardRow, without_step
+from medtasks.scores.board_model import Board, BoardCell, BoardColumn, without_step
 from medtasks.scores.comparing import paired_values
 from medtasks.stats.paired import PairedResult, compare_paired, correct_by_holm
 
@@ -35,20 +36,17 @@ class Curve:
 
 def curves(board: Board) -> list[Curve]:
     """Return the curves of a board: rows with a step whose names are otherwise equal."""
-    by_name: dict[str, list[BoardRow]] = {}
+    by_name: dict[str, list[tuple[int, str]]] = {}
     for row in board.rows:
         if row.step is not None:
-            by_name.setdefault(without_step(row.name), []).append(row)
+            by_name.setdefault(without_step(row.name), []).append((row.step, row.name))
     all_curves = []
     for name, rows in by_name.items():
-        ordered = sorted(rows, key=lambda row: row.step or 0)
+        ordered = sorted(rows, key=itemgetter(0))
         for column in board.columns:
             fullest = board.fullest(column)
-            points = {row.step: fullest[row.name] for row in ordered if row.name in fullest}
-            defined = {}
-            for step, cell in points.items():
-                if step is not None and cell.is_defined:
-                    defined[step] = cell
+            points = {step: fullest[row] for step, row in ordered if row in fullest}
+            defined = {step: cell for step, cell in points.items() if cell.is_defined}
             if len(defined) > 1:
                 all_curves.append(_curve(name, column, defined))
     return all_curves
@@ -62,13 +60,14 @@ def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> C
     declines = _tests_against(points, steps[-1])
     decline = declines.get(best)
     if decline is not None:  # read as the last checkpoint's difference from the best
+        result = decline.result
         reversed_result = replace(
-            decline.result,
-            first=decline.result.second,
-            second=decline.result.first,
-            difference=-decline.result.difference,
-            low=-decline.result.high,
-            high=-decline.result.low,
+            result,
+            first=result.second,
+            second=result.first,
+            difference=-result.difference,
+            low=-result.high,
+            high=-result.low,
         )
         decline = CheckpointTest(steps[-1], best, reversed_result, decline.p_holm)
     return Curve(name, column, list(points.items()), best, gains.get(best), decline)

@@ -38,14 +38,14 @@ def draw_notes(
         f"Estimate of all {existing:,} questions from {drawn:,} drawn ones (seed {draw.seed}{by}): weighted, interval "
         f"for the full benchmark; assumes only that the draw was random."
     ]
-    missing = [document for document in documents if document["doc_id"] not in replied]
-    if drawn == existing and not missing:
+    missing = sum(document["doc_id"] not in replied for document in documents)
+    if missing:
+        notes.append(_missing_note(documents, missing, len(draw.strata), replied))
+    elif drawn == existing:
         notes = [
             f"All {existing:,} questions of the benchmark were drawn and answered: the interval has no width, and says "
             f"nothing about other questions."
         ]
-    if missing:
-        notes.append(_missing_note(documents, missing, len(draw.strata), replied))
     if unweighted:
         notes.append(f"Of the drawn questions alone, unweighted: {', '.join(unweighted)}.")
     return notes
@@ -63,13 +63,13 @@ def no_means(metrics: Iterable[AnyMetric]) -> list[str]:
 
 def _missing_note(
     documents: Documents,
-    missing: Documents,
+    missing: int,
     strata: int,
     replied: Container[str],
 ) -> str:
     with_reply = {doc[DRAWN]["stratum"] for doc in documents if doc["doc_id"] in replied}
     note = (
-        f"{len(missing):,} drawn questions have no reply: the others of their stratum stand for them, which assumes "
+        f"{missing:,} drawn questions have no reply: the others of their stratum stand for them, which assumes "
         f"that replies are missing at random"
     )
     empty = strata - len(with_reply)

@@ -23,7 +23,7 @@ from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.languages import languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import is_content, same_word, words_in
 from medtasks.extract.reading.reply_text import REFUSAL, own_words
-from medtasks.families.counts import is_failed
+from medtasks.families.counts import is_failed, is_stopped
 from medtasks.families.family import Replies
 from medtasks.home import written_whole
 from medtasks.metrics.metric import Score, ScoreList
@@ -108,9 +108,7 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     text = own_words(reply)
     if isinstance(text, Reason):
         return ErrorClass.IRRELEVANT
-    words = [word.casefold() for word in re.findall(r"[^\W\d_]{2,}", text)]
-    repeats = len(words) >= 30 and len(set(words)) / len(words) < 0.2  # as broken models do
-    if repeats or not (words or re.search(r"\b[A-Z]\b", text)):
+    if _is_broken(text):
         return ErrorClass.IRRELEVANT
     languages = languages_of(text)
     declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
@@ -119,6 +117,13 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     if _is_irrelevant(text, question, languages):
         return ErrorClass.IRRELEVANT
     return ErrorClass.MISUNDERSTOOD
+
+
+def _is_broken(text: str) -> bool:
+    """Return whether a text repeats few words, as broken models do, or has neither a word nor a letter."""
+    words = [word.casefold() for word in re.findall(r"[^\W\d_]{2,}", text)]
+    repeats = len(words) >= 30 and len(set(words)) / len(words) < 0.2
+    return repeats or not (words or re.search(r"\b[A-Z]\b", text))
 
 
 def _is_irrelevant(text: str, question: str, languages: tuple[str, ...]) -> bool:
@@ -153,19 +158,22 @@ def wrong_answers(
         replies: Replies by document id.
     """
     has_answers = any(metric.name in OF_ANSWERS for metric in task.metrics)
-    if not has_answers or any(score.get("stops") for score in scores):
+    if not has_answers or is_stopped(scores):
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):
         if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
             continue
-        reply = replies[document["doc_id"]].text
-        question = " ".join([document.get("question") or "", *(document.get("options") or ())])
-        kind = ErrorClass.FOR_A_HUMAN
-        if reply is not None:
-            kind = error_class(reply, score["value"], question)
-        wrong.append(WrongAnswer(document, score, reply or "", kind))
+        wrong.append(_wrong_answer(document, score, replies[document["doc_id"]].text))
     return wrong
+
+
+def _wrong_answer(document: Document, score: Score, reply: str | None) -> WrongAnswer:
+    kind = ErrorClass.FOR_A_HUMAN
+    if reply is not None:
+        question = " ".join([document.get("question") or "", *(document.get("options") or ())])
+        kind = error_class(reply, score["value"], question)
+    return WrongAnswer(document, score, reply or "", kind)
 
 
 def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:

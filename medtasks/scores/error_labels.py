@@ -37,12 +37,14 @@ def read_error_labels(path: Path) -> dict[AnswerKey, str]:
                 f"{path} lacks the columns {', '.join(sorted(lost))} of --export-errors"
             )
         label = " ".join(str(row.values[HUMAN_COLUMN] or "").casefold().split())
-        if label and label not in HUMAN_KINDS:
+        if not label:
+            continue
+        if label not in HUMAN_KINDS:
             raise RepliesError(
                 f"{row.place}: '{label}' under '{HUMAN_COLUMN}' is none of {', '.join(HUMAN_KINDS)}"
             )
         key = (str(row.values["doc_id"]).removeprefix("'"), str(row.values["digest"]))
-        if label and labels.setdefault(key, label) != label:
+        if labels.setdefault(key, label) != label:
             raise RepliesError(
                 f"{row.place}: '{label}' under '{HUMAN_COLUMN}', and '{labels[key]}' of the same reply"
             )

@@ -17,6 +17,7 @@ from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.run_values import Values, chosen_metrics, run_values
 from medtasks.scores.score_model import RuleScores
+from medtasks.scores.scoring import answered_documents
 from medtasks.scores.subgroups import with_interval
 from medtasks.stats.sample_design import HelpedMean, are_drawn, helped_mean
 from medtasks.tasks.documents import task_documents
@@ -58,22 +59,23 @@ def with_help(
     own_values = run_values(task, documents, replies, list(metrics.values())).values
     helping_values = run_values(whole, questions, helping, list(metrics.values())).values
     replied = {doc_id for doc_id, reply in replies.items() if not reply.is_failure}
-    answered = [document for document in documents if document["doc_id"] in replied]
+    answered = answered_documents(documents, replied)
     helped = []
     sentences = []
     for rule in rules:
         scores = list(rule.scores)
         for index, score in enumerate(scores):
             values = own_values.get((rule.name, score.metric), {})
-            column = next((name for name in _UNITS if _ids(answered, name) == {*values}), None)
-            if column is None or not values:
+            column = _unit_column(answered, values)
+            if column is None:
                 continue
             number = len(_ids(questions, column))
             result = _helped_mean(values, helping_values[rule.name, score.metric], number)
             value = min(max(result.value, 0.0), 1.0) if score.share else result.value
             error = result.error
-            numbers = (error.error, error.clusters, error.degrees, error.effective)
-            estimate = Estimate(value, *numbers, unit=score.unit)
+            estimate = Estimate(
+                value, error.error, error.clusters, error.degrees, error.effective, unit=score.unit
+            )
             scores[index] = with_interval(metrics[score.metric], estimate)
             sentences.append(
                 f"{score.metric} ({rule.name}): helped by {helper.path} on all questions with a factor of "
@@ -95,6 +97,12 @@ def _whole_task(task: TaskFile) -> str:
             f"--helped-by narrows scores of tasks of 'medtasks data select --draw', and '{task.name}' is none"
         )
     return name
+
+
+def _unit_column(documents: Documents, values: Values) -> str | None:
+    """Return the column whose ids are those of values, None without values or if some have none."""
+    columns = _UNITS if values else ()
+    return next((name for name in columns if _ids(documents, name) == {*values}), None)
 
 
 def _ids(documents: Documents, column: str) -> set[str]:

@@ -5,11 +5,13 @@ have changed has none, and is judged alone.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from medtasks.data.samples import Document, Documents, Sample
@@ -61,8 +63,8 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
         raise MedTasksError(
             "the judge's verdicts could not be kept, so that no score can use them; see the warning"
         )
-    numbers = [sum(document["doc_id"] in run for run in runs) for document in documents]
-    return sum(0 < number < len(runs) for number in numbers)
+    numbers = Counter(chain.from_iterable(runs))
+    return sum(0 < numbers[document["doc_id"]] < len(runs) for document in documents)
 
 
 def with_joint_verdicts(
@@ -110,11 +112,7 @@ def _joint_verdicts(
                 by_field.setdefault(question.field, {})[index] = question
     verdicts: dict[int, dict[str, Any]] = {}
     for field, questions in by_field.items():
-        answered = {}
-        for index, question in questions.items():
-            if question.answer:
-                answered[f"model_{index + 1}"] = question
-        by_model = _ask(judge, answered, fenced=rule.fenced)
+        by_model = _ask(judge, questions, fenced=rule.fenced)
         for index, question in questions.items():
             verdict = by_model.get(f"model_{index + 1}") if question.answer else question.of_empty
             verdicts.setdefault(index, {})[field] = verdict
@@ -123,16 +121,17 @@ def _joint_verdicts(
 
 def _ask(
     judge: Judge,
-    questions: Mapping[str, JudgeQuestion],
+    questions: Mapping[int, JudgeQuestion],
     *,
     fenced: bool,
 ) -> Mapping[str, Any]:
     """Return the verdicts by model, none without any answer, or if the judge fails."""
-    if not questions:
+    answered = {f"model_{index + 1}": each for index, each in questions.items() if each.answer}
+    if not answered:
         return {}
-    first = next(iter(questions.values()))  # all have the same prompt about the same sample
-    answers = {model: question.answer for model, question in questions.items()}
-    parsers = {model: question.parse for model, question in questions.items()}
+    first = next(iter(answered.values()))  # all have the same prompt about the same sample
+    answers = {model: question.answer for model, question in answered.items()}
+    parsers = {model: question.parse for model, question in answered.items()}
     return first.prompt.ask_jointly(judge, first.pairs, answers, parsers, fenced=fenced).value or {}
 
 

@@ -15,11 +15,11 @@ from medtasks.data.samples import DRAWN, Documents, Sample
 from medtasks.data.table_files import read_table
 from medtasks.errors import RepliesError, SourceError, unknown_name
 from medtasks.families.counts import was_asked
-from medtasks.families.family import Asks, Replies
+from medtasks.families.family import Asks, Replies, Reply
 from medtasks.metrics.metric import AnyMetric, Metric
 from medtasks.net.journal import digest_of
 from medtasks.scores.error_classes import image_names, write_replies
-from medtasks.scores.run_values import Values, run_values
+from medtasks.scores.run_values import ScoresById, Values, run_values
 from medtasks.stats.judged_share import JudgedShare, judged_share
 from medtasks.tasks.documents import private_datasets
 from medtasks.tasks.task_file import TaskFile
@@ -86,32 +86,22 @@ def write_sheet(
     by_rule = _verdicts(task, documents, replies)
     if rule is not None and rule not in by_rule:
         raise unknown_name("rule", rule, by_rule)
-    chosen = by_rule[rule or next(iter(by_rule))]
-    right = [doc_id for doc_id in sorted(chosen.asked) if chosen.right[doc_id][1]]
-    wrong = sorted(chosen.asked.difference(right))
-    number = min(len(right), max((size + 1) // 2, size - len(wrong)))
-    numbers = (number, min(len(wrong), size - number))
-    chance = random.Random(20261123)  # the same replies give the same sheet
-    weights = {}
-    for members, drawn in zip((right, wrong), numbers, strict=True):
-        for doc_id in chance.sample(members, drawn):
-            weights[doc_id] = len(members) / drawn
+    numbers, weights = _draw_replies(by_rule[rule or next(iter(by_rule))], size)
     by_id = {document["doc_id"]: document for document in documents}
     rows = []
-    for doc_id in chance.sample(sorted(weights), len(weights)):
+    for doc_id, weight in weights.items():
         document = by_id[doc_id]
-        text = replies[doc_id].text or ""
         row = (
             doc_id,
             document.get("question"),
             " | ".join(document.get("options") or ()),
             task.family.target_text(Sample(document)),
-            text,
+            replies[doc_id].text or "",
             " | ".join(image_names(document)),
             "",
             "",
-            repr(weights[doc_id]),
-            digest_of(text)[:16],
+            repr(weight),
+            _digest(replies[doc_id]),
         )
         rows.append(row)
     titles = (
@@ -130,6 +120,30 @@ def write_sheet(
         path, private_datasets(task, documents), "a sheet of judged replies", titles, rows
     )
     return numbers
+
+
+def _draw_replies(verdicts: _Verdicts, size: int) -> tuple[tuple[int, int], dict[str, float]]:
+    """Draw about as many replies of each verdict.
+
+    Returns:
+        Numbers of drawn replies that are right and wrong, and the weight of each by document id, in random order.
+    """
+    right = [doc_id for doc_id in sorted(verdicts.asked) if verdicts.right[doc_id][1]]
+    wrong = sorted(verdicts.asked.difference(right))
+    number = min(len(right), max((size + 1) // 2, size - len(wrong)))
+    numbers = (number, min(len(wrong), size - number))
+    chance = random.Random(20261123)  # the same replies give the same sheet
+    weights = {}
+    for members, drawn in zip((right, wrong), numbers, strict=True):
+        for doc_id in chance.sample(members, drawn):
+            weights[doc_id] = len(members) / drawn
+    ids = chance.sample(sorted(weights), len(weights))
+    return numbers, {doc_id: weights[doc_id] for doc_id in ids}
+
+
+def _digest(reply: Reply) -> str:
+    """Return the digest by which a sheet's line is matched to a reply."""
+    return digest_of(reply.text or "")[:16]
 
 
 def read_labels(path: Path) -> dict[str, Label]:
@@ -177,33 +191,35 @@ def checked_scores(
         raise RepliesError(
             f"labels do not correct estimates from drawn questions such as those of '{task.name}'; leave them out"
         )
-    digests = {doc_id: digest_of(reply.text or "")[:16] for doc_id, reply in replies.items()}
     labelled = {}
     for doc_id, label in labels.items():
-        if doc_id in digests and digests[doc_id] == label.digest:
+        if doc_id in replies and _digest(replies[doc_id]) == label.digest:
             labelled[doc_id] = label
     if all(math.isnan(label.right) for label in labelled.values()):
         count = f"{len(labelled)} of {len(labels)} lines"
         raise RepliesError(f"no reply of this run has a label; {count} are of its replies")
-    checked = {}
-    for row, verdicts in _verdicts(task, documents, replies).items():
-        clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
-        row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
-        was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
-        right, weights = zip(*[(label.right, label.weight) for label in row_labels], strict=True)
-        judge = judged_share(verdict_values, right, weights, was_judged, clusters)
-        judged = math.fsum(verdict_values) / len(verdict_values)
-        corrected = list(judge.replies)
-        judge = replace(judge, replies=())
-        if verdicts.inverted:
-            judged = 1 - judged
-            corrected = [1 - value for value in corrected]
-            share = judge.corrected
-            wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
-            judge = replace(judge, corrected=wrong)
-        values = dict(zip(verdicts.right, zip(clusters, corrected, strict=False), strict=False))
-        checked[row] = CheckedScore(verdicts.metric, judged, judge, values)
-    return checked
+    by_row = _verdicts(task, documents, replies)
+    return {row: _checked_score(verdicts, labelled) for row, verdicts in by_row.items()}
+
+
+def _checked_score(verdicts: _Verdicts, labels: Mapping[str, Label]) -> CheckedScore:
+    """Return one row's score, corrected by labels of some of its replies."""
+    clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
+    row_labels = [labels.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
+    was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
+    right, weights = zip(*[(label.right, label.weight) for label in row_labels], strict=True)
+    judge = judged_share(verdict_values, right, weights, was_judged, clusters)
+    judged = math.fsum(verdict_values) / len(verdict_values)
+    corrected = list(judge.replies)
+    judge = replace(judge, replies=())
+    if verdicts.inverted:
+        judged = 1 - judged
+        corrected = [1 - value for value in corrected]
+        share = judge.corrected
+        wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
+        judge = replace(judge, corrected=wrong)
+    values = dict(zip(verdicts.right, zip(clusters, corrected, strict=False), strict=False))
+    return CheckedScore(verdicts.metric, judged, judge, values)
 
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
@@ -216,24 +232,36 @@ def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[st
     verdicts: dict[str, _Verdicts] = {}
     computed = run_values(task, documents, replies, metrics)
     for (row, metric), values in computed.values.items():
-        scores = computed.scores[row]
-        if row in verdicts or not values or not values.keys() <= scores.keys():
+        if row in verdicts:
             continue
-        is_right = []
-        right = {}
-        asked = set()
-        for doc_id, (cluster, _) in values.items():
-            verdict = task.family.describe(scores[doc_id], replies[doc_id]).right
-            is_right.append(verdict)
-            right[doc_id] = (cluster, float(bool(verdict)))
-            if was_asked(scores[doc_id]):
-                asked.add(doc_id)
-        share = [value for _, value in values.values()]
-        if is_right not in (share, [1 - value for value in share]):
-            continue
-        verdicts[row] = _Verdicts(metric, is_right != share, right, frozenset(asked))
+        of_row = _row_verdicts(task, metric, values, computed.scores[row], replies)
+        if of_row is not None:
+            verdicts[row] = of_row
     if not verdicts:
         raise RepliesError(
             f"no score of '{task.name}' is the share of replies that a judge calls right or wrong"
         )
     return verdicts
+
+
+def _row_verdicts(
+    task: TaskFile,
+    metric: str,
+    values: Values,
+    scores: ScoresById,
+    replies: Replies,
+) -> _Verdicts | None:
+    """Return the verdicts of one row, or None if the metric is not their share."""
+    if not values or not values.keys() <= scores.keys():
+        return None
+    is_right = []
+    right = {}
+    for doc_id, (cluster, _) in values.items():
+        verdict = task.family.describe(scores[doc_id], replies[doc_id]).right
+        is_right.append(verdict)
+        right[doc_id] = (cluster, float(bool(verdict)))
+    share = [value for _, value in values.values()]
+    if is_right not in (share, [1 - value for value in share]):
+        return None
+    asked = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
+    return _Verdicts(metric, is_right != share, right, asked)

@@ -21,7 +21,7 @@ from medtasks.scores.comparison_checks import check_data
 from medtasks.scores.planning import Assumptions, plan
 from medtasks.scores.run_values import main_metrics
 from medtasks.stats.paired import compare_paired
-from medtasks.stats.sequential import boundaries
+from medtasks.stats.sequential import Boundaries, boundaries
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
@@ -81,13 +81,6 @@ def plan_looks(
         )
     limits = boundaries([questions / looks[-1] for questions in looks])
     samples = assumed.samples * looks[-1] / len(documents) / assumed.design
-    expected_share = {}
-    # Of models that differ by nothing, the difference, or twice that.
-    for true in (0.0, difference, 2 * difference):
-        variance = assumed.discordance_of(true) - true**2
-        if variance > 0:
-            effect = abs(true) * math.sqrt(samples / variance)
-            expected_share[f"{true:g}"] = limits.expected_share(effect)
     return LooksPlan(
         medtasks=__version__,
         task=task.name,
@@ -101,8 +94,24 @@ def plan_looks(
         looks=tuple(looks),
         levels=tuple(limits.levels),
         power=min(power, single.reached or 0.0),
-        expected_share=expected_share,
+        expected_share=_expected_shares(limits, assumed, samples, difference),
     )
+
+
+def _expected_shares(
+    limits: Boundaries,
+    assumed: Assumptions,
+    samples: float,
+    difference: float,
+) -> dict[str, float]:
+    """Return the expected share of samples by true difference: none, ``difference``, or twice that."""
+    shares = {}
+    for true in (0.0, difference, 2 * difference):
+        variance = assumed.discordance_of(true) - true**2
+        if variance > 0:
+            effect = abs(true) * math.sqrt(samples / variance)
+            shares[f"{true:g}"] = limits.expected_share(effect)
+    return shares
 
 
 def _version(task: TaskFile) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
@@ -12,7 +13,7 @@ from typing import Any
 from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, join_names
-from medtasks.families.family import FENCED, Rule
+from medtasks.families.family import FENCED, Replies, Rule
 from medtasks.home import written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
@@ -21,6 +22,8 @@ from medtasks.runs.redaction import redacted_arguments, settings
 from medtasks.runs.replies import SampleLine, read_replies
 from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
 from medtasks.runs.run_manifest import (
+    HarnessProcess,
+    Notice,
     RunManifest,
     RunState,
     manifest_files,
@@ -86,17 +89,11 @@ def merge(
     if manifest_files(output) or results_files(output):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
     runs = read_shards(folders)
-    tasks = {name: task_file(name) for name in runs[0].tasks}
-    for task in tasks.values():
-        if task.only_harness:
-            raise MedTasksError(
-                f"'{task.name}' {task.only_harness}, so that its shards cannot be merged; run it once without "
-                f"--shard, and the shards without it"
-            )
+    tasks = [_task_to_merge(name) for name in runs[0].tasks]
     _check_versions(runs[0])
     made = datetime.now(UTC)
-    samples = {name: _joined_samples(name, runs) for name in tasks}
-    content = _content(runs, {name: _task_row(task, runs) for name, task in tasks.items()})
+    samples = {task.name: _joined_samples(task.name, runs) for task in tasks}
+    content = _content(runs, {task.name: _task_row(task, runs) for task in tasks})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
     folder = output / str(content.get("model_name_sanitized") or "")
@@ -106,14 +103,26 @@ def merge(
             partial.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
     results.write()
     manifest = _manifest(runs, output, results.path, content["results"])
-    lost = {}
-    for name, record in manifest.tasks.items():
-        if record.counts and not limit.allows(record.counts):
-            lost[name] = record.counts
+    lost = manifest.over_limit(limit)
     state = RunState.WITH_FAILURES if lost else RunState.FINISHED
     manifest = manifest.model_copy(update={"state": state})
     manifest.write(manifest_path(output, made))
     return manifest, lost
+
+
+def _task_to_merge(name: str) -> TaskFile:
+    """Return a task whose shards can be merged.
+
+    Raises:
+        MedTasksError: Only the harness scores it.
+    """
+    task = task_file(name)
+    if task.only_harness:
+        raise MedTasksError(
+            f"'{task.name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, and "
+            f"the shards without it"
+        )
+    return task
 
 
 def _check_versions(run: ShardRun) -> None:
@@ -214,9 +223,22 @@ def _recorded_scores(
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
             score.pop("schema_version", None)
             scores.setdefault(row, []).append(score)
-    if task.family.scores_suffice or not scores:
-        return scores
-    replies = read_replies(part.samples, documents)
+    if scores and not task.family.scores_suffice:
+        _add_texts(task, scores, documents, read_replies(part.samples, documents))
+    return scores
+
+
+def _add_texts(
+    task: TaskFile,
+    scores: Mapping[int, Sequence[Score]],
+    documents: Documents,
+    replies: Replies,
+) -> None:
+    """Add the texts that metrics compare to scores, by row and filter.
+
+    Raises:
+        MedTasksError: The data here are not those of the run.
+    """
     for row, by_filter in scores.items():
         document = documents[row]
         reply = replies.get(document["doc_id"])  # None for a question that has changed
@@ -229,27 +251,38 @@ def _recorded_scores(
                     f"and replies"
                 )
             score |= texts
-    return scores
 
 
-def _group_row(name: str, members: Sequence[str], rows: TaskRows, sizes: Mapping[str, int]) -> Row:
+def _group_row(
+    name: str,
+    members: Sequence[str],
+    rows: TaskRows,
+    parts: Mapping[str, TaskPart],
+) -> Row:
     """Aggregate the rows of a group's tasks as its file says. Reports compute the standard errors."""
-    keys: dict[str, None] = {}
-    for task in members:
-        keys |= dict.fromkeys(key for key in rows[task] if "," in key and STDERR not in key)
-    declared = resolve_names(task_config(name).get("aggregate_metric_list")) or []
+    keys = dict.fromkeys(chain(*map(rows.__getitem__, members)))
     row: Row = {}
-    for metric in [declared] if isinstance(declared, Mapping) else declared:
+    for metric in _declared_metrics(name):
         aggregation = metric.get("aggregation")
         aggregate = aggregation if callable(aggregation) else _mean
         is_weighted = metric.get("weight_by_size", False)
         for key in keys:
-            if metric["metric"] in key:  # part of a metric's name suffices in the harness
-                tasks = [task for task in members if key in rows[task]]
-                values = [rows[task][key] for task in tasks]
-                row[key] = aggregate(values, [sizes[task] for task in tasks], is_weighted)
-                row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
+            # A part of a metric's name suffices in the harness.
+            if "," not in key or STDERR in key or metric["metric"] not in key:
+                continue
+            numbers = [
+                (rows[task][key], parts[task].total) for task in members if key in rows[task]
+            ]
+            values, sizes = zip(*numbers, strict=True)
+            row[key] = aggregate(list(values), list(sizes), is_weighted)
+            row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
+
+
+def _declared_metrics(group: str) -> Sequence[Mapping[str, Any]]:
+    """Return the metrics that the file of a group aggregates."""
+    declared = resolve_names(task_config(group).get("aggregate_metric_list")) or []
+    return [declared] if isinstance(declared, Mapping) else declared
 
 
 def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
@@ -270,28 +303,38 @@ def _content(runs: Shards, rows: TaskRows) -> dict[str, Any]:
     for name in rows:
         contents += [run.tasks[name].results.content for run in runs]
     joined: dict[str, Row] = {}
-    for part in _BY_TASK:
-        joined[part] = {}
-        for content in reversed(contents):
-            joined[part] |= content.get(part, {})
-    sizes = {name: part.total for name, part in runs[0].tasks.items()}
-    joined["n-samples"] = {
-        name: {"original": size, "effective": size} for name, size in sizes.items()
-    }
+    for key in _BY_TASK:
+        joined[key] = dict(ChainMap(*[content.get(key, {}) for content in contents]))
+    joined["n-samples"] = {}
+    for name, part in runs[0].tasks.items():
+        joined["n-samples"][name] = {"original": part.total, "effective": part.total}
     for column in ("results", "groups"):
-        for name, row in joined[column].items():
-            if name in rows:
-                merged = dict(rows[name])
-            else:
-                members = _tasks_within(name, joined["group_subtasks"])
-                merged = {key: value for key, value in row.items() if "," not in key}
-                merged |= _group_row(name, members, rows, sizes)
-            merged["alias"] = re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])
-            joined[column][name] = merged
+        joined[column] = _merged_rows(joined[column], joined["group_subtasks"], rows, runs[0].tasks)
     if not joined["groups"]:
         del joined["groups"]
-    kept = {key: value for key, value in contents[0].items() if key not in _OF_PROCESS}
+    kept = dict(contents[0])
+    for key in _OF_PROCESS:
+        kept.pop(key, None)
     return kept | joined
+
+
+def _merged_rows(
+    shard_rows: TaskRows,
+    groups: Mapping[str, Sequence[str]],
+    rows: TaskRows,
+    parts: Mapping[str, TaskPart],
+) -> dict[str, Row]:
+    """Return the rows of tasks and groups of a shard with the numbers of all shards."""
+    merged_rows = {}
+    for name, row in shard_rows.items():
+        if name in rows:
+            merged = dict(rows[name])
+        else:
+            merged = {key: value for key, value in row.items() if "," not in key}
+            merged |= _group_row(name, _tasks_within(name, groups), rows, parts)
+        merged["alias"] = re.sub(r" \[SHARD \d+/\d+\]", "", row["alias"])
+        merged_rows[name] = merged
+    return merged_rows
 
 
 def _manifest(runs: Shards, output: Path, results: Path, rows: TaskRows) -> RunManifest:
@@ -302,8 +345,15 @@ def _manifest(runs: Shards, output: Path, results: Path, rows: TaskRows) -> RunM
     for name, record in first.tasks.items():
         merged = with_results(name, record, results, rows.get(name, {}), output)
         tasks[name] = merged.model_copy(update={"rows": None})
-    command = ["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]
-    notices = chain.from_iterable(manifest.notices for manifest in manifests)
+    command = ["medtasks", "merge", str(output)]
+    notices: dict[Notice, None] = {}
+    processes: list[HarnessProcess] = []
+    merged_shards = []
+    for run in runs:
+        command.append(str(run.folder))
+        notices |= dict.fromkeys(run.manifest.notices)
+        processes += run.manifest.processes
+        merged_shards.append(f"{run.shard} {run.manifest.started}")
     settings_of_all = dict(first.settings)
     settings_of_all.pop(SHARD_VARIABLE, None)
     return first.model_copy(
@@ -314,10 +364,10 @@ def _manifest(runs: Shards, output: Path, results: Path, rows: TaskRows) -> RunM
             "process": process_of(os.getpid()),
             "command": redacted_arguments(command),
             "tasks": tasks,
-            "processes": tuple(chain.from_iterable(manifest.processes for manifest in manifests)),
-            "notices": tuple(dict.fromkeys(notices)),
+            "processes": tuple(processes),
+            "notices": tuple(notices),
             "settings": settings_of_all,
             "shard": None,
-            "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),
+            "merged": tuple(merged_shards),
         }
     )

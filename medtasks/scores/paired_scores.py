@@ -4,6 +4,7 @@ Comparisons and boards call this for metrics that follow from sums of counts, su
 """
 
 import math
+from itertools import count
 
 import numpy as np
 
@@ -30,28 +31,37 @@ def compare_together(
         NotComparable: The metric does not follow from sums of counts, or has no value.
     """
     first, second = (_counted_scores(metric, scores) for scores in runs)
-    shared = sorted(first.keys() & second.keys())
-    if not shared or any(REPEAT in sample for sample in [*first, *second]):
-        raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
+    shared = _shared_samples(first, second)
     counts = None
     if isinstance(metric, CorpusMetric):
         counts = metric.counts([*first.values(), *second.values()])
     if counts is None:
         raise NotComparable(NO_MEAN)
-    row_in_first = {sample: row for row, sample in enumerate(first)}
-    row_in_second = {sample: row for row, sample in enumerate(second, len(first))}
+    row_in_first = dict(zip(first, count(), strict=False))
+    row_in_second = dict(zip(second, count(len(first)), strict=False))
     rows = np.array([(row_in_first[sample], row_in_second[sample]) for sample in shared])
-    clusters = [
-        score["cluster_id"] for score in with_image_clusters([first[sample] for sample in shared])
-    ]
+    shared_scores = with_image_clusters([first[sample] for sample in shared])
+    clusters = [score["cluster_id"] for score in shared_scores]
     result, (*values, units) = compare_counts(
         counts.cells[rows], clusters, lambda sums: counts.scores(sums)[metric.name]
     )
     if math.isnan(result.difference):
         raise NotComparable("has no value in one of the runs")
-    names = [str(unit) for unit in units]
+    names = list(map(str, units))
     before, after = (dict(zip(names, zip(units, run, strict=True), strict=True)) for run in values)
     return result, (before, after)
+
+
+def _shared_samples(first: ScoresById, second: ScoresById) -> list[str]:
+    """Return the samples that both runs have.
+
+    Raises:
+        NotComparable: There are none, or a run has repeats.
+    """
+    shared = sorted(first.keys() & second.keys())
+    if not shared or any(REPEAT in sample for sample in [*first, *second]):
+        raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
+    return shared
 
 
 def _counted_scores(metric: AnyMetric, scores: ScoresById) -> ScoresById:

@@ -7,6 +7,7 @@ runs that it is for.
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, unknown_name
@@ -14,6 +15,7 @@ from medtasks.families.family import Replies, Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
+from medtasks.scores.comparing import paired_values
 from medtasks.scores.run_values import Values, main_metrics, run_values
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
@@ -25,7 +27,7 @@ from medtasks.stats.equivalence import (
     required_samples,
 )
 from medtasks.stats.intervals import without_noise
-from medtasks.stats.paired import ALPHA
+from medtasks.stats.paired import ALPHA, PairedValues
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_file import TaskFile
@@ -104,13 +106,13 @@ def assumptions(
             f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one"
         )
     documents = task_documents(task)
-    replies_of_runs = []
+    replies = []
     for run in runs:
         recorded = read_recorded(task, documents, [replies_to(task.name, run)])
-        replies_of_runs.append(recorded.logged_run(task.name))
-    values = [_values(task, documents, metric, replies, rule) for replies in replies_of_runs]
-    shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
-    if runs and not shared:
+        replies.append(recorded.logged_run(task.name))
+    values = [_values(task, documents, metric, of_run, rule) for of_run in replies]
+    paired = paired_values(values[0], values[-1]) if runs else None
+    if paired and not paired[0]:
         raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
     units = _units(task, documents, metric)
     if not units:
@@ -128,8 +130,8 @@ def assumptions(
         design=design_effect(units),
         design_source=f"correlation {WORKING_CORRELATION} within clusters, assumed",
     )
-    if runs:
-        assumed = _with_measured_values(assumed, shared, values)
+    if paired:
+        assumed = _with_measured_values(assumed, paired, are_two=len(runs) == 2)
     if against is not None:
         assumed = replace(assumed, score=against, score_source="given")
     return assumed
@@ -153,17 +155,17 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
 
 def _with_measured_values(
     assumed: Assumptions,
-    samples: Sequence[str],
-    runs: Sequence[Values],
+    paired: PairedValues,
+    *,
+    are_two: bool,
 ) -> Assumptions:
-    """Replace what is assumed by what one or two runs show on these samples."""
-    first = [runs[0][sample][1] for sample in samples]
-    clusters = [runs[0][sample][0] for sample in samples]
+    """Replace what is assumed by what one run shows, or ``are_two`` on the samples that both answered."""
+    first, second, clusters = paired
     measured = first
     source = "of the run's scores"
     assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
-    if len(runs) == 2:
-        measured = [runs[1][sample][1] - runs[0][sample][1] for sample in samples]
+    if are_two:
+        measured = [after - before for before, after in zip(first, second, strict=True)]
         discordance = math.fsum(map(abs, measured)) / len(measured)
         assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
         source = "of the runs' differences"
@@ -195,15 +197,7 @@ def plan(
     Raises:
         RepliesError: A number is out of range.
     """
-    in_range = 0 <= assumed.score <= 1 and 0 < power < 1 and tests >= 1
-    if not in_range or (margin is not None and not 0 < margin < 1):
-        raise RepliesError(
-            "--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1"
-        )
-    if difference is not None and (not difference or not 0 <= assumed.score + difference <= 1):
-        raise RepliesError(
-            f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
-        )
+    _check_numbers(assumed.score, difference, margin, power, tests)
     level = ALPHA / tests
     prepared = max(1, math.floor(without_noise(assumed.samples / assumed.design)))
     true = difference or 0.0
@@ -214,9 +208,9 @@ def plan(
         sign = -1
         room = assumed.score
 
-    def power_for_difference(samples: int) -> float:
-        return mcnemar_power(samples, true, discordance, level)
-
+    power_for_difference = partial(
+        mcnemar_power, difference=true, discordance=discordance, level=level
+    )
     detectable = detectable_difference(
         lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
         power,
@@ -227,16 +221,37 @@ def plan(
         samples = _planned_samples(power_for_difference, power, assumed.design)
         answers = replace(answers, needed=samples, reached=power_for_difference(prepared))
     if margin is not None:
-
-        def power_for_margin(samples: int) -> float:
-            level = NON_INFERIORITY / tests
-            return non_inferiority_power(samples, true, discordance, margin, level)
-
+        power_for_margin = partial(
+            non_inferiority_power,
+            difference=true,
+            discordance=discordance,
+            margin=margin,
+            level=NON_INFERIORITY / tests,
+        )
         answers = replace(answers, reached_for_margin=power_for_margin(prepared))
         if true > -margin:
             samples = _planned_samples(power_for_margin, power, assumed.design)
             answers = replace(answers, needed_for_margin=samples)
     return answers
+
+
+def _check_numbers(
+    score: float,
+    difference: float | None,
+    margin: float | None,
+    power: float,
+    tests: int,
+) -> None:
+    """Raise RepliesError if a number is out of range."""
+    in_range = 0 <= score <= 1 and 0 < power < 1 and tests >= 1
+    if not in_range or (margin is not None and not 0 < margin < 1):
+        raise RepliesError(
+            "--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1"
+        )
+    if difference is not None and (not difference or not 0 <= score + difference <= 1):
+        raise RepliesError(
+            f"a model that scores {score:.3g} cannot differ by {difference:.3g}; choose another --difference"
+        )
 
 
 def _planned_samples(power_of: Callable[[int], float], power: float, design: float) -> int | None:
@@ -251,11 +266,11 @@ def _values(
     metric: AnyMetric,
     replies: Replies,
     rule: str | None,
-) -> dict[str, tuple[Hashable, float]]:
+) -> Values:
     """Return cluster and value of each sample under a rule, by default the task's first."""
     answered = {name: reply for name, reply in replies.items() if not reply.is_failure}
     computed = run_values(task, documents, answered, [metric])
     chosen = rule or next(iter(computed.rules))
     if chosen not in computed.rules:
         raise unknown_name("rule", chosen, computed.rules)
-    return dict(computed.values[chosen, metric.name])
+    return computed.values[chosen, metric.name]

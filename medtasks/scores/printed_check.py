@@ -14,10 +14,16 @@ from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.family import Replies
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
+from medtasks.metrics.metric import AnyMetric, Metric, Score, ScoreList
 from medtasks.runs.sample_counts import SampleCounts
 from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, published_rule
-from medtasks.scores.scoring import RowScores, rows_of, score_replies
+from medtasks.scores.scoring import (
+    RowScores,
+    answered_documents,
+    main_metric,
+    score_replies,
+    score_rows,
+)
 from medtasks.tasks.task_file import TaskFile
 
 _NUMBER = re.compile(r"([-−+]?(?:\d+|(?=\.\d))(?:\.\d+)?)\s*%?")
@@ -131,12 +137,12 @@ def check_printed(
         RepliesError: The number is no percentage, though the metric is a share.
         UnknownName: The task has no such metric.
     """
-    name = name or _main_metric(task)
+    name = name or main_metric(task).name
     metric = {metric.name: metric for metric in task.metrics}.get(name)
     further = [name] if metric is None and task.family.kind is AnswerKind.REPORT else []
-    answered = [document for document in documents if document["doc_id"] in replies]
-    of_rows = rows_of(task, answered, replies)
-    rules = score_replies(task, documents, replies, further, of_rows)
+    answered = answered_documents(documents, replies)
+    row_scores = score_rows(task, answered, replies)
+    rules = score_replies(task, documents, replies, further, row_scores)
     by_row = _scores_under(rules, name)
     careful = careful_rule(rules)
     compared = published_rule(rules) or careful or next(iter(rules.values()))
@@ -154,12 +160,7 @@ def check_printed(
         raise RepliesError(
             f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent"
         )
-    return _with_explanations(verdict, by_row.values(), metric, of_rows)
-
-
-def _main_metric(task: TaskFile) -> str:
-    main = [metric.name for metric in task.metrics if metric.role is Role.MAIN]
-    return main[0] if main else task.metrics[0].name
+    return _with_explanations(verdict, by_row.values(), metric, row_scores)
 
 
 def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
@@ -180,15 +181,15 @@ def _with_explanations(
     verdict: PrintedCheck,
     others: Iterable[RuleScore],
     metric: AnyMetric | None,
-    of_rows: RowScores,
+    row_scores: RowScores,
 ) -> PrintedCheck:
     """Add the part of guessed replies, and what else the number is of if it is not the score."""
     values = {}
     for other in others:
         values[f"the number under the rule '{other.row}' ({other.rule})"] = other.score.value
-    scores = of_rows[verdict.compared.row][1]
+    scores = row_scores[verdict.compared.row][1]
     if _is_share_of_samples(metric, scores):
-        careful = of_rows[verdict.careful.row][1] if verdict.careful else ()
+        careful = row_scores[verdict.careful.row][1] if verdict.careful else ()
         guessed, guesses = _guesses(metric, scores, careful)
         valued = len(metric.values(scores))
         verdict = replace(verdict, valued=valued, guessed=guessed, guesses=guesses)

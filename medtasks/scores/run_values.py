@@ -8,8 +8,9 @@ model.
 
 import itertools
 import math
+import operator
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, TypeVar
@@ -20,11 +21,20 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.extract.published.letter_choice import most_likely
+from medtasks.families.counts import is_stopped
 from medtasks.families.family import Replies, Reply, compares_texts
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean, units_by_cluster
+from medtasks.metrics.metric import (
+    AnyMetric,
+    CorpusMetric,
+    Estimate,
+    Role,
+    Score,
+    mean,
+    units_by_cluster,
+)
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
-from medtasks.scores.scoring import AUROC, class_metrics, rows_of
+from medtasks.scores.scoring import AUROC, class_metrics, score_rows
 from medtasks.scores.task_calibration import area_by_sample
 from medtasks.stats.sample_design import mean_and_error
 from medtasks.stats.standard_error import Dyad
@@ -75,16 +85,7 @@ def chosen_metrics(
     metrics: list[AnyMetric] = [*task.family.compared_only]
     metrics += [metric for metric in task.metrics if metric.is_compared]
     if names:
-        of_classes = class_metrics(task, documents)
-        metrics += of_classes
-        comparable = [metric.name for metric in metrics]
-        keys: set[str] = set()
-        for name in names:
-            if name == OF_CLASSES:
-                keys.update(metric.name for metric in of_classes)
-            else:
-                keys.update(_keys_of(task, name, comparable))
-        metrics = [metric for metric in metrics if metric.name in keys]
+        metrics = _named_metrics(task, names, metrics, class_metrics(task, documents))
     else:
         metrics = [metric for metric in metrics if metric.role is not Role.RATE]
     if not metrics:
@@ -92,18 +93,36 @@ def chosen_metrics(
     return metrics
 
 
-def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> list[str]:
+def _named_metrics(
+    task: TaskFile,
+    names: Sequence[str],
+    metrics: Sequence[AnyMetric],
+    of_classes: Sequence[AnyMetric],
+) -> list[AnyMetric]:
+    """Select the metrics with these names from those of all samples and ``of_classes``."""
+    all_metrics = [*metrics, *of_classes]
+    comparable = [metric.name for metric in all_metrics]
+    keys: set[str] = set()
+    for name in names:
+        if name == OF_CLASSES:
+            keys.update(comparable[len(metrics) :])
+        else:
+            keys |= _keys_of(task, name, comparable)
+    return [metric for metric in all_metrics if metric.name in keys]
+
+
+def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
     """Return the names of the comparable metrics that a name means.
 
     Raises:
         UnknownName: There are none.
     """
     if name in REPORT_METRICS:
-        parts = [key for key in keys_of(name) if key in comparable]
+        parts = {*keys_of(name)}.intersection(comparable)
     else:
-        parts = [key for key in comparable if key.startswith(f"{name} (")]
+        parts = {key for key in comparable if key.startswith(f"{name} (")}
     if parts or name in comparable:
-        return parts or [name]
+        return parts or {name}
     if any(metric.name == name for metric in task.metrics):
         listed = ", ".join(comparable)
         raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {listed}")
@@ -137,7 +156,7 @@ def run_values(
         if document["doc_id"] in replies:
             answered.append(document)
             samples.append((document["doc_id"], cluster))
-    rows = rows_of(task, answered, replies)
+    rows = score_rows(task, answered, replies)
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
@@ -154,8 +173,12 @@ def run_values(
             values[key] = {}
             skipped[key] = str(error)
     ids = [doc_id for doc_id, _ in samples]
-    by_id = {name: dict(zip(ids, scores, strict=True)) for name, (_, scores) in rows.items()}
-    return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
+    rules = {}
+    by_id = {}
+    for name, (rule, scores) in rows.items():
+        rules[name] = rule
+        by_id[name] = dict(zip(ids, scores, strict=True))
+    return RunValues(rules, values, skipped, by_id)
 
 
 def with_drawn_units(values: Values, scores: Sequence[Score]) -> Values:
@@ -172,9 +195,19 @@ def with_drawn_units(values: Values, scores: Sequence[Score]) -> Values:
 
 def is_mean(values: Values, metric: AnyMetric, scores: Sequence[Score]) -> bool:
     """Return whether the mean of values of samples is the value of a metric."""
-    units = [unit for unit, _ in values.values()]
-    average, _ = mean_and_error([value for _, value in values.values()], units)
+    average = estimate_mean(values.values()).value
     return math.isclose(average, metric.estimate(scores).value, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def estimate_mean(values: Collection[tuple[Hashable, float]]) -> Estimate:
+    """Estimate a mean, that of the whole benchmark if the units were drawn from it.
+
+    Args:
+        values: Cluster, or unit of a draw, and value of each sample or question.
+    """
+    units = [unit for unit, _ in values]
+    average, error = mean_and_error([value for _, value in values], units)
+    return Estimate(average, error.error, error.clusters, error.degrees, error.effective)
 
 
 def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values) -> None:
@@ -186,7 +219,7 @@ def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], valu
     # Of pairs none may be complete, which is reported of both runs together.
     if values or task.family.paired:
         return
-    if any(score.get("stops") for score in scores):
+    if is_stopped(scores):
         raise NotComparable("has no number, because the published code stops")
     of_all = isinstance(metric, CorpusMetric) and not texts
     raise NotComparable(NO_MEAN if of_all else "has no value per sample")
@@ -211,16 +244,20 @@ def mean_values(
     first = answered[0]
     values: dict[tuple[str, str], Values] = {}
     for key in first.values:
-        means = {}
-        by_question = values_by_question([run.values[key] for run in answered])
-        for question, (cluster, of_question) in by_question.items():
-            means[question] = (cluster, mean(of_question))
-        values[key] = means
+        values[key] = means_by_question([run.values[key] for run in answered])
     skipped: dict[tuple[str, str], str] = {}
     for run in answered:
         skipped |= run.skipped
     scores = {row: by_repeat([run.scores[row] for run in all_runs]) for row in first.scores}
     return RunValues(first.rules, values, skipped, scores)
+
+
+def means_by_question(repeats: Sequence[Values]) -> Values:
+    """Return the cluster of each question, or pair, and the mean of its values (:func:`values_by_question`)."""
+    means = {}
+    for question, (cluster, values) in values_by_question(repeats).items():
+        means[question] = (cluster, mean(values))
+    return means
 
 
 def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, list[float]]]:
@@ -444,12 +481,12 @@ def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | 
         if replies[0].losses is not None:
             continue
         texts = [str(reply.text) for reply in replies]
-        words = [text.split() for text in texts]
+        words = list(map(str.split, texts))
         samples += 1
         equal += texts[0] == texts[1]
         if words[0] == words[1]:
             continue
-        first, second = (" ".join(of_text) for of_text in words)
+        first, second = map(" ".join, words)
         first_is_beginning += second.startswith(first)
         second_is_beginning += first.startswith(second)
         common[sample] = (len(commonprefix(texts)), len(commonprefix(words)))  # noqa: RUF071  # no paths
@@ -498,7 +535,7 @@ def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> Likelihood
             continue
         samples += 1
         equal += before == after
-        differences += [b - a for a, b in zip(before, after, strict=True)]
+        differences += map(operator.sub, after, before)
         greedy += zip(first.greedy or (), second.greedy or (), strict=False)
         if most_likely(before) != most_likely(after):
             best, following = [*sorted(before), math.inf][:2]
@@ -518,5 +555,5 @@ def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> Likelihood
         equal_choices=samples - len(flips),
         flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),
         greedy_options=len(greedy),
-        equal_greedy=sum(before == after for before, after in greedy),
+        equal_greedy=sum(itertools.starmap(operator.eq, greedy)),
     )

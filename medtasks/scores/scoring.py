@@ -5,19 +5,19 @@ The command line, the Python API and reports call this. It never runs a model. O
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Documents, Sample, letter
+from medtasks.data.samples import Document, Documents, Sample, letter
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, near_match, warn_once
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.columns import Column
-from medtasks.families.counts import COUNTS, judged_scores, unless_stopped
+from medtasks.families.counts import COUNTS, is_stopped, judged_scores, unless_stopped
 from medtasks.families.family import Replies, Reply, Rule, TaskFamily, with_labels
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.text_metrics import text_metrics
@@ -38,7 +38,7 @@ from medtasks.metrics.metric import (
     with_image_clusters,
     with_units,
 )
-from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, count
+from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.scores.error_classes import count_kinds, wrong_answers
 from medtasks.scores.joint_judging import with_joint_verdicts
@@ -49,7 +49,7 @@ from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
 RowScores = Mapping[str, tuple[str, list[Score]]]
-"""Name and version of the rule, and scores of shape (samples,), by name of a row."""
+"""Name and version of the rule, and scores of shape (samples,), by row of a task's results."""
 AUROC = "auroc ("  # beginning of the name of a class's
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 
@@ -59,9 +59,9 @@ def score_replies(
     documents: Documents,
     replies: Replies,
     report_metrics: Sequence[str] = (),
-    of_rows: RowScores | None = None,
+    row_scores: RowScores | None = None,
 ) -> dict[str, RuleScores]:
-    """Return the scores of replies by name of the rule, such as ``reference`` and ``robust``.
+    """Return the scores of replies by row, such as ``reference`` and ``robust``.
 
     Samples without a reply are left out.
 
@@ -71,7 +71,7 @@ def score_replies(
         replies: Replies by document id.
         report_metrics: For a task that compares reports, metrics besides its own: names of
             :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
-        of_rows: Scores of the answered documents as :func:`rows_of` returns them, so that no judge is asked twice.
+        row_scores: Scores of the answered documents, from :func:`score_rows`, so that no judge is asked twice.
 
     Raises:
         RepliesError: ``report_metrics`` for a task that compares no reports, or replies of the other kind.
@@ -86,13 +86,13 @@ def score_replies(
         warn_once(
             f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}"
         )
-    answered = [document for document in documents if document["doc_id"] in replies]
+    answered = answered_documents(documents, replies)
     metrics = _with_further(task.metrics, report_metrics)
     clear_results()  # the user may have fixed a failure before scoring again
     rows = {}
-    if of_rows is None:
-        of_rows = rows_of(task, answered, replies)
-    for name, (rule, scores) in of_rows.items():
+    if row_scores is None:
+        row_scores = score_rows(task, answered, replies)
+    for name, (rule, scores) in row_scores.items():
         row = rule_scores(task, rule, scores, answered, metrics)
         panels = panel_results(metrics, scores)
         log_notes(row.few_clusters, ())
@@ -101,24 +101,38 @@ def score_replies(
             log_notes(warnings, () if compares_reports else panels)
         failures: dict[str, str] = {}
         settings: dict[str, Any] = {}
-        if compares_reports:
-            for panel in panels:
-                failures |= panel.failures
-                settings |= panel.settings
+        for panel in panels if compares_reports else ():
+            failures |= panel.failures
+            settings |= panel.settings
         wrong = wrong_answers(task, answered, scores, replies)
         rows[name] = replace(row, name=name, failures=failures, settings=settings, wrong=wrong)
     return rows
 
 
+def answered_documents(documents: Documents, replies: Container[str]) -> list[Document]:
+    """Return the documents whose id is among those of replies, in order.
+
+    Example:
+        >>> answered_documents([{"doc_id": "1"}, {"doc_id": "2"}], {"2": "B"})
+        [{'doc_id': '2'}]
+    """
+    return [document for document in documents if document["doc_id"] in replies]
+
+
+def main_metric(task: TaskFile) -> AnyMetric:
+    """Return the first main metric of a task, which is the first one that its report shows."""
+    return next((metric for metric in task.metrics if metric.role is Role.MAIN), task.metrics[0])
+
+
 def verdict_scores(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, RuleScores]:
-    """Return the scores that come from a judge, and numbers of replies, by name of the rule."""
-    answered = [document for document in documents if document["doc_id"] in replies]
+    """Return the scores that come from a judge, and numbers of replies, by row."""
+    answered = answered_documents(documents, replies)
     metrics = [*task.family.judged]
     metrics += [
         metric for metric in task.metrics if metric.role is Role.RATE or metric.name in COUNTS
     ]
     verdicts = {}
-    for name, (rule, scores) in rows_of(task, answered, replies).items():
+    for name, (rule, scores) in score_rows(task, answered, replies).items():
         verdicts[name] = rule_scores(task, rule, scores, answered, metrics)
     return verdicts
 
@@ -149,17 +163,23 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     for column, groups in rule.groups.items():
         if rule.column_tests.get(column):
             tested[column] = {"tests": rule.column_tests[column], "groups": groups}
-    further = {"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class}
-    if rule.categories:
-        content |= _without_empty(further)
-        if injections := rule.estimates.get("possible_injection"):
-            content["possible_injection"] = int(injections.value)
-        by_category = {}
-        for name, counts in rule.categories.items():
-            metrics = {metric: getattr(counts, metric) for metric in PAIR_METRICS}
-            by_category[name] = metrics | asdict(counts)
-        return as_json(content | {"categories": by_category})
-    return as_json(content | _without_empty(further) | _single_answers_as_dict(rule))
+    content |= _without_empty(
+        {"remarks": rule.remarks, "subgroups": tested, "by_class": rule.by_class}
+    )
+    answers_as_dict = _pairs_as_dict if rule.categories else _single_answers_as_dict
+    return as_json(content | answers_as_dict(rule))
+
+
+def _pairs_as_dict(rule: RuleScores) -> dict[str, Any]:
+    """Return the fields of a rule that reads pairs."""
+    content: dict[str, Any] = {}
+    if injections := rule.estimates.get("possible_injection"):
+        content["possible_injection"] = int(injections.value)
+    by_category = {}
+    for name, counts in rule.categories.items():
+        metrics = {metric: getattr(counts, metric) for metric in PAIR_METRICS}
+        by_category[name] = metrics | asdict(counts)
+    return content | {"categories": by_category}
 
 
 def _single_answers_as_dict(rule: RuleScores) -> dict[str, Any]:
@@ -185,8 +205,8 @@ def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if value}
 
 
-def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores:
-    """Return version of the rule and scores of each row of a task's results.
+def score_rows(task: TaskFile, documents: Documents, replies: Replies) -> RowScores:
+    """Score replies under each row of a task's results.
 
     Args:
         task: The task.
@@ -196,11 +216,14 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
     Raises:
         RepliesError: Some replies are of the other kind, texts and likelihoods.
     """
+    version_of: Callable[[Rule], str]
     likelihoods = {reply.losses is not None for reply in replies.values()}
     if likelihoods <= {task.compares_likelihoods}:
         rules = task.rows
+        version_of = task.versioned_rule
     elif likelihoods == {False} and task.family.letter_rows:
         rules = task.family.letter_rows
+        version_of = task.family.rule_with_version
     else:
         kinds = ["texts", "log-likelihoods"]
         if task.compares_likelihoods:
@@ -209,12 +232,10 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> RowScores
             f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?"
         )
     ordered = [replies[document["doc_id"]] for document in documents]
-    as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
-    versioned = task.family.rule_with_version if as_letters else task.versioned_rule
     rows = {}
     for name, rule in rules.items():
         scores = task.family.final_scores(scores_of(task, rule, documents, ordered))
-        rows[name] = (versioned(rule), list(with_units(scores)))
+        rows[name] = (version_of(rule), list(with_units(scores)))
     return rows
 
 
@@ -254,10 +275,9 @@ def rule_scores(
     no_image = task.variant in WITHOUT_IMAGE
     table = [with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics]
     failures: dict[str, str] = {}
-    if any(score.get("stops") for score in scores):
+    if is_stopped(scores):
         cause = next(score_warnings(task, columns, scores), "")
-        if cause:
-            failures = {score.metric: cause for score in table if math.isnan(score.value)}
+        failures = {score.metric: cause for score in table if cause and math.isnan(score.value)}
     few_clusters = tuple(_few_clusters(metrics, estimates))
     remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
     whole = RuleScores(
@@ -274,41 +294,47 @@ def rule_scores(
         by_columns = list(dict.fromkeys((CATEGORIES, *task.breakdown)))
         groups = by_category(task, columns, scores, by_columns)
         answers = paired_answers(task.metrics[0].selection(scores))
-        outcomes = _pair_outcomes(answers, scores)
-        whole = replace(whole, pairs=outcomes, categories=count(answers))
+        counts = count(answers)
+        outcomes = _pair_outcomes(answers, scores, counts[TOTAL])
+        whole = replace(whole, pairs=outcomes, categories=counts)
     else:
         groups = by_group(task, columns, scores)
         whole = replace(whole, by_class=numbers_by_class(task, columns, scores))
     return replace(whole, groups=groups.groups, column_tests=groups.tests)
 
 
-def _pair_outcomes(answers: Sequence[PairedAnswer], scores: ScoreList) -> PairOutcomes:
+def _pair_outcomes(
+    answers: Sequence[PairedAnswer],
+    scores: ScoreList,
+    total: PairCounts,
+) -> PairOutcomes:
     pairs = complete_pairs(answers)
-    unsolved = [pair for pair in pairs if pair.valid and not pair.both_correct]
-    both_wrong = {pair for pair in unsolved if not pair.first.correct and not pair.second.correct}
-    invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
-    same = Counter(str(pair.first.value) for pair in unsolved if pair.same_option)
+    decided = []  # of the others, one image got its answer, or a reply is invalid
+    invalid: Counter[int] = Counter()
+    same: Counter[str] = Counter()
     swapped = 0
-    for pair in unsolved:
+    for pair in pairs:
         values = (pair.first.value, pair.second.value)
+        invalid[values.count(None)] += 1
+        if pair.valid and pair.first.correct == pair.second.correct:
+            decided.append(pair)
+        if not pair.valid or pair.both_correct:
+            continue
         swapped += values == (pair.second.target, pair.first.target)
-
-    def is_solved(pair: ScoredPair) -> float | None:
-        if pair.both_correct:
-            return 1.0
-        # Of the others, one image got its answer, or a reply is invalid.
-        return 0.0 if pair in both_wrong else None
-
-    decided = mean_over_pairs("solved_of_decided", is_solved, units=lambda _: pairs)
+        if pair.same_option:
+            same[str(pair.first.value)] += 1
+    solved = mean_over_pairs(
+        "solved_of_decided", lambda pair: float(pair.both_correct), units=lambda _: decided
+    )
     return PairOutcomes(
-        both_right=sum(pair.both_correct for pair in pairs),
+        both_right=total.set_score,
         swapped=swapped,
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
         both_invalid=invalid[2],
-        incomplete=len({answer.pair_id for answer in answers}) - len(pairs),
-        both_wrong=len(both_wrong),
-        solved_of_decided=with_interval(decided, decided.estimate(scores)),
+        incomplete=total.incomplete_pairs,
+        both_wrong=len(decided) - total.set_score,
+        solved_of_decided=with_interval(solved, solved.estimate(scores)),
     )
 
 
@@ -355,14 +381,14 @@ def numbers_by_class(
             all of them, else their letters.
         scores: Settled scores, shape (samples,).
     """
-    if any(score.get("stops") for score in scores):
+    if is_stopped(scores):
         return ()
     decided = []
     for score in with_image_clusters(scores):
         decisions = task.family.decisions(score)
         if decisions:
             decided.append((score, decisions))
-    judged = {id(score) for score in judged_scores([score for score, _ in decided])}
+    judged = set(map(id, judged_scores([score for score, _ in decided])))
     by_class: dict[str, list[Decision]] = {}
     for index, (score, decisions) in enumerate(decided):
         cluster = score.get("cluster_id") or ("sample", index)
@@ -439,7 +465,7 @@ def score_warnings(
     metrics: Sequence[AnyMetric] = (),
 ) -> Iterator[str]:
     """Yield warnings on scores, by default of the task's metrics. Ids of a private task are hashed."""
-    if any(score.get("stops") for score in scores) and is_private_task(task, documents):
+    if is_stopped(scores) and is_private_task(task, documents):
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     for metric in metrics or task.metrics:
         warning = metric.warning(scores) if metric.warning else None

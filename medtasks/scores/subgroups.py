@@ -17,13 +17,13 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 from medtasks.data.samples import Document, Documents
 from medtasks.data.selecting import values
 from medtasks.errors import RepliesError, join_names, near_match
-from medtasks.families.counts import is_failed, is_unjudged
+from medtasks.families.counts import is_failed, is_stopped, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.metrics.metric import (
     Declaration,
@@ -57,6 +57,9 @@ MOST_GROUPS = 60  # a column with more values is no grouping
 # A column with more different numbers is a measurement. Scales whose steps have a meaning each are shorter, such as
 # pain from 0 to 10, or months.
 MOST_STEPS = 12
+
+
+_NO_GAP = (EstimatedValue(math.nan), math.nan)  # with its p-value
 
 
 @dataclass(frozen=True)
@@ -123,23 +126,28 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
             f"'{task.name}' is credentialed and can be grouped {allowed}, because values of '{hidden[0]}' are text "
             "of the dataset; MEDTASKS_LOG_TEXT with its name allows to show them"
         )
-    columns = dict.fromkeys(chain.from_iterable(documents))
     for column in by:
-        if column not in columns:
-            hint = near_match(column, columns) or "."
-            raise RepliesError(
-                f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}"
-            )
-        names: set[str] = set()
-        bands = number_bands(documents, column)
-        for document in documents:
-            names.update(group_names(document, column, bands))
-        if not 0 < len(names) <= MOST_GROUPS:
-            raise RepliesError(
-                f"column '{column}' of '{task.name}' has {len(names)} different values, and groups need 1 to "
-                f"{MOST_GROUPS}; add a column with bands or kinds to the data"
-            )
+        _check_column(task, documents, column)
     return replace(task, breakdown=tuple(dict.fromkeys((*task.breakdown, *by))))
+
+
+def _check_column(task: TaskFile, documents: Documents, column: str) -> None:
+    """Raise RepliesError unless documents have a column that groups them."""
+    columns = dict.fromkeys(chain.from_iterable(documents))
+    if column not in columns:
+        hint = near_match(column, columns) or "."
+        raise RepliesError(
+            f"'{task.name}' has no column '{column}'{hint} Its columns: {', '.join(columns)}"
+        )
+    names: set[str] = set()
+    bands = number_bands(documents, column)
+    for document in documents:
+        names.update(group_names(document, column, bands))
+    if not 0 < len(names) <= MOST_GROUPS:
+        raise RepliesError(
+            f"column '{column}' of '{task.name}' has {len(names)} different values, and groups need 1 to "
+            f"{MOST_GROUPS}; add a column with bands or kinds to the data"
+        )
 
 
 def number_bands(documents: Documents, column: str) -> dict[str, str]:
@@ -227,7 +235,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
         scores: Settled scores (:meth:`TaskFamily.final_scores`), shape (samples,).
     """
     metrics = _group_metrics(task)
-    if not metrics or not task.breakdown or any(score.get("stops") for score in scores):
+    if not metrics or not task.breakdown or is_stopped(scores):
         return Subgroups()
     joined = with_image_clusters(scores)  # patients of different groups that share an image, too
     answered = [pair for pair in zip(documents, joined, strict=True) if not is_failed(pair[1])]
@@ -235,17 +243,26 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     by_column: dict[str, tuple[Group, ...]] = {}
     totals = _sample_parts(metrics, [score for _, score in answered])
     for column in task.breakdown:
-        groups: dict[str, list[Score]] = {}
         bands = number_bands(documents, column)
-        for document, score in answered:
-            for name in group_names(document, column, bands):
-                groups.setdefault(name, []).append(score)
         parts = []
-        for name in _in_order({name: len(members) for name, members in groups.items()}, bands):
-            questions = len(groups[name]) - sum(map(is_unjudged, groups[name]))
-            parts.append((name, questions, _sample_parts(metrics, groups[name])))
+        for name, members in _scores_by_group(answered, column, bands).items():
+            questions = len(members) - sum(map(is_unjudged, members))
+            parts.append((name, questions, _sample_parts(metrics, members)))
         by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
     return Subgroups(by_column, _column_tests(by_column, totals))
+
+
+def _scores_by_group(
+    answered: Sequence[tuple[Document, Score]],
+    column: str,
+    bands: Mapping[str, str],
+) -> dict[str, list[Score]]:
+    groups: dict[str, list[Score]] = {}
+    for document, score in answered:
+        for name in group_names(document, column, bands):
+            groups.setdefault(name, []).append(score)
+    sizes = {name: len(members) for name, members in groups.items()}
+    return {name: groups[name] for name in _in_order(sizes, bands)}
 
 
 def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_Part]:
@@ -352,36 +369,40 @@ def _compare_groups(
         totals: All samples, one part per metric.
         is_drawn: Whether samples are a draw from a benchmark.
     """
-    compared = []
-    for *_, parts in groups:
-        sizes = [part.planned_size for part in parts if part.weight and not is_drawn]
-        compared.append(parts if min(sizes, default=0.0) >= LEAST_EFFECTIVE else None)
-    level = 1 - (1 - LEVEL) / max(1, sum(map(bool, compared)))
+    compared = [not is_drawn and _is_large(parts) for *_, parts in groups]
+    level = 1 - (1 - LEVEL) / max(1, sum(compared))
     tests = []
     for position, total in enumerate(totals):
-        of_metric = [parts[position] if parts else None for parts in compared]
-        tests.append(_gaps(of_metric, total, level))
+        of_metric = [parts[position] for *_, parts in groups]
+        tests.append(_gaps(of_metric, compared, total, level))
     tested = []
     for index, (name, questions, parts) in enumerate(groups):
-        is_compared = compared[index] is not None
-        of_group = level if is_compared else LEVEL
+        of_group = level if compared[index] else LEVEL
         scores = [with_interval(part.metric, part.estimate, level=of_group) for part in parts]
+        gaps, p_values = zip(*[of_metric[index] for of_metric in tests], strict=True)
         tested.append(
             Group(
                 name,
                 questions,
                 tuple(scores),
-                compared=is_compared,
+                compared=compared[index],
                 drawn=is_drawn,
-                p_holm=tuple(gaps[index][1] for gaps in tests),
-                gaps=tuple(gaps[index][0] for gaps in tests),
+                p_holm=p_values,
+                gaps=gaps,
             )
         )
     return tuple(tested)
 
 
+def _is_large(parts: Sequence[_Part]) -> bool:
+    """Return whether a group is large enough to be compared by each metric that has a value."""
+    sizes = [part.planned_size for part in parts if part.weight]
+    return min(sizes, default=0.0) >= LEAST_EFFECTIVE
+
+
 def _gaps(
-    parts: Sequence[_Part | None],
+    parts: Sequence[_Part],
+    compared: Sequence[bool],
     total: _Part,
     level: float,
 ) -> list[tuple[EstimatedValue, float]]:
@@ -391,28 +412,30 @@ def _gaps(
     gap, at the level of a single one.
     """
     are_two = len(parts) == 2
-    gaps = [_difference(part, total, LEVEL if are_two else level) for part in parts]
+    gaps = [_NO_GAP] * len(parts)
+    for index in compress(range(len(parts)), compared):
+        gaps[index] = _difference(parts[index], total, LEVEL if are_two else level)
     if not are_two:
         corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
         return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
     # Of groups that are all samples there is one test, seen from both sides.
-    if all(parts) and sum(part.weight for part in parts if part) == total.weight:
+    if all(compared) and sum(part.weight for part in parts) == total.weight:
         first, p = gaps[0]
         gaps[1] = EstimatedValue(-first.value, first.error, -first.high, -first.low), p
     return gaps
 
 
-def _difference(part: _Part | None, total: _Part, level: float) -> tuple[EstimatedValue, float]:
+def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:
     """Return the gap of a group to all other samples with its interval, and the p-value of its test.
 
-    Both are NaN if the group is not compared, or the others are too few. Samples outside are taken to be worth as much
-    each as all are on average.
+    Both are NaN if no sample of the group has a value, or the others are too few. Samples outside are taken to be worth
+    as much each as all are on average.
     """
-    if not part or not part.weight:
-        return EstimatedValue(math.nan), math.nan
     weight = total.weight - part.weight
+    if not part.weight:
+        return _NO_GAP
     if without_noise(total.planned_size * weight / total.weight) < LEAST_EFFECTIVE:
-        return EstimatedValue(math.nan), math.nan
+        return _NO_GAP
     degrees = part.estimate.degrees
     size = total.size * weight / total.weight
     value = (total.estimate.value * total.weight - part.estimate.value * part.weight) / weight
@@ -462,22 +485,31 @@ def _column_tests(
     tests: dict[tuple[str, int], ColumnTest] = {}
     for column, groups in by_column.items():
         for position, score in enumerate(overall):
-            tested = [group for group in groups if not math.isnan(group.p_holm[position])]
-            if not tested:
-                continue
-            # Of two groups, which have one test, the worse one comes first.
-            sign = -1 if score.higher_is_better is False else 1
-            first = min(
-                tested,
-                key=lambda group: (group.p_holm[position], sign * group.gaps[position].value),
-            )
-            tests[column, position] = ColumnTest(score, first.name, first.p_holm[position])
+            first = _most_different(groups, position, score.higher_is_better)
+            if first is not None:
+                tests[column, position] = ColumnTest(score, first.name, first.p_holm[position])
     by_name: dict[str, tuple[ColumnTest, ...]] = dict.fromkeys(by_column, ())
     corrected = holm([test.p for test in tests.values()])
     for ((column, _), test), p in zip(tests.items(), corrected, strict=True):
         different = test.different if p < ALPHA else ""
         by_name[column] += (replace(test, different=different, p_holm=p),)
     return by_name
+
+
+def _most_different(
+    groups: Sequence[Group], position: int, higher_is_better: bool | None
+) -> Group | None:
+    """Return the group with the smallest p-value under a metric, or None if none was tested.
+
+    Of two groups, which have one test, the worse one comes first.
+    """
+    sign = -1 if higher_is_better is False else 1
+    tested = [group for group in groups if not math.isnan(group.p_holm[position])]
+    return min(
+        tested,
+        key=lambda group: (group.p_holm[position], sign * group.gaps[position].value),
+        default=None,
+    )
 
 
 def with_interval(

@@ -9,12 +9,13 @@ share one calibration.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.families.family import Replies
+from medtasks.scores.scoring import answered_documents
 from medtasks.stats.calibration import (
     Calibration,
     ClassArea,
@@ -56,7 +57,7 @@ def task_calibration(
     if likelihoods is None:
         return {}
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
-    answered = sum(document["doc_id"] in replies for document in documents)
+    answered = len(answered_documents(documents, replies))
     measures = calibration(
         likelihoods.probabilities,
         likelihoods.targets,
@@ -89,7 +90,7 @@ class _Likelihoods(NamedTuple):
 
 def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> _Likelihoods | None:
     """Return the likelihoods of readable samples, or None if all replies are texts."""
-    answered = [Sample(document) for document in documents if document["doc_id"] in replies]
+    answered = list(map(Sample, answered_documents(documents, replies)))
     if not task.compares_likelihoods:
         return None
     if all(replies[sample.doc_id].losses is None for sample in answered):
@@ -102,14 +103,18 @@ def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> _Lik
             continue
         if not all(map(math.isfinite, losses)):
             continue
-        weights = [math.exp(min(losses) - loss) for loss in losses]
-        total = math.fsum(weights)
         readable.ids.append(sample.doc_id)
-        readable.options.append(tuple(sample.options))
-        readable.probabilities.append([weight / total for weight in weights])
+        readable.options.append(sample.options)
+        readable.probabilities.append(_probabilities(losses))
         readable.targets.append(target)
         readable.clusters.append(cluster)
     return readable
+
+
+def _probabilities(losses: Sequence[float]) -> list[float]:
+    weights = [math.exp(min(losses) - loss) for loss in losses]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
 
 
 def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from medtasks.data.samples import Document, Documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import is_failed, judges_of
-from medtasks.families.family import FENCED, Replies
+from medtasks.families.family import FENCED, Replies, Rule
 from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import (
     CorpusMetric,
@@ -28,6 +28,7 @@ from medtasks.metrics.metric import (
     Metric,
     Role,
     Score,
+    ScoreList,
     mean,
     raw_declaration,
     with_image_clusters,
@@ -37,11 +38,16 @@ from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
-from medtasks.scores.run_values import Values, is_mean, values_by_question, with_drawn_units
+from medtasks.scores.run_values import (
+    Values,
+    estimate_mean,
+    is_mean,
+    values_by_question,
+    with_drawn_units,
+)
 from medtasks.scores.score_model import MetricScore, RuleScores
-from medtasks.scores.scoring import count_reasons, rows_of, rule_scores
+from medtasks.scores.scoring import answered_documents, count_reasons, rule_scores, score_rows
 from medtasks.scores.subgroups import grouped_by, with_interval
-from medtasks.stats.sample_design import mean_and_error
 from medtasks.tasks.documents import (
     access_of_task,
     image_settings,
@@ -95,8 +101,7 @@ class TaskReading:
     @property
     def answered_documents(self) -> list[Document]:
         """The documents that were answered, in order."""
-        ids = self.samples.answered
-        return [document for document in self.documents if document["doc_id"] in ids]
+        return answered_documents(self.documents, self.samples.answered)
 
     @property
     def score_command(self) -> str:
@@ -107,23 +112,15 @@ class TaskReading:
         return f"medtasks score {self.task.name} {file}{included_option(self.task.name)}"
 
 
-def scores_by_id(
-    task: TaskFile,
-    documents: Documents,
-    replies: Replies,
-) -> dict[str, tuple[str, dict[str, Score]]]:
-    """Return the versioned rule of each row of results, and scores by document id.
+def scores_by_id(documents: Documents, scores: ScoreList) -> dict[str, Score]:
+    """Return scores by document id.
 
-    Args:
-        task: The task.
-        documents: Answered documents, shape (samples,).
-        replies: A reply to each of them.
+    Example:
+        >>> scores_by_id([{"doc_id": 7}], [{"reason": "ok"}])
+        {'7': {'reason': 'ok'}}
     """
     ids = [str(document["doc_id"]) for document in documents]
-    by_row = {}
-    for name, (rule, scores) in rows_of(task, documents, replies).items():
-        by_row[name] = (rule, dict(zip(ids, scores, strict=True)))
-    return by_row
+    return dict(zip(ids, scores, strict=True))
 
 
 def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
@@ -156,7 +153,6 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
 def recorded_settings(reading: TaskReading) -> dict[str, str]:
     """Return version, prompt, decoding and source of the data as the run recorded them, but no sample's text."""
     recorded = reading.recorded
-    data = recorded.data
     settings: dict[str, Any] = {"version": recorded.version}
     prompts = mapping_in(recorded.config, SETTINGS)
     if prompts:
@@ -170,14 +166,23 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         settings["decoding"] = ", ".join(f"{name}={value}" for name, value in generation.items())
     elif reading.task.compares_likelihoods:
         settings["decoding"] = "log-likelihood of each option"
-    if data:
-        dataset = reading.task.dataset or ""
-        source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
-        settings["source"] = "synthetic sample images" if data.get("sample") else source
-        for name in ("revision", "rows", "images"):
-            settings[name] = data.get(name)
-        settings["rows left out"] = f"{len(names_in(data.get('left_out')))} notes in its manifest"
+    if recorded.data:
+        settings |= _data_settings(reading)
     return {name: str(value) for name, value in settings.items() if value or value == 0}
+
+
+def _data_settings(reading: TaskReading) -> dict[str, Any]:
+    """Return the source of recorded data, and their numbers."""
+    data = reading.recorded.data
+    dataset = reading.task.dataset or ""
+    source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+    return {
+        "source": "synthetic sample images" if data.get("sample") else source,
+        "revision": data.get("revision"),
+        "rows": data.get("rows"),
+        "images": data.get("images"),
+        "rows left out": f"{len(names_in(data.get('left_out')))} notes in its manifest",
+    }
 
 
 def rule_reports(
@@ -198,11 +203,15 @@ def rule_reports(
         Scores in the order of the task's rows, and a sentence on each metric whose recorded and computed values differ.
     """
     values = recorded_values(recorded)
-    rows = task.rows if task else {}
-    metrics = task.metrics if task else ()
-    main_first = sorted(metrics, key=lambda metric: metric.role is not Role.MAIN)
-    declared = {metric.name: metric for metric in main_first}
-    default = NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED
+    rows: Iterable[str] = ()
+    declared = {}
+    default = NOT_DEFINED
+    if task is not None:
+        rows = task.rows
+        main_first = sorted(task.metrics, key=lambda metric: metric.role is not Role.MAIN)
+        declared = {metric.name: metric for metric in main_first}
+        if not task.is_computed:
+            default = NOT_COMPUTED
     notes: list[str] = []
     reports = []
     for name in dict.fromkeys([*rows, *values, *computed]):
@@ -215,7 +224,7 @@ def rule_reports(
         )
         notes += disagreements
         undefined = [score.metric for score in scores if math.isnan(score.value)]
-        failures = {metric: recomputed.failures.get(metric) or default for metric in undefined}
+        failures = {metric: recomputed.failures.get(metric, default) for metric in undefined}
         reports.append(
             replace(
                 recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures
@@ -226,13 +235,12 @@ def rule_reports(
 
 def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
     """Return the rule that read the replies in a row, and its description."""
-    row = task.rows.get(name) if task else None
-    extractor = row.extractor if row else None
-    rule = recorded.rules.get(name) or extractor or ""
+    row = task.rows.get(name, Rule()) if task else Rule()
+    rule = recorded.rules.get(name) or row.extractor or ""
     describes = ""
     with contextlib.suppress(UnknownName):
         describes = extractor_of(rule).summary
-    if task and row and extractor and not recorded.rules:  # a recorded rule's version is unknown
+    if task and row.extractor and not recorded.rules:  # a recorded rule's version is unknown
         rule = task.versioned_rule(row)
     return rule, describes
 
@@ -369,7 +377,7 @@ def estimate_by_question(
 
     Args:
         readings: Readings of one task, such as repeats of a run.
-        row: Name of the rule.
+        row: Row of the task's results.
         metric: The metric.
 
     Returns:
@@ -386,10 +394,8 @@ def estimate_by_question(
             return undefined
         by_reading.append(values)
     questions = values_by_question(by_reading).values()
-    means = [mean(values) for _, values in questions]
-    average, error = mean_and_error(means, [cluster for cluster, _ in questions])
-    numbers = (error.error, error.clusters, error.degrees, error.effective)
-    return Estimate(average, *numbers), [values for _, values in questions]
+    means = [(cluster, mean(values)) for cluster, values in questions]
+    return estimate_mean(means), [values for _, values in questions]
 
 
 def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Values:
@@ -420,7 +426,7 @@ def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[s
             causes.append(
                 f"no task of the run has questions and replies here that --by {column} could group"
             )
-            raise RepliesError(next((why for why in causes if "did you mean" in why), causes[0]))
+            raise RepliesError(max(causes, key=lambda cause: "did you mean" in cause))
         if without:
             names = [reading.task.name for reading in without]
             notes.append(f"Not grouped by {column}: {', '.join(names)}.")
@@ -485,18 +491,9 @@ def _compute(reading: TaskReading) -> None:
 def _aggregate_records(reading: TaskReading) -> None:
     """Aggregate the scores that the run recorded for each sample."""
     task = reading.task
-    rules = {}
-    for name, row in task.rows.items():
-        rules[name] = reading.recorded.rules.get(name, row.extractor or "")
-        if row.fenced:
-            rules[name] += FENCED
-    if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
-        rules = dict(zip(task.rows, reading.samples.scores, strict=False))
-    for name, rule in rules.items():
+    for name, rule in _recorded_rules(reading).items():
         scores = reading.samples.scores.get(rule, {})
-        documents = [
-            document for document in reading.answered_documents if document["doc_id"] in scores
-        ]
+        documents = answered_documents(reading.answered_documents, scores)
         if not documents:
             continue
         by_id = {str(document["doc_id"]): scores[document["doc_id"]] for document in documents}
@@ -509,17 +506,30 @@ def _aggregate_records(reading: TaskReading) -> None:
         )
 
 
+def _recorded_rules(reading: TaskReading) -> dict[str, str]:
+    """Return the names of rules in the recorded scores by row."""
+    rows = reading.task.rows
+    if reading.task.family.extractor is None:  # a judge reads the replies, in the order of the rows
+        return dict(zip(rows, reading.samples.scores, strict=False))
+    rules = {}
+    for name, row in rows.items():
+        rules[name] = reading.recorded.rules.get(name, row.extractor or "")
+        if row.fenced:
+            rules[name] += FENCED
+    return rules
+
+
 def _read_replies(reading: TaskReading) -> None:
     """Score replies. Of reports only the main metric is computed, unless it loads a model."""
     task = reading.task
     replies = reading.samples.replies
-    answered = [document for document in reading.documents if document["doc_id"] in replies]
+    answered = answered_documents(reading.documents, replies)
     if not answered:
         return
     main = task.metrics[0]
     computed = {}
-    for name, (rule, by_id) in scores_by_id(task, answered, replies).items():
-        scores = list(by_id.values())
+    for name, (rule, scores) in score_rows(task, answered, replies).items():
+        by_id = scores_by_id(answered, scores)
         if task.is_computed:
             wrong = () if task.family.paired else wrong_answers(task, answered, scores, replies)
             report = replace(

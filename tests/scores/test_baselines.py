@@ -26,7 +26,7 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.scores.baselines import baselines
-from medtasks.scores.scoring import rows_of, score_replies, scores_of
+from medtasks.scores.scoring import score_replies, score_rows, scores_of
 from medtasks.scores.task_calibration import task_calibration
 from medtasks.tasks.task_files import task_file, task_files
 
@@ -491,7 +491,7 @@ def test_the_best_constant_is_tested_against_the_run(sample):
         for place, document in enumerate(documents)
     }
     replies[documents[0]["doc_id"]] = Reply.of_text(failed_reply("no memory"))
-    rows = rows_of(task, documents, replies)
+    rows = score_rows(task, documents, replies)
     of_run = {name: dict(zip(replies, scores, strict=True)) for name, (_, scores) in rows.items()}
     made = baselines(task, documents, of_run)
     tested = {
