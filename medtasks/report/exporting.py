@@ -88,19 +88,9 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
     Raises:
         MedTasksError: A task has synthetic or incomplete data or a part of the samples, or the run is not whole.
     """
-    wanted = dict.fromkeys(names)
-    if not wanted:
-        for manifest in run.manifests:
-            wanted |= dict.fromkeys(manifest.tasks)
-        wanted |= dict.fromkeys(run.tasks)
-    missing = [name for name in wanted if name not in run.tasks]
-    if missing:
-        raise MedTasksError(
-            f"{run.folder} has no results of {join_names(missing)}; finish the run, or choose with --task"
-        )
     results = {}
     others = []
-    for name in wanted:
+    for name in _wanted_tasks(run, names):
         part = section(run.tasks[name])
         if part.reading and part.reading.task.variant not in VARIANTS:
             results[name] = part
@@ -111,6 +101,21 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
             f"{join_names(sorted(others))}: groups, sanity variants and tasks of others are not exported"
         )
     return [_export_of(run, part, run.tasks[name]) for name, part in results.items()]
+
+
+def _wanted_tasks(run: RecordedRun, names: Iterable[str]) -> Iterable[str]:
+    """Return the named tasks, or all of a run, or raise a MedTasksError if one has no results."""
+    wanted = dict.fromkeys(names)
+    if not wanted:
+        for manifest in run.manifests:
+            wanted |= dict.fromkeys(manifest.tasks)
+        wanted |= dict.fromkeys(run.tasks)
+    missing = [name for name in wanted if name not in run.tasks]
+    if missing:
+        raise MedTasksError(
+            f"{run.folder} has no results of {join_names(missing)}; finish the run, or choose with --task"
+        )
+    return wanted
 
 
 def _export_of(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
@@ -239,13 +244,30 @@ def write_eee(
 def _eee_record(export: Export) -> dict[str, Any]:
     """Return the record of a task, without who ran it."""
     manifest = export.manifest
-    facts = manifest.model
-    named_weights = (facts.weights or facts.name).partition(", ")[0]
-    weights = re.sub(r"[^\w./:-]", "_", named_weights).strip("./")
-    model = weights if "/" in weights else f"local/{weights}"
+    model = _eee_model(manifest)
     ended = datetime.fromisoformat(manifest.ended or manifest.started)
     retrieved = str(int(ended.timestamp()))
     versions = {name: str(version) for name, version in manifest.versions.items() if version}
+    return {
+        "schema_version": "0.3.0",
+        "evaluation_id": f"{export.section.report.name}/{model['id']}/{retrieved}",
+        "evaluation_timestamp": manifest.started,
+        "retrieved_timestamp": retrieved,
+        "eval_library": {
+            "name": "medtasks",
+            "version": versions.get("medtasks", "unknown"),
+            "additional_details": versions,
+        },
+        "model_info": model,
+        "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
+    }
+
+
+def _eee_model(manifest: RunManifest) -> dict[str, Any]:
+    """Return the model of a run in the words of the schema."""
+    facts = manifest.model
+    named_weights = (facts.weights or facts.name).partition(", ")[0]
+    weights = re.sub(r"[^\w./:-]", "_", named_weights).strip("./")
     fingerprint = facts.fingerprint or facts.unknown
     details = {
         "adapter": facts.name,
@@ -255,17 +277,9 @@ def _eee_record(export: Export) -> dict[str, Any]:
         "model_availability": "open_weights" if "commit:" in fingerprint else "unknown",
     }
     return {
-        "schema_version": "0.3.0",
-        "evaluation_id": f"{export.section.report.name}/{model}/{retrieved}",
-        "evaluation_timestamp": manifest.started,
-        "retrieved_timestamp": retrieved,
-        "eval_library": {
-            "name": "medtasks",
-            "version": versions.get("medtasks", "unknown"),
-            "additional_details": versions,
-        },
-        "model_info": {"name": weights, "id": model, "additional_details": details},
-        "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
+        "name": weights,
+        "id": weights if "/" in weights else f"local/{weights}",
+        "additional_details": details,
     }
 
 

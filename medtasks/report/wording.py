@@ -276,7 +276,8 @@ def estimate(value: float, low: float, high: float, share: bool, decimals: int =
     """
     if value == math.inf:
         return f"∞ [{number(low, share)} to ∞]"
-    return _with_ends(number(value, share, decimals), interval(low, high, share).replace("%", ""))
+    ends = interval(low, high, share).replace("%", "")
+    return _with_ends(number(value, share, decimals), ends)
 
 
 def _with_ends(text: str, ends: str) -> str:
@@ -418,7 +419,10 @@ def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int
     """
     both_right = [pairs.both_right for pairs in outcomes]
     rows = [("Both right", "Both images answered rightly.", both_right)]
-    for letter in sorted(set().union(*(pairs.same for pairs in outcomes))):
+    letters = set[str]()
+    for pairs in outcomes:
+        letters |= pairs.same.keys()
+    for letter in sorted(letters):
         same = [pairs.same.get(letter, 0) for pairs in outcomes]
         rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
     for name, meaning, field in _OTHER_OUTCOMES:

@@ -31,8 +31,8 @@ from functools import partial
 
 import numpy as np
 
-from medtasks.stats.intervals import t_quantile
-from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
+from medtasks.stats.intervals import bisect, t_quantile
+from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding, paired_differences
 from medtasks.stats.standard_error import (
     Dyad,
     MeanError,
@@ -51,7 +51,6 @@ STUDENT = "Student's t of units"
 
 _FEW = 50  # units that differ
 _HARDLY_ANY = 8  # as for shares (:mod:`medtasks.stats.standard_error`)
-_HALVINGS = 60
 _NO_SPREAD = 1e-12
 
 WORKING_CORRELATION = 0.2
@@ -106,7 +105,7 @@ def equivalence(
         units: Cluster or dyad of each sample.
         margin: Above 0, in the unit of the values. 0.01 is one percentage point.
     """
-    differences = [after - before for before, after in zip(first, second, strict=True)]
+    differences = paired_differences(first, second)
     units = separate_units(units)
     error = mean_error(differences, units)
     samples = len(differences)
@@ -124,18 +123,20 @@ def equivalence(
         test = STUDENT
         statistic = partial(_student_statistic, mean, spread)
     # The interval holds the true differences, from -reach to reach, that neither one-sided test rejects.
-    limits = [t_quantile(1 - level, error.degrees) for level in (ALPHA, NON_INFERIORITY)]
-    intervals = [(math.nan, math.nan)] * 2
-    if not (math.isnan(limits[0]) or math.isnan(statistic(0.0))):
-        intervals = []
-        for limit in limits:
+    intervals = []
+    for level in (ALPHA, NON_INFERIORITY):
+        limit = t_quantile(1 - level, error.degrees)
+        low = high = math.nan
+        if not (math.isnan(limit) or math.isnan(statistic(0.0))):
             low = _inverse(statistic, limit, reach)
-            intervals.append((low, _inverse(statistic, -limit, reach)))
+            high = _inverse(statistic, -limit, reach)
+        intervals.append((low, high))
     above = exceeding(statistic(-margin), error.degrees)
     below = exceeding(-statistic(margin), error.degrees)
     variance = error.error**2 * samples
-    number = _required_samples(variance, samples, error.clusters, mean, margin, reach)
-    return Equivalence(margin, *intervals[0], test, max(above, below), intervals[1], number)
+    needed = _required_samples(variance, samples, error.clusters, mean, margin, reach)
+    narrow, wide = intervals
+    return Equivalence(margin, *narrow, test, max(above, below), wide, needed)
 
 
 def _score_statistic(
@@ -161,9 +162,9 @@ def _score_statistic(
         size = (single / error.error) ** 2 * samples
         effective = size if changed >= _FEW else min(limit, size)
     share = effective / samples
-    gained = sum(difference > 0 for difference in differences)
-    lost = sum(difference < 0 for difference in differences)
-    return partial(tango_statistic, share * gained, share * lost, share * samples)
+    gained = share * sum(difference > 0 for difference in differences)
+    lost = share * sum(difference < 0 for difference in differences)
+    return partial(tango_statistic, gained, lost, share * samples)
 
 
 def _student_statistic(mean: float, spread: float, true: float) -> float:
@@ -172,14 +173,7 @@ def _student_statistic(mean: float, spread: float, true: float) -> float:
 
 def _inverse(statistic: Callable[[float], float], target: float, reach: float) -> float:
     """Return the difference from -reach to reach at which a falling statistic has a value."""
-    low = -reach
-    high = reach
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if statistic(middle) > target:
-            low = middle
-        else:
-            high = middle
+    low, high = bisect(lambda true: statistic(true) > target, -reach, reach)
     return (low + high) / 2
 
 
@@ -278,7 +272,8 @@ def mcnemar_power(samples: int, difference: float, discordance: float, level: fl
     critical = binom.ppf(level / 2, numbers, 0.5)
     critical = np.where(binom.cdf(critical, numbers, 0.5) > level / 2, critical - 1, critical)
     lost = (discordance - size) / 2 / discordance
-    return float(binom.pmf(numbers, samples, discordance) @ binom.cdf(critical, numbers, lost))
+    probabilities = binom.pmf(numbers, samples, discordance)
+    return float(probabilities @ binom.cdf(critical, numbers, lost))
 
 
 def non_inferiority_power(

@@ -74,18 +74,19 @@ def compare_counts(
 
     changes = sums[:, ::-1] - sums
     changes = changes[changes.any(axis=(1, 2))]
+    limit = abs(differences(totals)) - _TIE
     extreme = []
     for chosen in unit_choices(len(changes), DRAWS, SEED):
         exchanged = totals + np.tensordot(chosen, changes, 1).astype(np.int64)
-        is_smaller = np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE
+        is_smaller = np.abs(differences(exchanged)) < limit
         extreme.append(~is_smaller)  # also undefined ones
     p = float(np.mean(np.concatenate(extreme)))
 
-    error = values_with_errors(
-        sums.reshape(len(names), -1),
-        values[2],
-        lambda flat: {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))},
-    )["difference_stderr"]
+    def metrics(flat: Integers) -> dict[str, Floats]:
+        return {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))}
+
+    errors = values_with_errors(sums.reshape(len(names), -1), values[2], metrics)
+    error = errors["difference_stderr"]
     degrees = clustered_error([0.0] * len(units), units).degrees
     half = t_quantile(1 - ALPHA / 2, degrees) * error if error > _TIE else math.nan
     compared = replace(
