@@ -32,6 +32,7 @@ from medtasks.runs.run_notes import moment
 from medtasks.scores.score_model import RuleScores
 
 AUTHORS = "to be stated by the authors"
+_Facts = dict[str, list[str]]  # texts by key of a fact in ``checklists.toml``
 _CLINICAL = ("sensitivity", "specificity", "ppv", "npv")
 _PUBLISHED = 5  # results named; the report has all
 _SOURCES = ("source", "revision", "rows", "images")  # settings that say where the data are from
@@ -63,9 +64,7 @@ def checklist_table(report: RunReport, name: str) -> Table:
     )
 
 
-def _facts_by_key(
-    report: RunReport, sources: Mapping[str, Mapping[str, Any]]
-) -> dict[str, list[str]]:
+def _facts_by_key(report: RunReport, sources: Mapping[str, Mapping[str, Any]]) -> _Facts:
     """Return lines on each fact, by its key: what the run proves, else where the fact comes from."""
     recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
     of_tasks = {task.name: task_facts(task) for task in report.tasks}
@@ -121,19 +120,7 @@ def task_facts(task: TaskReport) -> dict[str, str]:
             f"in no score: {task.largest_loss or 'none'}",
         ],
         "published": [f"{score.model} {score.printed} ({score.source})" for score in published],
-        **_data_facts(task),
     }
-    if task.repeats:
-        facts["repeats"] = [f"{task.repeats.repeats} repeats, seeds {task.repeats.seeds}"]
-    facts |= _reading_facts(task.rules) | _score_facts(task)
-    joined = {key: "; ".join(filter(None, texts)) for key, texts in facts.items()}
-    return {**settings, **joined}
-
-
-def _data_facts(task: TaskReport) -> dict[str, list[str]]:
-    """Return facts on the data of a task and on rows of the source that are not among them, by key."""
-    settings = task.settings
-    facts = {}
     if task.dataset:
         facts["data"] = [
             task.dataset,
@@ -144,12 +131,16 @@ def _data_facts(task: TaskReport) -> dict[str, list[str]]:
     if "rows left out" in settings:
         complete = "all rows of the source" if task.complete_data else "a part of the source"
         facts["left_out"] = [complete, settings["rows left out"]]
-    return facts
+    if task.repeats:
+        facts["repeats"] = [f"{task.repeats.repeats} repeats, seeds {task.repeats.seeds}"]
+    facts |= _reading_facts(task.rules) | _score_facts(task)
+    joined = {key: "; ".join(filter(None, texts)) for key, texts in facts.items()}
+    return {**settings, **joined}
 
 
-def _reading_facts(rules: Sequence[RuleScores]) -> dict[str, list[str]]:
+def _reading_facts(rules: Sequence[RuleScores]) -> _Facts:
     """Return facts on the extraction of answers and on errors, by key."""
-    facts: dict[str, list[str]] = {"rules": [], "invalid": [], "errors": [], "judge": []}
+    facts: _Facts = {"rules": [], "invalid": [], "errors": [], "judge": []}
     for rule in rules:
         facts["rules"].append(f"{rule.name}: {rule.rule}, {rule.describes}".rstrip(", ."))
         if rate := rule.estimates.get("invalid_rate"):
@@ -173,7 +164,7 @@ def _counts(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count(total)}" for kind, total in numbers.items())
 
 
-def _score_facts(task: TaskReport) -> dict[str, list[str]]:
+def _score_facts(task: TaskReport) -> _Facts:
     """Return the scores of a task, their uncertainty and their robustness, by key of a fact."""
     metrics = dict.fromkeys(rule.scores[0].metric for rule in task.rules if rule.scores)
     definitions = []

@@ -19,6 +19,7 @@ from medtasks.report.page import Thumbnail, thumbnails, write_rendered
 from medtasks.report.tables import Table, number_table
 from medtasks.report.wording import count, part_of, quantity
 
+_Json = dict[str, Any]
 MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
@@ -40,7 +41,7 @@ class DuplicateNames:
         *,
         own: bool = True,
         file: int = 0,
-    ) -> dict[str, Any]:
+    ) -> _Json:
         """Describe an image as JSON values.
 
         Args:
@@ -64,7 +65,7 @@ class DuplicateNames:
             "examples": [*map(rename, image.examples)],
         }
 
-    def describe_pair(self, finding: DuplicatePair) -> dict[str, Any]:
+    def describe_pair(self, finding: DuplicatePair) -> _Json:
         """Describe a pair as JSON values."""
         alike = finding.alike
         concern = finding.concern
@@ -125,7 +126,7 @@ def duplicates_as_dict(
     search: Duplicates,
     names: DuplicateNames,
     distance: int,
-) -> dict[str, Any]:
+) -> _Json:
     """Return the result of a search as JSON types.
 
     Args:
@@ -163,7 +164,7 @@ def duplicates_as_dict(
     }
 
 
-def _count_within(search: Duplicates, concern: Concern) -> dict[str, Any]:
+def _count_within(search: Duplicates, concern: Concern) -> _Json:
     counts = dict.fromkeys(map(str, CopyKind), 0)
     questions = set[str]()
     for finding in search.within:
@@ -173,7 +174,7 @@ def _count_within(search: Duplicates, concern: Concern) -> dict[str, Any]:
     return {"concern": str(concern), **counts, "questions": len(questions)}
 
 
-def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> dict[str, Any]:
+def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> _Json:
     folders = [other.folder] if other.folder else []
     errors = {}
     if not names.other_is_hidden:
@@ -195,7 +196,7 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> d
     }
 
 
-def _count_outside(search: Duplicates) -> list[dict[str, Any]]:
+def _count_outside(search: Duplicates) -> list[_Json]:
     """Count images and questions of the dataset by kind of copy, each once under its surest finding."""
     pictures: dict[int, CopyKind] = {}
     questions: dict[str, CopyKind] = {}

@@ -16,10 +16,7 @@ from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
 from medtasks.report.report_model import Gain, LengthBin, TaskReport, Thinking
-from medtasks.scores.comparing import (
-    paired_values,
-    same_values,
-)
+from medtasks.scores.comparing import BothValues, TestKey, paired_values, same_values
 from medtasks.scores.run_values import Values, main_metrics, mean_values
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.subgroups import with_interval
@@ -171,7 +168,7 @@ def _values_of_both(
     variant_repeats: Sequence[TaskReading],
     *,
     by_image: bool,
-) -> dict[tuple[str, str], tuple[Values, Values]]:
+) -> BothValues:
     """Return the values of the variant and of the task, by row and main metric of the task.
 
     The variant comes first, as the difference is the task minus its variant.
@@ -197,7 +194,7 @@ def _values_of(
     repeats: Sequence[TaskReading],
     ids: Collection[str],
     metrics: Sequence[AnyMetric],
-) -> Mapping[tuple[str, str], Values]:
+) -> Mapping[TestKey, Values]:
     """Return the values of chosen samples, means over the repeats, by row and metric."""
     chosen = []
     for repeat in repeats:
@@ -213,10 +210,10 @@ def _values_of(
 
 def _values_of_images(
     repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]
-) -> Mapping[tuple[str, str], Values]:
+) -> Mapping[TestKey, Values]:
     """Return the mean value of each image's samples, by row and metric."""
     images = images_by_id(repeats[0].documents)
-    by_image: dict[tuple[str, str], Values] = {}
+    by_image: dict[TestKey, Values] = {}
     for key, values in _values_of(repeats, images, metrics).items():
         of_images: dict[str, list[tuple[Hashable, float]]] = {}
         for name, value in values.items():
@@ -229,9 +226,7 @@ def _values_of_images(
     return by_image
 
 
-def _parts(
-    variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]
-) -> dict[str, set[str]]:
+def _parts(variant: TaskReading, values: BothValues) -> dict[str, set[str]]:
     """Return the ids of all samples, or pairs, and those of degraded images by severity."""
     everything = set[str]()
     for first, _ in values.values():

@@ -29,6 +29,7 @@ from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.scores.score_model import MetricScore, RuleScores
 
+_Json = dict[str, Any]
 _HUB = "https://huggingface.co/datasets/"
 _AGAIN = "run it again with 'medtasks run', all of its questions"
 
@@ -241,7 +242,7 @@ def write_eee(
     return paths
 
 
-def _eee_record(export: Export) -> dict[str, Any]:
+def _eee_record(export: Export) -> _Json:
     """Return the record of a task, without who ran it."""
     manifest = export.manifest
     model = _eee_model(manifest)
@@ -263,7 +264,7 @@ def _eee_record(export: Export) -> dict[str, Any]:
     }
 
 
-def _eee_model(manifest: RunManifest) -> dict[str, Any]:
+def _eee_model(manifest: RunManifest) -> _Json:
     """Return the model of a run in the words of the schema."""
     facts = manifest.model
     named_weights = (facts.weights or facts.name).partition(", ")[0]
@@ -283,11 +284,11 @@ def _eee_model(manifest: RunManifest) -> dict[str, Any]:
     }
 
 
-def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> dict[str, Any]:
+def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> _Json:
     """Return one score as a result of Every Eval Ever, with source of the data, metric, uncertainty and decoding."""
     report = export.section.report
     settings = report.settings
-    metric: dict[str, Any] = {
+    metric: _Json = {
         "metric_id": score.metric,
         "lower_is_better": score.higher_is_better is False,
         "additional_details": {
@@ -298,7 +299,7 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
     }
     if score.share:
         metric |= {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0}
-    spread: dict[str, Any] = {"num_samples": rule.counts.scored}
+    spread: _Json = {"num_samples": rule.counts.scored}
     if not math.isnan(score.error):
         method = f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
         spread["standard_error"] = {"value": score.error, "method": method}
@@ -319,10 +320,10 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
     }
 
 
-def _eee_source(report: TaskReport) -> dict[str, Any]:
+def _eee_source(report: TaskReport) -> _Json:
     """Return the source of a task's data in the words of the schema."""
     source = report.settings.get("source", "")
-    data: dict[str, Any] = {
+    data: _Json = {
         "dataset_name": report.dataset or report.name,
         "additional_details": {
             "fingerprint": report.fingerprint,

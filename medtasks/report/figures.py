@@ -55,6 +55,7 @@ _SAME = (style.LOOKS[0], style.LOOKS[4], style.LOOKS[3], style.LOOKS[1])
 _GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 
 Looks = Mapping[str, style.Look]
+DrawFigure = Callable[[], style.Drawing | None]
 
 
 def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
@@ -76,9 +77,7 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     """
     # Functions instead of figures: these are drawn one at a time to save memory.
     looks = style.rule_looks(report)
-    draw: dict[str, Callable[[], style.Drawing | None]] = {
-        "summary": partial(summary_figure, report, looks)
-    }
+    draw: dict[str, DrawFigure] = {"summary": partial(summary_figure, report, looks)}
     for task in report.tasks:
         for column in task.group_sizes:
             draw[f"{task.name}/groups/{column}"] = partial(group_figure, task, looks, column)
@@ -91,9 +90,7 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     return svg_elements(draw, folder)
 
 
-def svg_elements(
-    draw: Mapping[str, Callable[[], style.Drawing | None]], folder: Path | None = None
-) -> dict[str, str]:
+def svg_elements(draw: Mapping[str, DrawFigure], folder: Path | None = None) -> dict[str, str]:
     """Draw figures as SVG elements, and write them into a folder as :func:`figures` does.
 
     Args:

@@ -108,7 +108,7 @@ def _rows_of(task_name: str, table: Mapping[str, Any]) -> Iterator[Mapping[str, 
     """Yield the rows of a table with a metric of ours that are about a task."""
     for row in table["rows"]:
         is_of_task = task_name in table["tasks"].get(row[table["by"]], ())
-        has_metric = table["metrics"].get(row[table["metric"]]) is not None
+        has_metric = row[table["metric"]] in table["metrics"]
         if is_of_task and has_metric and _fits(table, table["file"], row):
             yield row
 

@@ -39,6 +39,8 @@ from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
 
+_Readings = dict[str, dict[Path, TaskReading]]  # by name of the task and folder of the repeat
+
 
 def write_repeats(output: Path) -> dict[str, RepeatedTask]:
     """Join the repeats in a folder for results, and write them into its ``repeats.json``.
@@ -80,7 +82,7 @@ def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = 
 
 def _join_tasks(
     repeats: RepeatedRun, by: Sequence[str] = ()
-) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
+) -> tuple[_Readings, dict[str, RepeatedTask]]:
     """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
     readings = _readings_by_task(repeats, by)
     joined = {}
@@ -97,10 +99,8 @@ def _join_tasks(
     return readings, joined
 
 
-def _readings_by_task(
-    repeats: RepeatedRun, by: Sequence[str]
-) -> dict[str, dict[Path, TaskReading]]:
-    readings: dict[str, dict[Path, TaskReading]] = {}
+def _readings_by_task(repeats: RepeatedRun, by: Sequence[str]) -> _Readings:
+    readings: _Readings = {}
     for folder, run in repeats.runs.items():
         for name, recorded in run.tasks.items():
             try:

@@ -1,13 +1,13 @@
 """Standard errors and intervals of statistics without a formula, by resampling the units that were sampled."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.stats.intervals import LEVEL, t_quantile
-from medtasks.stats.standard_error import clustered_error
+from medtasks.stats.intervals import LEVEL, Ends, t_quantile
+from medtasks.stats.standard_error import Units, clustered_error
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -21,7 +21,7 @@ _FINE = 1e6  # counts of weighted samples are rounded to whole multiples of its 
 
 def values_with_errors(
     contributions: Integers,
-    units: Sequence[Hashable],
+    units: Units,
     metrics: Callable[[Integers], Mapping[str, Floats]],
     resamples: int = RESAMPLES,
 ) -> dict[str, float]:
@@ -72,9 +72,7 @@ def values_with_errors(
     return result
 
 
-def _kinds_of_units(
-    contributions: Integers, units: Sequence[Hashable]
-) -> tuple[Integers, Integers]:
+def _kinds_of_units(contributions: Integers, units: Units) -> tuple[Integers, Integers]:
     """Return the different sums of contributions by unit, and the number of units with each.
 
     Units of one kind are drawn together, so that the cost of a draw depends on the kinds alone.
@@ -91,11 +89,11 @@ def _kinds_of_units(
 
 def posterior_ends(
     contributions: Integers,
-    units: Sequence[Hashable],
+    units: Units,
     metrics: Callable[[Integers], Mapping[str, Floats]],
     prior: Floats,
     prior_weights: Sequence[float],
-) -> dict[str, tuple[float, float]]:
+) -> dict[str, Ends]:
     """Return the ends of the middle 95 % of the posterior of metrics of summed counts, by name.
 
     The bootstrap of few samples fails: one right answer to the one sample of a class has no spread, and resamples may

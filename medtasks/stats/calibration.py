@@ -31,10 +31,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
-from medtasks.stats.intervals import LEVEL, EstimatedValue, bisect, interval, t_quantile
-from medtasks.stats.standard_error import clustered_error
+from medtasks.stats.intervals import LEVEL, Ends, EstimatedValue, Pair, bisect, interval, t_quantile
+from medtasks.stats.standard_error import Units, clustered_error
 
-_Ends = tuple[float, float]
 Prediction = tuple[float, float, float]
 """Confidence, correctness of the answer (0 to 1), and its Brier score."""
 
@@ -58,7 +57,7 @@ class PredictionTable:
     unit: Integers
 
     @classmethod
-    def of(cls, samples: Sequence[Prediction], units: Sequence[Hashable]) -> "PredictionTable":
+    def of(cls, samples: Sequence[Prediction], units: Units) -> "PredictionTable":
         """Sort samples, at least one, by unit, and units by their samples."""
         members: dict[Hashable, list[Prediction]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
@@ -166,7 +165,7 @@ class Calibration:
 def calibration(
     probabilities: Sequence[Sequence[float]],
     targets: Sequence[int],
-    units: Sequence[Hashable],
+    units: Units,
     note: str,
     left_out: int,
     are_probabilities: bool = True,
@@ -265,7 +264,7 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
 
 
-def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
+def _resample(answers: PredictionTable, ece: float) -> tuple[float, Ends, Ends, Ends]:
     """Draw units, and return the debiased error and 95 % intervals of calibration error, Brier score and AURC.
 
     All are NaN for fewer than two units, and ends if all draws are equal.
@@ -310,7 +309,7 @@ def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends
         parts.append((errors, noise, brier, areas))
     drawn = [np.concatenate(part) for part in zip(*parts, strict=True)]
     errors, noise, *_ = drawn
-    middle: list[_Ends] = []
+    middle: list[Ends] = []
     for values in drawn:
         low, high = np.quantile(values, _ENDS)
         if np.ptp(values) < 1e-12:
@@ -342,7 +341,7 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
 def roc_area(
     scores: Sequence[float],
     positive: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
 ) -> EstimatedValue:
     """Return the area under the ROC curve of scores, whatever the order of the samples.
 
@@ -391,7 +390,7 @@ def roc_area(
     return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
 
 
-def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: float) -> _Ends:
+def _area_ends(area: float, error: float, totals: Pair, degrees: float) -> Ends:
     """Return the ends of the interval of an area under the ROC curve.
 
     They are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
@@ -442,7 +441,7 @@ def _area_components(
 def area_values(
     scores: Sequence[float],
     positive: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
 ) -> list[float]:
     """Return values of single samples whose mean is the area under the ROC curve.
 

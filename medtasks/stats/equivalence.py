@@ -25,17 +25,18 @@ effect.
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from medtasks.stats.intervals import bisect, t_quantile
+from medtasks.stats.intervals import Ends, bisect, t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding, paired_differences
 from medtasks.stats.standard_error import (
     Dyad,
     MeanError,
+    Units,
     mean_error,
     mean_standard_error,
     separate_units,
@@ -82,7 +83,7 @@ class Equivalence:
     high: float
     test: str
     p: float
-    ends: tuple[float, float]
+    ends: Ends
     needed: int | None
 
     @property
@@ -94,7 +95,7 @@ class Equivalence:
 def equivalence(
     first: Sequence[float],
     second: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     margin: float = MARGIN,
 ) -> Equivalence:
     """Test whether two models are equivalent on the same samples.
@@ -141,7 +142,7 @@ def equivalence(
 
 def _score_statistic(
     differences: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     error: MeanError,
     changed: int,
 ) -> Callable[[float], float]:
@@ -233,7 +234,7 @@ def _required_samples(
     return max(samples + 1, math.ceil(if_observed))
 
 
-def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORRELATION) -> float:
+def design_effect(units: Units, correlation: float = WORKING_CORRELATION) -> float:
     """Return the ratio of the variance of a mean to that of independent samples.
 
     Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.

@@ -7,7 +7,7 @@ differences", COLING, for F1). The interval is Student's, with the bootstrap err
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from medtasks.stats.paired import (
     compare_paired,
     unit_choices,
 )
-from medtasks.stats.standard_error import clustered_error
+from medtasks.stats.standard_error import Units, clustered_error
 
 EXCHANGE = "exchange of units"
 _TIE = 1e-12  # sums are exact, but a score of them is rounded
@@ -44,7 +44,7 @@ class SummedCounts:
 
 def compare_counts(
     counts: Integers,
-    units: Sequence[Hashable],
+    units: Units,
     score: Callable[[Integers], Floats],
 ) -> tuple[PairedResult, PairedValues]:
     """Compare two models under a score of summed counts.

@@ -19,6 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
+Pair = tuple[float, float]  # of two shares, or of their samples
+Ends = tuple[float, float]
+"""Lower and upper end of an interval."""
+
 LEVEL = 0.95
 FEW_CLUSTERS = 10
 """Effective clusters, degrees of freedom plus one, below which tables note that an interval rests on few of them."""
@@ -54,7 +58,7 @@ def interval(
     share: bool,
     effective: float | None = None,
     level: float = LEVEL,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the ends of the interval of a score, by default that of 95 %.
 
     Args:
@@ -101,7 +105,7 @@ def _wilson_ends(
     error: float,
     effective: float | None,
     quantile: float,
-) -> tuple[float, float]:
+) -> Ends:
     spread = value * (1 - value)
     if effective is None:
         if error <= _NO_SPREAD or spread <= 0:
@@ -118,8 +122,8 @@ def _wilson_ends(
 
 
 def difference_of_shares(
-    shares: tuple[float, float],
-    sizes: tuple[float, float],
+    shares: Pair,
+    sizes: Pair,
     degrees: float | None,
     correlation: float = 0.0,
 ) -> float:
@@ -157,10 +161,10 @@ def difference_of_shares(
 
 
 def ratio_of_shares(
-    shares: tuple[float, float],
-    sizes: tuple[float, float],
+    shares: Pair,
+    sizes: Pair,
     degrees: float | None,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the ends of the 95 % interval of the first of two shares of different samples over the second.
 
     Koopman (1984), Biometrics 40: all ratios that the score test does not reject. Unlike that of the logarithm it is
@@ -211,7 +215,7 @@ def ratio_of_shares(
     return low, end(-quantile) if second else math.inf
 
 
-def bisect(holds: Callable[[float], bool], inside: float, outside: float) -> tuple[float, float]:
+def bisect(holds: Callable[[float], bool], inside: float, outside: float) -> Pair:
     """Narrow down where a condition ends.
 
     Args:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from medtasks.stats.bootstrap import Floats
 from medtasks.stats.intervals import EstimatedValue, interval
-from medtasks.stats.standard_error import Dyad, mean_error
+from medtasks.stats.standard_error import Dyad, Units, mean_error
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def judged_share(
     labels: Sequence[float],
     weights: Sequence[float],
     asked: Sequence[bool],
-    clusters: Sequence[Hashable],
+    clusters: Units,
 ) -> JudgedShare:
     """Return the share of right replies and the quality of the verdicts, 1 for right and 0 for wrong.
 
@@ -102,7 +102,7 @@ def judged_share(
     return JudgedShare(int(has_label.sum()), **estimates, replies=replies)
 
 
-def _added_units(clusters: Sequence[Hashable], number: int) -> list[Hashable]:
+def _added_units(clusters: Units, number: int) -> list[Hashable]:
     names = [f"added label {index}" for index in range(number)]
     if any(isinstance(cluster, Dyad) for cluster in clusters):
         return [Dyad(name, name, name) for name in names]

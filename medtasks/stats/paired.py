@@ -2,14 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from medtasks.stats.intervals import t_quantile
+from medtasks.stats.intervals import Ends, t_quantile
 from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
-from medtasks.stats.standard_error import Dyad, Floats, separate_units
+from medtasks.stats.standard_error import Dyad, Floats, Units, separate_units
 
 ALPHA = 0.05
 POWER = 0.80
@@ -30,7 +30,7 @@ _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another orde
 _NO_SPREAD = 1e-9  # of the largest difference
 
 
-PairedValues = tuple[Sequence[float], Sequence[float], Sequence[Hashable]]
+PairedValues = tuple[Sequence[float], Sequence[float], Units]
 """Values of the first and of the second model, and the independent unit of each sample; shape (samples,) each."""
 
 
@@ -98,7 +98,7 @@ class PairedResult:
 def compare_paired(
     first: Sequence[float],
     second: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     smaller: int | None = None,
     level: float = ALPHA,
 ) -> PairedResult:
@@ -170,7 +170,7 @@ def compare_paired(
     return replace(result, detectable=_detectable(result, differences, units, 1))
 
 
-def _fitting_test(units: Sequence[Hashable], smaller: int | None, right_or_wrong: bool) -> str:
+def _fitting_test(units: Units, smaller: int | None, right_or_wrong: bool) -> str:
     """Return the test for two models on samples of these units, see :func:`compare_paired`."""
     if are_drawn(units):
         return DRAWN_T
@@ -192,13 +192,13 @@ def paired_differences(first: Sequence[float], second: Sequence[float]) -> list[
     return [after - before for before, after in zip(first, second, strict=True)]
 
 
-def _mean(values: Sequence[float], units: Sequence[Hashable]) -> float:
+def _mean(values: Sequence[float], units: Units) -> float:
     return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
 
 
 def _student_test(
     differences: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     smaller: int | None,
     level: float,
 ) -> tuple[float, float, float]:
@@ -275,7 +275,7 @@ def draws_at(level: float, units: int) -> int:
 def _detectable(
     result: PairedResult,
     differences: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     tests: int,
 ) -> float:
     """Return the smallest difference found with 80 % power if as many ``tests`` are corrected, NaN if none can be.
@@ -334,7 +334,7 @@ def agresti_min_interval(
     only_second: float,
     samples: float,
     level: float = ALPHA,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
@@ -370,7 +370,7 @@ def exceeding(statistic: float, degrees: float) -> float:
 
 def sign_flip_test(
     differences: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> float:
@@ -404,11 +404,11 @@ def sign_flip_test(
 
 def sign_flip_interval(
     differences: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
     draws: int = DRAWS,
     seed: int = SEED,
     level: float = ALPHA,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the interval of the mean difference: all true values that the sign-flip test does not reject.
 
     Source: Hartigan (1969), Journal of the American Statistical Association 64. With the signs of some units exchanged,
@@ -446,7 +446,7 @@ def sign_flip_interval(
     return low, high
 
 
-def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> Floats:
+def _units(differences: Sequence[float], clusters: Units) -> Floats:
     """Return the sum and the number of differences of each unit, sorted by its name, shape (units, 2)."""
     members: dict[str, list[float]] = defaultdict(list)
     for cluster, difference in sorted(zip(map(str, clusters), differences, strict=True)):

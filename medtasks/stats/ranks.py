@@ -2,20 +2,19 @@
 
 import itertools
 import math
-from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from medtasks.stats.paired import ALPHA, exceeding, holm, mcnemar
 from medtasks.stats.sample_design import DrawnUnit, mean_and_error
-from medtasks.stats.standard_error import Dyad, Floats, separate_units
+from medtasks.stats.standard_error import Dyad, Floats, Units, separate_units
 
 _NO_SPREAD = 1e-9  # of the largest difference
 
 
 def rank_intervals(
     values: Floats,
-    units: Sequence[Hashable],
+    units: Units,
     *,
     higher_is_better: bool = True,
 ) -> list[tuple[int, int]]:
@@ -55,7 +54,7 @@ def rank_intervals(
     return list(zip(first_ranks, last_ranks, strict=True))
 
 
-def _compare(differences: Floats, units: Sequence[Hashable]) -> tuple[float, float]:
+def _compare(differences: Floats, units: Units) -> tuple[float, float]:
     """Return the mean difference and the p-value of the samples that both models have, 0 and 1 without any."""
     is_shared = ~np.isnan(differences)
     shared = differences[is_shared]

@@ -15,7 +15,7 @@ Coverage in redraws from real replies is in ``benchmarks/RESULTS.md`` (``benchma
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
@@ -25,6 +25,7 @@ from medtasks.stats.standard_error import (
     FEW_CLUSTERS,
     Floats,
     MeanError,
+    Units,
     clusters_with_rarer_outcome,
     mean_error,
 )
@@ -78,12 +79,12 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
     return units
 
 
-def are_drawn(units: Sequence[Hashable]) -> TypeGuard[Sequence[DrawnUnit]]:
+def are_drawn(units: Units) -> TypeGuard[Sequence[DrawnUnit]]:
     """Return whether units are those of a draw, which stands for a whole benchmark."""
     return bool(units) and isinstance(units[0], DrawnUnit)
 
 
-def mean_and_error(values: Sequence[float], units: Sequence[Hashable]) -> tuple[float, MeanError]:
+def mean_and_error(values: Sequence[float], units: Units) -> tuple[float, MeanError]:
     """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error."""
     if are_drawn(units):
         return drawn_mean(values, units)

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Units = Sequence[Hashable]
+"""Independent unit of each sample, shape (samples,): a cluster such as a patient, a :class:`Dyad`, or a drawn unit."""
 
 _WORKING_CORRELATION = 0.2  # within clusters; degrees of freedom depend on it little
 _LEAST_DEGREES = 1.5  # of clusters of very unequal size
@@ -67,7 +69,7 @@ def mean_standard_error(values: Sequence[float]) -> float:
 
 def clustered_error(
     values: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
     weights: Sequence[float] | None = None,
 ) -> MeanError:
     """Return the error of a (weighted) mean of values that are independent between clusters only.
@@ -264,7 +266,7 @@ def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:
     return numbers
 
 
-def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
+def mean_error(values: Sequence[float], units: Units) -> MeanError:
     """Return the error of a mean over samples of clusters or dyads.
 
     Args:
@@ -282,7 +284,7 @@ def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
     return dyadic_error(means, [(dyad.first, dyad.second) for dyad in members], weights)
 
 
-def separate_units(units: Sequence[Hashable]) -> Sequence[Hashable]:
+def separate_units(units: Units) -> Units:
     """Replace dyads by their names if no two share a member, so that they are independent.
 
     Example:
