@@ -14,8 +14,8 @@ from medtasks.report.report_model import PublishedScore
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
 from medtasks.report.wording import (
     DATA_WARNINGS,
+    change_text,
     count,
-    difference,
     label,
     names_by,
     number,
@@ -269,7 +269,7 @@ def _finding(test: CheckpointTest, word: str) -> str:
 def _numbers(curve: Curve, test: CheckpointTest) -> str:
     result = test.result
     share = curve.points[0][1].score.share
-    change = difference(result.difference, result.low, result.high, share)
+    change = change_text(result, share)
     return f"{change}, {p_statement(test.p_holm)}"
 
 

@@ -16,9 +16,9 @@ from medtasks.report.report_model import RunReport, TaskReport
 from medtasks.report.sentences import quotable_sentences
 from medtasks.report.tables import Table, cells
 from medtasks.report.wording import (
+    change_text,
     clusters_in_words,
     count,
-    difference,
     estimate,
     label,
     names_by,
@@ -210,7 +210,7 @@ def _gain_facts(task: TaskReport) -> Iterator[str]:
     for gain in task.gains:
         if not gain.same_as:
             share = task.is_share(gain.metric, gain.score)
-            change = difference(gain.difference, gain.low, gain.high, share)
+            change = change_text(gain, share)
             compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
             yield f"{compared} {change}, corrected p {p_value(gain.p_holm)}"
 

@@ -52,6 +52,7 @@ from medtasks.tasks.task_files import scored_task, task_config, task_file, task_
 from medtasks.tasks.task_index import mapping_in
 from medtasks.tasks.task_variants import THINKING
 
+_Facts = dict[str, Any]  # fields of a report by name
 _NOT_COMPARED = (
     "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that "
     "share an image (run both together; 'medtasks data verify' checks the images)."
@@ -118,7 +119,7 @@ def collect_run(
     )
 
 
-def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> _Facts:
     """Return the facts of a task or group that follow from other tasks of the run."""
     members = [by_name[name] for name in part.members if name in by_name]
     if members:
@@ -133,11 +134,11 @@ def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> dict[str,
     return {"thinking": summarise_thinking(part.reading, over_direct)}
 
 
-def _facts_of_members(group: TaskReport, members: Sequence[Section]) -> dict[str, Any]:
+def _facts_of_members(group: TaskReport, members: Sequence[Section]) -> _Facts:
     """Return the facts of a group that its members share. Numbers are 0, for unknown, if they differ."""
     reports = [member.report for member in members]
     readings = [member.reading for member in members if member.reading]
-    facts: dict[str, Any] = {
+    facts: _Facts = {
         "sample_data": any(report.sample_data for report in reports),
         "complete_data": all(report.complete_data for report in reports),
         "rules": _with_errors(group, readings),
@@ -148,7 +149,7 @@ def _facts_of_members(group: TaskReport, members: Sequence[Section]) -> dict[str
     return facts
 
 
-def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+def _gains(part: Section, by_name: Mapping[str, Section]) -> _Facts:
     """Return a task's gains over its variants in the run, and over the task on the same images that it names."""
     task = part.readings[0].task
     gains: list[Gain] = []
@@ -374,7 +375,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     return str(values.get(name) or "")
 
 
-def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+def _facts_of(data: Mapping[str, Any]) -> _Facts:
     return {
         "fingerprint": _text(data, "fingerprint"),
         "sample_data": data.get("sample") is True,

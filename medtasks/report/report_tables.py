@@ -121,7 +121,7 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
     change = NOT_DEFINED
     if gain:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        change = wording.difference(gain.difference, gain.low, gain.high, share) + remark
+        change = wording.change_text(gain, share) + remark
     invalid = rule.estimates.get("invalid_rate")
     replies = sum(rule.reasons.values())
     invalid_share = math.nan

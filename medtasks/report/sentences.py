@@ -9,6 +9,7 @@ from medtasks.report.group_tables import finding
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.wording import (
     VARIANTS,
+    change_text,
     clusters_in_words,
     difference,
     number,
@@ -152,7 +153,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = baseline.tests[rule.name]
     share = task.is_share(metric, result.first)
-    change = difference(result.difference, result.low, result.high, share)
+    change = change_text(result, share)
     return (
         f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
     )
@@ -160,7 +161,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
 
 def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
     share = task.is_share(gain.metric, gain.score, gain.variant_score)
-    change = difference(gain.difference, gain.low, gain.high, share)
+    change = change_text(gain, share)
     test = "not tested"
     if not math.isnan(gain.p):
         test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"

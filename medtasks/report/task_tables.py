@@ -13,9 +13,9 @@ from medtasks.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,
+    change_text,
     count,
     decided_pairs,
-    difference,
     estimate,
     label,
     names_by,
@@ -163,7 +163,7 @@ def _baseline_tests(task: TaskReport) -> list[str]:
     for baseline in task.baselines:
         for rule, (metric, result) in baseline.tests.items():
             share = task.is_share(metric, result.first)
-            gained = difference(result.difference, result.low, result.high, share)
+            gained = change_text(result, share)
             sentences.append(
                 f"This run minus {baseline.name}, {metric} ({rule}): {gained}, "
                 f"{p_statement(result.p)} ({result.test}, on the same questions)."
@@ -226,7 +226,7 @@ def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, 
                 count(gain.samples),
                 number(gain.score, share),
                 reduced,
-                difference(gain.difference, gain.low, gain.high, share),
+                change_text(gain, share),
                 p_value(gain.p),
                 p_value(gain.p_holm),
             ),

@@ -406,7 +406,6 @@ def sign_flip_interval(
     differences: Sequence[float],
     clusters: Units,
     draws: int = DRAWS,
-    seed: int = SEED,
     level: float = ALPHA,
 ) -> Ends:
     """Return the interval of the mean difference: all true values that the sign-flip test does not reject.
@@ -419,7 +418,6 @@ def sign_flip_interval(
         differences: As of :func:`sign_flip_test`.
         clusters: As there.
         draws: As there.
-        seed: As there.
         level: The interval has a confidence of 1 - ``level``.
 
     Returns:
@@ -429,7 +427,7 @@ def sign_flip_interval(
     whole = units.sum(axis=0)
     lower = []
     upper = []
-    for chosen in unit_choices(len(units), draws, seed):
+    for chosen in unit_choices(len(units), draws, SEED):
         sums = chosen @ units
         parts = np.stack((sums, whole - sums))
         totals = parts[..., 0]
