@@ -70,8 +70,8 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     settings = lmms_eval_specific_kwargs or {}
     files = Sample(doc).images
     opened = []
-    for shot in settings.get("demonstrations") or ():
-        path = prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot
+    for example in settings.get("demonstrations") or ():
+        path = prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / example
         opened.append(_open_image(path, doc, settings))
     for index in image_order(doc, settings):
         path = image_path(files[index], doc, settings)
@@ -245,20 +245,25 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
     path = Path(file)
     root = settings.get("image_root")
     if path.is_absolute() or root:
-        folder = Path(root or "").expanduser()
-        if folder.suffix.lower() in _ARCHIVES:
-            raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
-        path = folder / path
-        if path.exists():
-            return path
-        same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
-        return same[0] if len(same) == 1 else path
+        return _path_below(str(root or ""), path)
     if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
             f"or set image_root under lmms_eval_specific_kwargs"
         )
     return prepared_folder(doc["dataset"]) / path
+
+
+def _path_below(root: str, path: Path) -> Path:
+    """Return the path of a file below an ``image_root``, or of the only one whose path means the same."""
+    folder = Path(root).expanduser()
+    if folder.suffix.lower() in _ARCHIVES:
+        raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
+    path = folder / path
+    if path.exists():
+        return path
+    same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
+    return same[0] if len(same) == 1 else path
 
 
 def _fault_of(path: Path, error: OSError) -> str:
@@ -309,10 +314,10 @@ def image_keys(task: Any) -> set[Key]:
     settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}
     for doc in task.eval_docs_no_media:
         with contextlib.suppress(MedTasksError):  # then the sample failed, too
-            files = [Sample(doc).images[index] for index in image_order(doc, settings)]
-            for path in (image_path(file, doc, settings) for file in files):
-                shown_by = volume_rule if holds_volume(path) else image_decoding
-                keys.add((path, shown_by(doc, settings)))
+            for index in image_order(doc, settings):
+                path = image_path(Sample(doc).images[index], doc, settings)
+                rule_of = volume_rule if holds_volume(path) else image_decoding
+                keys.add((path, rule_of(doc, settings)))
     return keys
 
 

@@ -243,7 +243,9 @@ def _document_values(
         values[column] = doc.get(column) or ""
     values["question"] = question
     values["option_lines"] = lines
-    values |= {setting: text for setting, text in settings.items() if isinstance(text, str)}
+    for setting, text in settings.items():
+        if isinstance(text, str):
+            values[setting] = text
     if doc.get(COLUMN) == TOLD and settings.get("demonstrations"):  # which come before the question
         values["question"] = f"{NO_IMAGE}\n{question}"
     values["hint"] = f"Hint: {doc['hint']}\n" if doc.get("hint") else ""

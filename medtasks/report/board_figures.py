@@ -32,18 +32,18 @@ def _draw(of_task: Sequence[Curve]) -> style.Drawing:
     title = f"{column.task}: {column.metric} over training"
     figure, axes = style.new_figure(title, (), **_SIZES)
     for curve, look in zip(of_task, cycle(style.LOOKS), strict=False):
-        steps = [step for step, _ in curve.points]
-        scores = [cell.score for _, cell in curve.points]
+        rows = []
+        for step, cell in curve.points:
+            rows.append((step, cell.score.value, cell.score.low, cell.score.high))
+        steps, values, low, high = zip(*rows, strict=True)
         axes.plot(
             steps,
-            [score.value for score in scores],
+            values,
             color=look.colour,
             marker=look.marker,
             markersize=4,
             label=style.legend_text(curve.name),
         )
-        low = [score.low for score in scores]
-        high = [score.high for score in scores]
         if all(map(math.isfinite, low + high)):
             axes.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
     axes.grid(axis="y", color=style.GRID, linewidth=0.5)

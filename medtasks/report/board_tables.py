@@ -14,8 +14,8 @@ from medtasks.report.report_model import PublishedScore
 from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
 from medtasks.report.wording import (
     DATA_WARNINGS,
+    change_text,
     count,
-    difference,
     label,
     names_by,
     number,
@@ -79,13 +79,15 @@ def board_table(
     notes: dict[str, int] = {}
     rows = []
     for row in published:
-        texts: list[str | Cell] = [Cell(row.model, marks=_marks(notes, row.source))]
+        texts = [Cell(row.model, marks=_marks(notes, row.source))]
         for column in board.columns:
-            score = row.scores.get(column.task)
-            marks = _marks(notes, score.remark) if score and score.remark else ()
-            value = number(score.value, _is_share(board, column)) if score else NOT_DEFINED
-            texts.append(Cell(value, marks=marks))
-        rows.append(cells(*texts))
+            text = NOT_DEFINED
+            marks: tuple[int, ...] = ()
+            if score := row.scores.get(column.task):
+                text = number(score.value, _is_share(board, column))
+                marks = _marks(notes, score.remark) if score.remark else ()
+            texts.append(Cell(text, marks=marks))
+        rows.append(tuple(texts))
     for run in board.rows:
         scores = [_score_cell(board, column, run, intervals=intervals) for column in board.columns]
         rows.append(cells(run.name, *scores))
@@ -104,10 +106,11 @@ def board_table(
 
 def _data_warnings(board: Board) -> Iterable[str]:
     """Yield a sentence on the columns whose data are synthetic, incomplete or of unknown size."""
-    names = names_by(
-        (column.task, column.data_warning) for column in board.columns if column.data_warning
-    )
-    for title, tasks in names.items():
+    with_warning = []
+    for column in board.columns:
+        if column.data_warning:
+            with_warning.append((column.task, column.data_warning))
+    for title, tasks in names_by(with_warning).items():
         yield f"{title}: {DATA_WARNINGS[title]} ({tasks})"
 
 
@@ -153,14 +156,18 @@ def _losses(cell: BoardCell) -> str:
 
 def _reading_notes(board: Board) -> Iterable[str]:
     """Name the metric of each column, the columns without the board's reading, and the replies that were not read."""
-    metrics = names_by((column.task, column.metric) for column in board.columns)
-    yield f"Metrics: {'; '.join(f'{metric} of {names}' for metric, names in metrics.items())}."
+    tasks = names_by((column.task, column.metric) for column in board.columns)
+    metrics = [f"{metric} of {names}" for metric, names in tasks.items()]
+    yield f"Metrics: {'; '.join(metrics)}."
     if lacking := [column.task for column in board.columns if not column.has_reading]:
         yield f"No {board.reading} rule, read by the only one: {', '.join(lacking)}."
     for row in board.rows:
-        losses = {task: _losses(cell) for task, cell in row.cells.items()}
-        if named := [f"{task} {text}" for task, text in losses.items() if text]:
-            yield f"{row.name}: {'; '.join(named)}."
+        losses = []
+        for task, cell in row.cells.items():
+            if text := _losses(cell):
+                losses.append(f"{task} {text}")
+        if losses:
+            yield f"{row.name}: {'; '.join(losses)}."
 
 
 def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, Any]:
@@ -220,7 +227,7 @@ def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
     writer.writeheader()
     for line in lines:
         for name, value in line.items():
-            if value is None or value != value:  # NaN
+            if value != value:  # NaN
                 line[name] = ""
         writer.writerow(line)
     return text.getvalue()
@@ -262,7 +269,7 @@ def _finding(test: CheckpointTest, word: str) -> str:
 def _numbers(curve: Curve, test: CheckpointTest) -> str:
     result = test.result
     share = curve.points[0][1].score.share
-    change = difference(result.difference, result.low, result.high, share)
+    change = change_text(result, share)
     return f"{change}, {p_statement(test.p_holm)}"
 
 
@@ -303,8 +310,9 @@ def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[s
     for row in published:
         rows.append({task: repr(score.value) for task, score in row.scores.items()})
     for run in board.rows:
-        cells_of_row = run.cells.items()
-        rows.append(
-            {task: repr(cell.score.value) for task, cell in cells_of_row if cell.is_defined}
-        )
+        values = {}
+        for task, cell in run.cells.items():
+            if cell.is_defined:
+                values[task] = repr(cell.score.value)
+        rows.append(values)
     return [[values.get(task, "") for task in tasks] for values in rows]

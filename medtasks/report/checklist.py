@@ -3,10 +3,11 @@
 A page is an aid for filling in the published checklist. It never says that a study complies with one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from medtasks.home import packaged_facts
 from medtasks.report import wording
@@ -15,9 +16,9 @@ from medtasks.report.report_model import RunReport, TaskReport
 from medtasks.report.sentences import quotable_sentences
 from medtasks.report.tables import Table, cells
 from medtasks.report.wording import (
+    change_text,
     clusters_in_words,
     count,
-    difference,
     estimate,
     label,
     names_by,
@@ -31,6 +32,7 @@ from medtasks.runs.run_notes import moment
 from medtasks.scores.score_model import RuleScores
 
 AUTHORS = "to be stated by the authors"
+_Facts = dict[str, list[str]]  # texts by key of a fact in ``checklists.toml``
 _CLINICAL = ("sensitivity", "specificity", "ppv", "npv")
 _PUBLISHED = 5  # results named; the report has all
 _SOURCES = ("source", "revision", "rows", "images")  # settings that say where the data are from
@@ -45,20 +47,7 @@ def checklist_table(report: RunReport, name: str) -> Table:
     """
     contents = packaged_facts(__package__, "checklists")
     checklist = contents["checklists"][name]
-    recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
-    of_tasks = {task.name: task_facts(task) for task in report.tasks}
-    for task, (_, comparison, _) in quotable_sentences(report).items():
-        of_tasks[task]["comparison"] = comparison
-    facts = {}
-    for key, source in contents["facts"].items():
-        known = filter(recorded.get, source.get("recorded", ()))
-        lines = [f"{fact}: {recorded[fact]}." for fact in known]
-        alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
-        lines += [f"{tasks}: {text.rstrip('.')}." for text, tasks in alike.items()]
-        unknown = (
-            f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."
-        )
-        facts[key] = lines or [unknown]
+    facts = _facts_by_key(report, contents["facts"])
     rows = []
     for item, subject, keys, by_authors in checklist["items"]:
         lines = list(chain.from_iterable(facts[key] for key in keys.split()))
@@ -73,6 +62,27 @@ def checklist_table(report: RunReport, name: str) -> Table:
     return Table(
         label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],)
     )
+
+
+def _facts_by_key(report: RunReport, sources: Mapping[str, Mapping[str, Any]]) -> _Facts:
+    """Return lines on each fact, by its key: what the run proves, else where the fact comes from."""
+    recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
+    of_tasks = {task.name: task_facts(task) for task in report.tasks}
+    for task, (_, comparison, _) in quotable_sentences(report).items():
+        of_tasks[task]["comparison"] = comparison
+    facts = {}
+    for key, source in sources.items():
+        lines = []
+        for fact in filter(recorded.get, source.get("recorded", ())):
+            lines.append(f"{fact}: {recorded[fact]}.")
+        alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
+        for text, tasks in alike.items():
+            lines.append(f"{tasks}: {text.rstrip('.')}.")
+        unknown = (
+            f"{key.replace('_', ' ')}: not recorded in this run; it comes from {source['by']}."
+        )
+        facts[key] = lines or [unknown]
+    return facts
 
 
 def write_checklist(report: RunReport, name: str, path: Path) -> Table:
@@ -124,19 +134,21 @@ def task_facts(task: TaskReport) -> dict[str, str]:
     if task.repeats:
         facts["repeats"] = [f"{task.repeats.repeats} repeats, seeds {task.repeats.seeds}"]
     facts |= _reading_facts(task.rules) | _score_facts(task)
-    return {**settings, **{key: "; ".join(filter(None, texts)) for key, texts in facts.items()}}
+    joined = {key: "; ".join(filter(None, texts)) for key, texts in facts.items()}
+    return {**settings, **joined}
 
 
-def _reading_facts(rules: Sequence[RuleScores]) -> dict[str, list[str]]:
+def _reading_facts(rules: Sequence[RuleScores]) -> _Facts:
     """Return facts on the extraction of answers and on errors, by key."""
-    facts: dict[str, list[str]] = {"rules": [], "invalid": [], "errors": [], "judge": []}
+    facts: _Facts = {"rules": [], "invalid": [], "errors": [], "judge": []}
     for rule in rules:
         facts["rules"].append(f"{rule.name}: {rule.rule}, {rule.describes}".rstrip(", ."))
         if rate := rule.estimates.get("invalid_rate"):
             facts["invalid"].append(f"{rule.name} {score_text(rate)} without a valid answer")
         numbers = {**rule.reasons, **rule.wrong_kinds}
         if rule.pairs:
-            numbers |= {name: totals[0] for name, _, totals in pair_rows([rule.pairs])}
+            for name, _, totals in pair_rows([rule.pairs]):
+                numbers[name] = totals[0]
         facts["errors"].append(f"{rule.name}: {_counts(numbers)}")
         for of_class in rule.by_class:
             for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
@@ -152,10 +164,25 @@ def _counts(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count(total)}" for kind, total in numbers.items())
 
 
-def _score_facts(task: TaskReport) -> dict[str, list[str]]:
+def _score_facts(task: TaskReport) -> _Facts:
     """Return the scores of a task, their uncertainty and their robustness, by key of a fact."""
     metrics = dict.fromkeys(rule.scores[0].metric for rule in task.rules if rule.scores)
-    declared = [task.metrics[name] for name in metrics if name in task.metrics]
+    definitions = []
+    for name in metrics:
+        if name in task.metrics:
+            definitions.append(f"{name}: {task.metrics[name].description}".rstrip("."))
+    results, intervals = _results_and_intervals(task, metrics)
+    return {
+        "metrics": definitions,
+        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
+        "intervals": intervals,
+        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
+        "stress": [*_gain_facts(task)],
+    }
+
+
+def _results_and_intervals(task: TaskReport, metrics: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the scores in some metrics under each rule, and facts on their intervals."""
     results = []
     intervals = []
     for rule in task.rules:
@@ -168,13 +195,7 @@ def _score_facts(task: TaskReport) -> dict[str, list[str]]:
     if intervals:
         few = dict.fromkeys(chain.from_iterable(rule.few_clusters for rule in task.rules))
         intervals = ["95 % intervals with clustered errors", *intervals, *few]
-    return {
-        "metrics": [f"{metric.name}: {metric.description}".rstrip(".") for metric in declared],
-        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
-        "intervals": intervals,
-        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
-        "stress": [*_gain_facts(task)],
-    }
+    return results, intervals
 
 
 def _clinical_facts(rule: RuleScores) -> Iterator[str]:
@@ -189,7 +210,7 @@ def _gain_facts(task: TaskReport) -> Iterator[str]:
     for gain in task.gains:
         if not gain.same_as:
             share = task.is_share(gain.metric, gain.score)
-            change = difference(gain.difference, gain.low, gain.high, share)
+            change = change_text(gain, share)
             compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
             yield f"{compared} {change}, corrected p {p_value(gain.p_holm)}"
 

@@ -52,6 +52,7 @@ from medtasks.tasks.task_files import scored_task, task_config, task_file, task_
 from medtasks.tasks.task_index import mapping_in
 from medtasks.tasks.task_variants import THINKING
 
+_Facts = dict[str, Any]  # fields of a report by name
 _NOT_COMPARED = (
     "It is not compared with '{0}' on the same images: the run has no replies to both that no judge reads and that "
     "share an image (run both together; 'medtasks data verify' checks the images)."
@@ -88,13 +89,14 @@ def collect_run(
     Raises:
         RepliesError: No task can be grouped by one of the columns.
     """
-    sections = [
-        section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()
-    ]
-    ungrouped = grouping_notes([part.reading for part in sections if part.reading], by)
+    sections = []
+    for recorded in run.tasks.values():
+        sections.append(section(recorded, repeats.get(recorded.name, {}), by))
+    readings = [part.reading for part in sections if part.reading]
+    ungrouped = grouping_notes(readings, by)
     by_name = {part.report.name: part for part in sections}
     recipe = run.manifests[-1].recipe if run.manifests else None
-    of_same_model = set(published_of(recipe.published_as if recipe else {}))
+    of_same_model = set(published_of(recipe.published_as)) if recipe else set()
     reports = []
     for part in sections:
         published = []
@@ -103,6 +105,7 @@ def collect_run(
             published.append(replace(score, same_model=same_model))
         others = _facts_of_others(part, by_name)
         reports.append(replace(part.report, published=tuple(published), **others))
+    notes = chain.from_iterable(part.notes for part in sections)
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
@@ -112,16 +115,15 @@ def collect_run(
         primary=run.primary,
         tasks=corrected_gains(reports),
         missing=missing_tasks(run),
-        notes=(*run_notes(run), *ungrouped, *chain.from_iterable(part.notes for part in sections)),
+        notes=(*run_notes(run), *ungrouped, *notes),
     )
 
 
-def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> _Facts:
     """Return the facts of a task or group that follow from other tasks of the run."""
     members = [by_name[name] for name in part.members if name in by_name]
     if members:
-        rules = _with_errors(part.report, [member.reading for member in members if member.reading])
-        return {**_shared_facts([member.report for member in members]), "rules": rules}
+        return _facts_of_members(part.report, members)
     if part.reading is None:
         return {}
     task = part.reading.task
@@ -132,27 +134,26 @@ def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> dict[str,
     return {"thinking": summarise_thinking(part.reading, over_direct)}
 
 
-def _shared_facts(members: Sequence[TaskReport]) -> dict[str, Any]:
-    """Return the facts that a group's members share. Numbers are 0, for unknown, if they differ."""
-    facts: dict[str, Any] = {
-        "sample_data": any(member.sample_data for member in members),
-        "complete_data": all(member.complete_data for member in members),
+def _facts_of_members(group: TaskReport, members: Sequence[Section]) -> _Facts:
+    """Return the facts of a group that its members share. Numbers are 0, for unknown, if they differ."""
+    reports = [member.report for member in members]
+    readings = [member.reading for member in members if member.reading]
+    facts: _Facts = {
+        "sample_data": any(report.sample_data for report in reports),
+        "complete_data": all(report.complete_data for report in reports),
+        "rules": _with_errors(group, readings),
     }
     for name in ("documents", "answered"):
-        numbers = {getattr(member, name) for member in members}
+        numbers = {getattr(report, name) for report in reports}
         facts[name] = numbers.pop() if len(numbers) == 1 else 0
     return facts
 
 
-def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
+def _gains(part: Section, by_name: Mapping[str, Section]) -> _Facts:
     """Return a task's gains over its variants in the run, and over the task on the same images that it names."""
     task = part.readings[0].task
     gains: list[Gain] = []
-    # Rotations have other metrics. The control is compared with the form that it controls.
-    variants = {f"{task.name}_{variant}": task.name for variant in VARIANTS if variant != ROTATED}
-    if task.variant == NOTA_CONTROL:
-        variants[f"{task.base}_{NOTA}"] = str(task.base)
-    for name, base_name in variants.items():
+    for name, base_name in _compared_variants(task).items():
         other = by_name.get(name)
         if other and other.reading and other.reading.task.base == base_name:
             gains += gains_over(part.readings, part.report, other.readings, other.report)
@@ -164,6 +165,17 @@ def _gains(part: Section, by_name: Mapping[str, Section]) -> dict[str, Any]:
     if not on_images:
         missing += (_NOT_COMPARED.format(task.same_as),)
     return {"gains": (*gains, *on_images), "missing": missing}
+
+
+def _compared_variants(task: TaskFile) -> dict[str, str]:
+    """Return the names of the variants that a task is compared with, and of the tasks that they are variants of."""
+    variants = {}
+    for variant in VARIANTS:
+        if variant != ROTATED:  # rotations have other metrics
+            variants[f"{task.name}_{variant}"] = task.name
+    if task.variant == NOTA_CONTROL:  # the control is compared with the form that it controls
+        variants[f"{task.base}_{NOTA}"] = str(task.base)
+    return variants
 
 
 def collect_replies(task_name: str, paths: Sequence[Path], by: Sequence[str] = ()) -> RunReport:
@@ -227,7 +239,7 @@ def section(
 
 def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
     """Report the recorded scores of a task that is not ours (None), or that only the harness can score."""
-    dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
+    dataset = _text(recorded.metadata, "dataset") if recorded.data else ""
     if dataset:
         cause = f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
     else:
@@ -235,11 +247,11 @@ def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
         cause = f"It {kind}: scores and standard errors are as the harness recorded them."
     return TaskReport(
         name=recorded.name,
-        describes=str(recorded.metadata.get("description") or ""),
-        protocol=str(recorded.metadata.get("protocol") or ""),
+        describes=_text(recorded.metadata, "description"),
+        protocol=_text(recorded.metadata, "protocol"),
         dataset=dataset,
         data_in_words="own data" if task else "data of lmms-eval",
-        access=str(recorded.data.get("access") or ""),
+        access=_text(recorded.data, "access"),
         **_facts_of(recorded.data),
         withheld=bool(dataset) and is_private(dataset),
         documents=recorded.documents,
@@ -250,9 +262,12 @@ def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
 
 
 def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> TaskReport:
-    files = (task_files().get(name) for name in task.members)
-    entries = [entry for entry in files if entry and not entry.only_harness]
-    first = entries[0] if entries else None
+    files = task_files()
+    entries = []
+    for name in task.members:
+        if name in files and not files[name].only_harness:
+            entries.append(files[name])
+    first = next(iter(entries), None)
     ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
     caution = ""
     if "groups.best_" in str(task_config(recorded.name).get("aggregate_metric_list")):
@@ -305,13 +320,15 @@ def reading_section(reading: TaskReading) -> Section:
     decoding = None  # as the dataset says
     with contextlib.suppress(MedTasksError):  # of which the run died
         decoding = Decoding.of_settings(settings.get("default", settings))
-    baselines, calibration, missing = _computed_and_missing(reading, rules)
-    reports = [computed.report for computed in reading.computed.values()]
-    few_clusters = dict.fromkeys(chain.from_iterable(report.few_clusters for report in reports))
+    baselines, baseline_notes = _baselines(reading)
+    calibration, calibration_notes = _calibration(reading)
+    few_clusters: dict[str, None] = {}
+    for computed in reading.computed.values():
+        few_clusters |= dict.fromkeys(computed.report.few_clusters)
     report = TaskReport(
         name=task.name,
         describes=task.description,
-        protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
+        protocol=_text(recorded.metadata, "protocol") or _text(metadata, "protocol"),
         dataset=task.dataset or "",
         access=access_of_task(task, reading.documents),
         # If no data are recorded, those that the replies were matched to.
@@ -324,14 +341,23 @@ def reading_section(reading: TaskReading) -> Section:
         rules=rules,
         metrics=_metrics_by_name(task),
         baselines=baselines,
-        published=published_scores(task.name) if task.is_shipped else (),
-        published_groups=published_group_scores(task.name) if task.is_shipped else (),
         calibration=calibration,
         items=audit_items(reading),
         pictures=image_files(reading),
         draw=_draw_notes(reading),
-        missing=(*_partial_run(answered, documents), *missing, *few_clusters),
+        missing=(
+            *_partial_run(answered, documents),
+            *_unrecorded_parts(reading, rules),
+            *reading.missing,
+            *baseline_notes,
+            *calibration_notes,
+            *few_clusters,
+        ),
     )
+    if task.is_shipped:
+        published = published_scores(task.name)
+        groups = published_group_scores(task.name)
+        report = replace(report, published=published, published_groups=groups)
     return Section(report, reading, notes, readings=[reading])
 
 
@@ -345,9 +371,13 @@ def _draw_notes(reading: TaskReading) -> tuple[str, ...]:
     return tuple(draw_notes(data, reading.documents, replied, unweighted))
 
 
-def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+def _text(values: Mapping[str, Any], name: str) -> str:
+    return str(values.get(name) or "")
+
+
+def _facts_of(data: Mapping[str, Any]) -> _Facts:
     return {
-        "fingerprint": str(data.get("fingerprint") or ""),
+        "fingerprint": _text(data, "fingerprint"),
         "sample_data": data.get("sample") is True,
         "complete_data": data.get("complete") is not False,
         "image_conversions": described_images(data),
@@ -364,46 +394,53 @@ def _partial_run(answered: int, documents: int) -> list[str]:
     return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
 
 
-def _computed_and_missing(
-    reading: TaskReading, rules: Sequence[RuleScores]
-) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
-    """Return baselines and calibration of a task, and a sentence on everything else that its section lacks."""
+def _baselines(reading: TaskReading) -> tuple[tuple[Baseline, ...], list[str]]:
+    """Return the baselines of a task, and sentences on their questions or why there are none."""
     from medtasks.scores.baselines import baselines
+
+    notes: list[str] = []
+    if not reading.documents:
+        return (), notes
+    if not reading.answered_documents and 0 < reading.recorded.asked < len(reading.documents):
+        notes.append(
+            "The baselines are those of all questions, as no samples say which were asked."
+        )
+    documents = reading.answered_documents or reading.documents
+    samples = {}
+    if not reading.withheld:
+        samples = {name: computed.samples for name, computed in reading.computed.items()}
+    try:
+        return baselines(reading.task, documents, samples), notes
+    except MedTasksError as error:
+        return (), [*notes, f"There are no baselines: {str(error).rstrip('.')}."]
+
+
+def _calibration(reading: TaskReading) -> tuple[Mapping[str, Calibration], list[str]]:
+    """Return the calibration of a task by rule, and a sentence if there is none although there are replies."""
     from medtasks.scores.task_calibration import task_calibration
 
-    missing = [*_unrecorded_parts(reading, rules), *reading.missing]
-    of_task: tuple[Baseline, ...] = ()
-    calibration: Mapping[str, Calibration] = {}
-    if reading.documents:
-        if not reading.answered_documents and 0 < reading.recorded.asked < len(reading.documents):
-            missing.append(
-                "The baselines are those of all questions, as no samples say which were asked."
-            )
-        samples = {name: computed.samples for name, computed in reading.computed.items()}
-        try:
-            of_task = baselines(
-                reading.task,
-                reading.answered_documents or reading.documents,
-                {} if reading.withheld else samples,
-            )
-        except MedTasksError as error:
-            missing.append(f"There are no baselines: {str(error).rstrip('.')}.")
-    if reading.samples.replies:
-        try:
-            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
-        except MedTasksError as error:
-            missing.append(f"There is no calibration: {str(error).rstrip('.')}.")
-    return of_task, calibration, missing
+    replies = reading.samples.replies
+    if not replies:
+        return {}, []
+    try:
+        return task_calibration(reading.task, reading.documents, replies), []
+    except MedTasksError as error:
+        return {}, [f"There is no calibration: {str(error).rstrip('.')}."]
 
 
-def _unrecorded_parts(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
-    """Yield a sentence on each part that the run did not record."""
+def _missing_results(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
+    """Yield a sentence if the run recorded replies without scores."""
     recorded = reading.recorded
     here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
     if recorded.scores and not recorded_values(recorded):
         yield f"The run only collected replies (--predict_only){here}."
     elif recorded.samples and not (recorded.scores or reading.samples.changed):
         yield f"{NO_RESULTS.rstrip('.')}{here}."
+
+
+def _unrecorded_parts(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
+    """Yield a sentence on each part that the run did not record."""
+    yield from _missing_results(reading, rules)
     causes = chain.from_iterable(rule.failures.items() for rule in rules)
     lost = dict.fromkeys(name for name, why in causes if why == NOT_COMPUTED)
     if lost:
@@ -413,8 +450,9 @@ def _unrecorded_parts(reading: TaskReading, rules: Sequence[RuleScores]) -> Iter
             f"compute them now: {'; then: '.join(steps)}"
         )
     answered = len(reading.samples.answered)
-    if 0 < answered < recorded.asked:
-        yield f"The samples file holds replies to only {answered} of the {recorded.asked} questions that were asked."
+    asked = reading.recorded.asked
+    if 0 < answered < asked:
+        yield f"The samples file holds replies to only {answered} of the {asked} questions that were asked."
     if reading.withheld:
         names = ",".join(private_datasets(reading.task, reading.documents))
         yield (

@@ -19,6 +19,7 @@ from medtasks.report.page import Thumbnail, thumbnails, write_rendered
 from medtasks.report.tables import Table, number_table
 from medtasks.report.wording import count, part_of, quantity
 
+_Json = dict[str, Any]
 MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
@@ -40,7 +41,7 @@ class DuplicateNames:
         *,
         own: bool = True,
         file: int = 0,
-    ) -> dict[str, Any]:
+    ) -> _Json:
         """Describe an image as JSON values.
 
         Args:
@@ -48,27 +49,23 @@ class DuplicateNames:
             own: Whether it is of the dataset, not of the images that this is compared with.
             file: Index of the file that is named first.
         """
-        hidden = self.hidden if own else self.other_is_hidden
         folders = self._folders if own else self._other_folders
         files = [below(path, folders) for path in image.files]
+        hidden = self.hidden if own else self.other_is_hidden
         rename = _hide_question if hidden else _printable
         if hidden:
-            ids = {}
-            for use in reversed(image.uses):
-                if use.image_id is not None:
-                    ids[use.file] = use.image_id
-            kind = "image" if image.uses else "file"
-            for position, path in enumerate(image.files):
-                files[position] = hidden_id(kind, ids.get(path, files[position]))
+            files = _hidden_files(image, files)
+        others = dict.fromkeys(files)
+        del others[files[file]]
         return {
             "picture": files[file],
-            "more_files": list(dict.fromkeys(name for name in files if name != files[file])),
+            "more_files": list(others),
             "size": list(image.known.size),
             "questions": [*map(rename, image.questions)],
             "examples": [*map(rename, image.examples)],
         }
 
-    def describe_pair(self, finding: DuplicatePair) -> dict[str, Any]:
+    def describe_pair(self, finding: DuplicatePair) -> _Json:
         """Describe a pair as JSON values."""
         alike = finding.alike
         concern = finding.concern
@@ -101,6 +98,19 @@ def _hide_question(doc_id: str) -> str:
     return hidden_id("doc", doc_id)
 
 
+def _hidden_files(image: DistinctImage, files: Sequence[str]) -> list[str]:
+    """Return hashed ids of an image's files: those of the image in the dataset, else of the files' names."""
+    ids = {}
+    for use in reversed(image.uses):
+        if use.image_id is not None:
+            ids[use.file] = use.image_id
+    kind = "image" if image.uses else "file"
+    hidden = []
+    for path, name in zip(image.files, files, strict=True):
+        hidden.append(hidden_id(kind, ids.get(path, name)))
+    return hidden
+
+
 def _printable(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
@@ -116,7 +126,7 @@ def duplicates_as_dict(
     search: Duplicates,
     names: DuplicateNames,
     distance: int,
-) -> dict[str, Any]:
+) -> _Json:
     """Return the result of a search as JSON types.
 
     Args:
@@ -154,21 +164,40 @@ def duplicates_as_dict(
     }
 
 
-def _count_within(search: Duplicates, concern: Concern) -> dict[str, Any]:
-    findings = [finding for finding in search.within if finding.concern is concern]
-    kinds = Counter(finding.kind for finding in findings)
-    questions = set(chain.from_iterable(finding.questions for finding in findings))
-    counts = {str(kind): kinds[kind] for kind in CopyKind}
+def _count_within(search: Duplicates, concern: Concern) -> _Json:
+    counts = dict.fromkeys(map(str, CopyKind), 0)
+    questions = set[str]()
+    for finding in search.within:
+        if finding.concern is concern:
+            counts[str(finding.kind)] += 1
+            questions.update(finding.questions)
     return {"concern": str(concern), **counts, "questions": len(questions)}
 
 
-def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> dict[str, Any]:
+def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> _Json:
     folders = [other.folder] if other.folder else []
     errors = {}
     if not names.other_is_hidden:
         for file, error in other.unreadable.items():
             errors[below(file, folders)] = _printable(error)
-    # Each image and each question of the dataset counts once, under its surest finding.
+    return {
+        "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
+        "files": other.files,
+        "pictures": len(other.images),
+        "uniform": search.uniform_outside,
+        "volumes": other.listed.volumes,
+        "closed_folders": other.listed.closed,
+        "dicom_without_decoder": other.listed.without_decoder,
+        "other_files": other.listed.others,
+        "unreadable": len(other.unreadable),
+        "unreadable_files": errors,
+        "findings": [names.describe_pair(finding) for finding in search.outside],
+        "counts": _count_outside(search),
+    }
+
+
+def _count_outside(search: Duplicates) -> list[_Json]:
+    """Count images and questions of the dataset by kind of copy, each once under its surest finding."""
     pictures: dict[int, CopyKind] = {}
     questions: dict[str, CopyKind] = {}
     for finding in search.outside:  # the surest first
@@ -182,20 +211,7 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> d
         counts.append(
             {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
         )
-    return {
-        "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
-        "files": other.files,
-        "pictures": len(other.images),
-        "uniform": search.uniform_outside,
-        "volumes": other.listed.volumes,
-        "closed_folders": other.listed.closed,
-        "dicom_without_decoder": other.listed.without_decoder,
-        "other_files": other.listed.others,
-        "unreadable": len(other.unreadable),
-        "unreadable_files": errors,
-        "findings": [names.describe_pair(finding) for finding in search.outside],
-        "counts": counts,
-    }
+    return counts
 
 
 def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
@@ -213,17 +229,19 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
     tables = []
     if against and against["findings"]:
         rows = []
+        pictures = 0
+        questions = 0
         for row in against["counts"]:
             rows.append((row["kind"], count(row["pictures"]), part_of(row["questions"], total)))
-        pictures = sum(row["pictures"] for row in against["counts"])
-        questions = sum(row["questions"] for row in against["counts"])
+            pictures += row["pictures"]
+            questions += row["questions"]
         rows.append(("any of these", count(pictures), part_of(questions, total)))
         caption = f"Pictures of {name} found in {against['name']}"
         tables.append(
             number_table(caption, ("copies", "pictures", "questions"), rows, split=len(rows) - 1)
         )
     if contents["within"]:
-        kinds = [str(kind) for kind in CopyKind]
+        kinds = [*map(str, CopyKind)]
         texts = []
         for row in contents["within_counts"]:
             numbers = [count(row[kind]) for kind in kinds]
@@ -320,9 +338,9 @@ def write_duplicates_page(
         not_compared=skipped_images(contents),
         wording=wording,
         counts=duplicate_tables(contents),
-        kinds=[str(kind) for kind in CopyKind],
-        concerns=[str(concern) for concern in Concern],
-        groups=[len(group) for group in contents["groups"]],
+        kinds=[*map(str, CopyKind)],
+        concerns=[*map(str, Concern)],
+        groups=[*map(len, contents["groups"])],
         hidden=names.hidden,
         sample=sample,
     )

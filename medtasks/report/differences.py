@@ -16,15 +16,12 @@ from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
 from medtasks.report.report_model import Gain, LengthBin, TaskReport, Thinking
-from medtasks.scores.comparing import (
-    paired_values,
-    same_values,
-)
+from medtasks.scores.comparing import BothValues, TestKey, paired_values, same_values
 from medtasks.scores.run_values import Values, main_metrics, mean_values
 from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
-from medtasks.stats.paired import PairedValues, compare_paired, correct_by_holm
+from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
 from medtasks.tasks.documents import images_by_id
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import mapping_in
@@ -73,15 +70,14 @@ def _recorded_gains(
     variant_report: TaskReport,
 ) -> list[Gain]:
     """Return the differences of recorded scores, which have no error."""
-    metrics = {metric.name: metric for metric in reading.task.metrics}
-    variant = variant_reading.task.variant
+    main = {metric.name for metric in reading.task.metrics if metric.role is Role.MAIN}
+    always_zero = _always_zero(reading, variant_reading)
     reduced = {rule.name: rule.estimates for rule in variant_report.rules}
     gains = []
     for rule in report.rules:
-        for score, of_variant in _shared_scores(rule, reduced.get(rule.name, {}), metrics):
-            zero_if_blind = score.metric in metrics and metrics[score.metric].zero_if_blind
+        for score, of_variant in _shared_scores(rule, reduced.get(rule.name, {}), main):
             gain = Gain(
-                variant=str(variant or _DIRECT),
+                variant=str(variant_reading.task.variant or _DIRECT),
                 task=variant_report.name,
                 rule=rule.name,
                 metric=score.metric,
@@ -92,7 +88,7 @@ def _recorded_gains(
                 high=math.nan,
                 p=math.nan,
                 samples=report.answered,
-                by_construction=not of_variant.value and zero_if_blind and variant in WITHOUT_IMAGE,
+                by_construction=not of_variant.value and score.metric in always_zero,
             )
             gains.append(gain)
     return gains
@@ -101,12 +97,18 @@ def _recorded_gains(
 def _shared_scores(
     rule: RuleScores,
     reduced: Mapping[str, MetricScore],
-    metrics: Mapping[str, AnyMetric],
+    main: Collection[str],
 ) -> list[tuple[MetricScore, MetricScore]]:
-    """Return the main scores that both have, else the first one."""
+    """Return the scores in main metrics that both have, else the first one."""
     shared = [(score, reduced[score.metric]) for score in rule.scores if score.metric in reduced]
-    main = {name for name, metric in metrics.items() if metric.role is Role.MAIN}
     return [pair for pair in shared if pair[0].metric in main] or shared[:1]
+
+
+def _always_zero(reading: TaskReading, variant_reading: TaskReading) -> set[str]:
+    """Return the names of a task's metrics that are 0 under a variant whatever the model."""
+    if variant_reading.task.variant not in WITHOUT_IMAGE:
+        return set()
+    return {metric.name for metric in reading.task.metrics if metric.zero_if_blind}
 
 
 def gains_on_same_images(
@@ -146,9 +148,7 @@ def _tested_gains(
         values = _values_of_both(repeats, variant_repeats, by_image=by_image)
     except MedTasksError:
         return []
-    zero_if_blind = set[str]()
-    if variant.task.variant in WITHOUT_IMAGE:
-        zero_if_blind = {metric.name for metric in base.task.metrics if metric.zero_if_blind}
+    always_zero = _always_zero(base, variant)
     name = SAME_IMAGES if by_image else variant.task.variant or _DIRECT
     gains = []
     for part, ids in _parts(variant, values).items():
@@ -158,7 +158,7 @@ def _tested_gains(
             if not paired[0]:
                 continue
             of = (f"{name}{part}", variant.task.name, rule, metric)
-            gain = _gain(of, paired, is_zero=metric in zero_if_blind)
+            gain = _gain(of, paired, is_zero=metric in always_zero)
             gains.append(replace(gain, same_as=same_values(values, rule, metric)))
     return gains
 
@@ -168,7 +168,7 @@ def _values_of_both(
     variant_repeats: Sequence[TaskReading],
     *,
     by_image: bool,
-) -> dict[tuple[str, str], tuple[Values, Values]]:
+) -> BothValues:
     """Return the values of the variant and of the task, by row and main metric of the task.
 
     The variant comes first, as the difference is the task minus its variant.
@@ -194,7 +194,7 @@ def _values_of(
     repeats: Sequence[TaskReading],
     ids: Collection[str],
     metrics: Sequence[AnyMetric],
-) -> Mapping[tuple[str, str], Values]:
+) -> Mapping[TestKey, Values]:
     """Return the values of chosen samples, means over the repeats, by row and metric."""
     chosen = []
     for repeat in repeats:
@@ -210,10 +210,10 @@ def _values_of(
 
 def _values_of_images(
     repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]
-) -> Mapping[tuple[str, str], Values]:
+) -> Mapping[TestKey, Values]:
     """Return the mean value of each image's samples, by row and metric."""
     images = images_by_id(repeats[0].documents)
-    by_image: dict[tuple[str, str], Values] = {}
+    by_image: dict[TestKey, Values] = {}
     for key, values in _values_of(repeats, images, metrics).items():
         of_images: dict[str, list[tuple[Hashable, float]]] = {}
         for name, value in values.items():
@@ -226,9 +226,7 @@ def _values_of_images(
     return by_image
 
 
-def _parts(
-    variant: TaskReading, values: Mapping[tuple[str, str], tuple[Values, Values]]
-) -> dict[str, set[str]]:
+def _parts(variant: TaskReading, values: BothValues) -> dict[str, set[str]]:
     """Return the ids of all samples, or pairs, and those of degraded images by severity."""
     everything = set[str]()
     for first, _ in values.values():
@@ -251,7 +249,8 @@ def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool)
     if is_zero and not result.first:
         scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
         return Gain(*of, *scores, samples=result.samples, by_construction=True)
-    p, test = (result.p, (result, paired)) if result.is_testable else (math.nan, None)
+    p = result.p if result.is_testable else math.nan
+    test = (result, paired) if result.is_testable else None
     scores = (result.second, result.first, result.difference, result.low, result.high, p)
     return Gain(*of, *scores, samples=result.samples, test=test)
 
@@ -273,24 +272,30 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
             if gain.test and not gain.same_as:
                 tests[_test_key(report.name, gain)] = gain.test
     results = dict(zip(tests, correct_by_holm(list(tests.values())), strict=True))
-
-    def with_corrected_p(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
-        changed = []
-        for gain in gains:
-            key = _test_key(name, gain)
-            if key in results:
-                result, p_holm = results[key]
-                gain = replace(gain, p=result.p, p_holm=p_holm, test=None)
-            changed.append(gain)
-        return tuple(changed)
-
     changed = []
     for report in reports:
         thinking = report.thinking
         if thinking:
-            thinking = replace(thinking, gains=with_corrected_p(report.name, thinking.gains))
-        gains = with_corrected_p(report.name, report.gains)
+            of_thinking = _with_corrected_p(report.name, thinking.gains, results)
+            thinking = replace(thinking, gains=of_thinking)
+        gains = _with_corrected_p(report.name, report.gains, results)
         changed.append(replace(report, gains=gains, thinking=thinking))
+    return tuple(changed)
+
+
+def _with_corrected_p(
+    name: str,
+    gains: Sequence[Gain],
+    results: Mapping[tuple[str, ...], tuple[PairedResult, float]],
+) -> tuple[Gain, ...]:
+    """Return the gains of a report with their p-values, and corrected ones, from results by key of the test."""
+    changed = []
+    for gain in gains:
+        key = _test_key(name, gain)
+        if key in results:
+            result, p_holm = results[key]
+            gain = replace(gain, p=result.p, p_holm=p_holm, test=None)
+        changed.append(gain)
     return tuple(changed)
 
 
@@ -314,15 +319,7 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
     scores = {doc_id: score for doc_id, score in samples.items() if not is_failed(score)}
     if not scores:
         return None
-    lengths: dict[str, int] = {}
-    if scores.keys() <= reading.samples.tokens.keys():
-        unit = TOKENS
-        lengths = {doc_id: reading.samples.tokens[doc_id] for doc_id in scores}
-    else:
-        unit = WORDS
-        for doc_id, score in scores.items():
-            if "reasoning_words" in score:
-                lengths[doc_id] = int(score["reasoning_words"])
+    unit, lengths = _reply_lengths(reading, scores)
     ordered: list[float] = sorted(lengths.values()) or [math.nan]
     limit = _token_limit(reading)
     at_limit = None
@@ -342,6 +339,18 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
         at_limit=at_limit,
         bins=tuple(_length_bins(reading, scores, lengths)),
     )
+
+
+def _reply_lengths(reading: TaskReading, scores: Mapping[str, Score]) -> tuple[str, dict[str, int]]:
+    """Return lengths of replies and their unit: tokens where all were counted, else words of the reasoning."""
+    tokens = reading.samples.tokens
+    if scores.keys() <= tokens.keys():
+        return TOKENS, {doc_id: tokens[doc_id] for doc_id in scores}
+    lengths = {}
+    for doc_id, score in scores.items():
+        if "reasoning_words" in score:
+            lengths[doc_id] = int(score["reasoning_words"])
+    return WORDS, lengths
 
 
 def _token_limit(reading: TaskReading) -> int | None:

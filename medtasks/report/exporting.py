@@ -29,6 +29,7 @@ from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.scores.score_model import MetricScore, RuleScores
 
+_Json = dict[str, Any]
 _HUB = "https://huggingface.co/datasets/"
 _AGAIN = "run it again with 'medtasks run', all of its questions"
 
@@ -88,19 +89,9 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
     Raises:
         MedTasksError: A task has synthetic or incomplete data or a part of the samples, or the run is not whole.
     """
-    wanted = dict.fromkeys(names)
-    if not wanted:
-        for manifest in run.manifests:
-            wanted |= dict.fromkeys(manifest.tasks)
-        wanted |= dict.fromkeys(run.tasks)
-    missing = [name for name in wanted if name not in run.tasks]
-    if missing:
-        raise MedTasksError(
-            f"{run.folder} has no results of {join_names(missing)}; finish the run, or choose with --task"
-        )
     results = {}
     others = []
-    for name in wanted:
+    for name in _wanted_tasks(run, names):
         part = section(run.tasks[name])
         if part.reading and part.reading.task.variant not in VARIANTS:
             results[name] = part
@@ -111,6 +102,21 @@ def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
             f"{join_names(sorted(others))}: groups, sanity variants and tasks of others are not exported"
         )
     return [_export_of(run, part, run.tasks[name]) for name, part in results.items()]
+
+
+def _wanted_tasks(run: RecordedRun, names: Iterable[str]) -> Iterable[str]:
+    """Return the named tasks, or all of a run, or raise a MedTasksError if one has no results."""
+    wanted = dict.fromkeys(names)
+    if not wanted:
+        for manifest in run.manifests:
+            wanted |= dict.fromkeys(manifest.tasks)
+        wanted |= dict.fromkeys(run.tasks)
+    missing = [name for name in wanted if name not in run.tasks]
+    if missing:
+        raise MedTasksError(
+            f"{run.folder} has no results of {join_names(missing)}; finish the run, or choose with --task"
+        )
+    return wanted
 
 
 def _export_of(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
@@ -236,16 +242,33 @@ def write_eee(
     return paths
 
 
-def _eee_record(export: Export) -> dict[str, Any]:
+def _eee_record(export: Export) -> _Json:
     """Return the record of a task, without who ran it."""
     manifest = export.manifest
-    facts = manifest.model
-    named_weights = (facts.weights or facts.name).partition(", ")[0]
-    weights = re.sub(r"[^\w./:-]", "_", named_weights).strip("./")
-    model = weights if "/" in weights else f"local/{weights}"
+    model = _eee_model(manifest)
     ended = datetime.fromisoformat(manifest.ended or manifest.started)
     retrieved = str(int(ended.timestamp()))
     versions = {name: str(version) for name, version in manifest.versions.items() if version}
+    return {
+        "schema_version": "0.3.0",
+        "evaluation_id": f"{export.section.report.name}/{model['id']}/{retrieved}",
+        "evaluation_timestamp": manifest.started,
+        "retrieved_timestamp": retrieved,
+        "eval_library": {
+            "name": "medtasks",
+            "version": versions.get("medtasks", "unknown"),
+            "additional_details": versions,
+        },
+        "model_info": model,
+        "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
+    }
+
+
+def _eee_model(manifest: RunManifest) -> _Json:
+    """Return the model of a run in the words of the schema."""
+    facts = manifest.model
+    named_weights = (facts.weights or facts.name).partition(", ")[0]
+    weights = re.sub(r"[^\w./:-]", "_", named_weights).strip("./")
     fingerprint = facts.fingerprint or facts.unknown
     details = {
         "adapter": facts.name,
@@ -255,25 +278,17 @@ def _eee_record(export: Export) -> dict[str, Any]:
         "model_availability": "open_weights" if "commit:" in fingerprint else "unknown",
     }
     return {
-        "schema_version": "0.3.0",
-        "evaluation_id": f"{export.section.report.name}/{model}/{retrieved}",
-        "evaluation_timestamp": manifest.started,
-        "retrieved_timestamp": retrieved,
-        "eval_library": {
-            "name": "medtasks",
-            "version": versions.get("medtasks", "unknown"),
-            "additional_details": versions,
-        },
-        "model_info": {"name": weights, "id": model, "additional_details": details},
-        "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
+        "name": weights,
+        "id": weights if "/" in weights else f"local/{weights}",
+        "additional_details": details,
     }
 
 
-def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> dict[str, Any]:
+def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str) -> _Json:
     """Return one score as a result of Every Eval Ever, with source of the data, metric, uncertainty and decoding."""
     report = export.section.report
     settings = report.settings
-    metric: dict[str, Any] = {
+    metric: _Json = {
         "metric_id": score.metric,
         "lower_is_better": score.higher_is_better is False,
         "additional_details": {
@@ -284,7 +299,7 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
     }
     if score.share:
         metric |= {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0}
-    spread: dict[str, Any] = {"num_samples": rule.counts.scored}
+    spread: _Json = {"num_samples": rule.counts.scored}
     if not math.isnan(score.error):
         method = f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
         spread["standard_error"] = {"value": score.error, "method": method}
@@ -305,10 +320,10 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
     }
 
 
-def _eee_source(report: TaskReport) -> dict[str, Any]:
+def _eee_source(report: TaskReport) -> _Json:
     """Return the source of a task's data in the words of the schema."""
     source = report.settings.get("source", "")
-    data: dict[str, Any] = {
+    data: _Json = {
         "dataset_name": report.dataset or report.name,
         "additional_details": {
             "fingerprint": report.fingerprint,

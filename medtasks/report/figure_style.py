@@ -96,16 +96,9 @@ def svg_element(drawing: Drawing, key: str) -> str:
     text = file_content(drawing.figure, "svg").decode()
     prefix = f"figure-{encode_name(key, end='-')}-"
 
-    def attributes(declarations: re.Match[str]) -> str:
-        pairs = dict(part.split(":", 1) for part in declarations.group(1).split(";"))
-        values = {name.strip(): value.strip() for name, value in pairs.items()}
-        if "font-family" in values:
-            values["font-family"] = _FONTS  # which other systems have, too
-        return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
-
     def embed_tag(tag: re.Match[str]) -> str:
         own_ids = re.sub(r'( id="|href="#|url\(#)', rf"\g<0>{prefix}", tag.group())
-        return re.sub(r' style="([^"]*)"', attributes, own_ids)
+        return re.sub(r' style="([^"]*)"', _attributes, own_ids)
 
     body = text[text.index("<svg") :]
     body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
@@ -118,6 +111,17 @@ def svg_element(drawing: Drawing, key: str) -> str:
     )
     root, _, inner = re.sub(r">\s+<", "><", body).partition(">")
     return f"{start}{root.removeprefix('<svg')}>{about}{inner.strip()}"
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """Return the declarations of a style attribute as attributes of their own."""
+    texts = []
+    for declaration in style.group(1).split(";"):
+        name, value = map(str.strip, declaration.split(":", 1))
+        if name == "font-family":
+            value = _FONTS  # which other systems have, too
+        texts.append(f" {name}={quoteattr(value)}")
+    return "".join(texts)
 
 
 def file_content(figure: "Figure", form: str) -> bytes:
@@ -297,20 +301,22 @@ def draw_score(
 def add_legend(
     figure: "Figure",
     handles: Sequence["Artist"],
-    rules: Mapping[str, Look] = MappingProxyType({}),
+    rules: Sequence[str] = (),
+    looks: Mapping[str, Look] = MappingProxyType({}),
 ) -> None:
     """Write a legend at the bottom of a figure of :func:`new_rows`.
 
     Args:
         figure: The figure.
         handles: Artists with a label of their own, which come after the rules.
-        rules: Looks of the rules, by name.
+        rules: Names of rules.
+        looks: Looks of these and other rules, by name.
     """
     from matplotlib.lines import Line2D
 
     marks: list[Artist] = []
-    for rule, look in rules.items():
-        marks.append(Line2D([], [], label=legend_text(rule), **_point(look)))
+    for rule in rules:
+        marks.append(Line2D([], [], label=legend_text(rule), **_point(looks[rule])))
     marks += handles
     columns = _columns([str(mark.get_label()) for mark in marks])
     figure.legend(handles=marks, loc="lower center", ncols=columns, borderaxespad=0.2)

@@ -10,6 +10,7 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, cycle
@@ -18,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
+from medtasks.report.group_tables import groups_under, small_groups
 from medtasks.report.report_model import Gain, RunReport, TaskReport
-from medtasks.report.task_tables import coverage_rows
+from medtasks.report.task_tables import coverage_rows, measure_text
 from medtasks.report.wording import (
     count,
     encode_name,
-    estimate,
     number,
     pair_rows,
     score_text,
@@ -31,7 +32,6 @@ from medtasks.report.wording import (
 )
 from medtasks.report.wording import warnings as task_warnings
 from medtasks.scores.score_model import Group, MetricScore, RuleScores
-from medtasks.stats.calibration import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +55,7 @@ _SAME = (style.LOOKS[0], style.LOOKS[4], style.LOOKS[3], style.LOOKS[1])
 _GROUND = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 
 Looks = Mapping[str, style.Look]
+DrawFigure = Callable[[], style.Drawing | None]
 
 
 def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
@@ -76,9 +77,7 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     """
     # Functions instead of figures: these are drawn one at a time to save memory.
     looks = style.rule_looks(report)
-    draw: dict[str, Callable[[], style.Drawing | None]] = {
-        "summary": partial(summary_figure, report, looks)
-    }
+    draw: dict[str, DrawFigure] = {"summary": partial(summary_figure, report, looks)}
     for task in report.tasks:
         for column in task.group_sizes:
             draw[f"{task.name}/groups/{column}"] = partial(group_figure, task, looks, column)
@@ -91,9 +90,7 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
     return svg_elements(draw, folder)
 
 
-def svg_elements(
-    draw: Mapping[str, Callable[[], style.Drawing | None]], folder: Path | None = None
-) -> dict[str, str]:
+def svg_elements(draw: Mapping[str, DrawFigure], folder: Path | None = None) -> dict[str, str]:
     """Draw figures as SVG elements, and write them into a folder as :func:`figures` does.
 
     Args:
@@ -134,14 +131,7 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
     from matplotlib.lines import Line2D
 
-    tasks = []
-    others = []
-    for task in report.tasks:
-        first = next(iter(_main_scores(task).values()), None)
-        if first is not None and first.share:
-            tasks.append(task)
-        else:
-            others.append(task.name)
+    tasks, others = _tasks_by_scale(report)
     if not tasks:
         return None
     title = "Main metric of all tasks"
@@ -166,10 +156,23 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     mark = Line2D(
         [], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES
     )
-    style.add_legend(figure, [mark] if baselines else [], {rule: looks[rule] for rule in rules})
+    style.add_legend(figure, [mark] if baselines else [], rules, looks)
     if others:
         sentences.append(f"Not shown, because their main metric is no share: {', '.join(others)}.")
     return style.Drawing(figure, title, " ".join(sentences))
+
+
+def _tasks_by_scale(report: RunReport) -> tuple[list[TaskReport], list[str]]:
+    """Return the tasks whose main metric is a share, and the names of the others."""
+    shares = []
+    others = []
+    for task in report.tasks:
+        first = next(iter(_main_scores(task).values()), None)
+        if first and first.share:
+            shares.append(task)
+        else:
+            others.append(task.name)
+    return shares, others
 
 
 def _main_scores(task: TaskReport) -> dict[str, MetricScore]:
@@ -207,16 +210,16 @@ def _draw_baselines(axes: "Axes", row: int, task: TaskReport) -> list[float]:
 def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:
     """Draw the main metric by group of a column, the group with the most questions on top."""
     rules = [rule for rule in task.rules if rule.groups.get(column)]
-    groups = list(chain.from_iterable(rule.groups[column] for rule in rules))
+    groups = groups_under(rules, column)
     mains = [group.scores[0] for group in groups if group.scores]
     if not any(math.isfinite(score.value) for score in mains):
         return None
     metric = mains[0].metric
     title = f"{task.name}: {metric} by {column}"
-    sizes = dict(sorted(task.group_sizes[column].items(), key=lambda entry: -entry[1]))
+    sizes = dict(Counter(task.group_sizes[column]).most_common())
     lines = _reference_lines(task, rules, looks, column, metric)
-    rule_looks = {rule.name: looks[rule.name] for rule in rules}
-    legend = [*rule_looks, *(line["label"] for line in lines)]
+    rule_names = [rule.name for rule in rules]
+    legend = [*rule_names, *(line["label"] for line in lines)]
     figure, axes = style.new_rows(
         title, task_warnings(task), _group_names(sizes, groups), legend, len(rules)
     )
@@ -231,7 +234,7 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
             sentences.append(f"Line: {line['label']}.")
     style.set_score_axis(axes, values, mains[0].share)
     axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
-    style.add_legend(figure, handles, rule_looks)
+    style.add_legend(figure, handles, rule_names, looks)
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
@@ -286,7 +289,7 @@ def _draw_groups(
 
 
 def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]:
-    small = {group.name for group in groups if not (group.compared or group.drawn)}
+    small = small_groups(groups)
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = []
     for name, size in sizes.items():
@@ -331,21 +334,23 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     axes.xaxis.set_major_formatter(tick_label)
     unit = "percentage points, with their" if share else "with its"
     axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
-    style.add_legend(figure, [], {rule: looks[rule] for rule in rules})
+    style.add_legend(figure, [], rules, looks)
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
 def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
     """Return the gains in one metric: the main one if it has any, else the first that is not 0 by construction."""
     defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
+    if not defined:
+        return []
     constructed = {gain.metric for gain in defined if gain.by_construction}
     main = next((rule.scores[0].metric for rule in task.rules if rule.scores), "")
 
     def rank(gain: Gain) -> int:
         return 2 if gain.metric in constructed else int(gain.metric != main)
 
-    metrics = [gain.metric for gain in sorted(defined, key=rank)]
-    return [gain for gain in defined if gain.metric == metrics[0]]
+    metric = min(defined, key=rank).metric
+    return [gain for gain in defined if gain.metric == metric]
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:
@@ -433,11 +438,11 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
         label="this model",
     )
     axes.set_ylabel("right answers")
-    error = f"{_with_interval(calibration.ece)}; {number(calibration.debiased_ece, False)} debiased"
+    error = f"{measure_text(calibration.ece)}; {number(calibration.debiased_ece, False)} debiased"
     facts = [
         f"{count(calibration.samples)} questions",
         f"expected calibration error\n{error}",
-        f"Brier score\n{_with_interval(calibration.brier)}",
+        f"Brier score\n{measure_text(calibration.brier)}",
     ]
     sentences.append(calibration.note)
     return style.Drawing(figure, title, _finish_square(axes, task, facts, sentences))
@@ -465,7 +470,7 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     axes.set_ylabel("right answers among them")
     facts = [
         f"{count(calibration.samples)} questions",
-        f"area under the risk-coverage curve\n{_with_interval(calibration.aurc)}",
+        f"area under the risk-coverage curve\n{measure_text(calibration.aurc)}",
     ]
     sentences = []
     for point in coverage_rows(calibration):
@@ -488,7 +493,3 @@ def _finish_square(
     axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
     axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")
     return " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences])
-
-
-def _with_interval(measure: Measure) -> str:
-    return estimate(measure.value, measure.low, measure.high, share=False)

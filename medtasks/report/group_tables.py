@@ -1,7 +1,7 @@
 """Tables of classes and of groups of samples: clinical numbers, and main scores by column."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from urllib.parse import urlencode
 
@@ -24,7 +24,7 @@ from medtasks.report.wording import (
     score_cell,
     score_text,
 )
-from medtasks.scores.score_model import ColumnTest, RuleScores
+from medtasks.scores.score_model import ColumnTest, Group, MetricScore, RuleScores
 
 _NUMBERS = {  # heading by name of a clinical number
     "sensitivity": "Sens.",
@@ -75,12 +75,14 @@ def _cross_table(name: str, rule: RuleScores) -> Table:
 def _clinical_table(name: str, rule: RuleScores) -> Table:
     first = rule.by_class[0]
     prevalence = "" if first.prevalence is None else number(first.prevalence)
-    titles = {metric: title.format(prevalence=prevalence) for metric, title in _NUMBERS.items()}
-    columns = [metric for metric in titles if metric in first.numbers]
+    titles = {}
+    for metric, title in _NUMBERS.items():
+        if metric in first.numbers:
+            titles[metric] = title.format(prevalence=prevalence)
     rows = []
     undefined = []
     for of_class in rule.by_class:
-        numbers = [_clinical_cell(of_class, metric) for metric in columns]
+        numbers = [_clinical_cell(of_class, metric) for metric in titles]
         rows.append(cells(name_cell(of_class.name), *numbers))
         for metric, cause in of_class.undefined.items():
             undefined.append((f"{titles[metric]} of {of_class.name}", cause))
@@ -92,8 +94,8 @@ def _clinical_table(name: str, rule: RuleScores) -> Table:
     return Table(
         label(name, "clinical", rule.name),
         f"Clinical numbers by class, {rule.title}.",
-        "l" + "r" * len(columns),
-        cells("Class", *(titles[metric] for metric in columns)),
+        "l" + "r" * len(titles),
+        cells("Class", *titles.values()),
         rows,
         notes=notes,
     )
@@ -118,19 +120,38 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         A table per metric, followed by the published results of the same groups if there are any.
     """
     rules = [rule for rule in task.distinct_rules if column in rule.groups]
-    groups = chain.from_iterable(rule.groups[column] for rule in rules)
-    scores = chain.from_iterable(group.scores for group in groups)
-    for metric in dict.fromkeys(score.metric for score in scores):
+    metrics: dict[str, None] = {}
+    for group in groups_under(rules, column):
+        metrics |= dict.fromkeys(score.metric for score in group.scores)
+    for metric in metrics:
         yield _group_table(task, rules, column, metric)
         published = published_group_table(task, column, metric)
         if published.rows:
             yield published
 
 
+def groups_under(rules: Iterable[RuleScores], column: str) -> list[Group]:
+    """Return the groups of a column under several rules, rule by rule.
+
+    Args:
+        rules: Rules that all have the column.
+        column: Name of the column.
+    """
+    return list(chain.from_iterable(rule.groups[column] for rule in rules))
+
+
+def small_groups(groups: Iterable[Group]) -> set[str]:
+    """Return the names of the groups that are too small to be compared.
+
+    Args:
+        groups: Groups of one column. Those of a draw are never compared, whatever their size, and not among the names.
+    """
+    return {group.name for group in groups if not (group.compared or group.drawn)}
+
+
 def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Table:
     """Return one metric by group, with the gap of each group to all other samples."""
-    groups = chain.from_iterable(rule.groups[column] for rule in rules)
-    small = {group.name for group in groups if not (group.compared or group.drawn)}
+    small = small_groups(groups_under(rules, column))
     headings = [Cell(column), Cell("Questions")]
     for rule in rules:
         headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
@@ -163,7 +184,7 @@ def _group_notes(
     metric: str,
 ) -> Iterator[str]:
     """Yield notes on the intervals and tests of a column, and on groups that are not compared."""
-    groups = [*chain.from_iterable(rule.groups[column] for rule in rules)]
+    groups = groups_under(rules, column)
     if any(group.compared for group in groups):
         yield "Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."
     for rule in rules:
@@ -171,13 +192,22 @@ def _group_notes(
     missing = max(rule.counts.scored for rule in rules) - sum(task.group_sizes[column].values())
     if missing > 0:  # groups of a sample may be several
         yield f"In no group, without {column}: at least {quantity(missing, 'sample')}."
-    small = {}
+    scores = {}
     for group in groups:
         if not group.compared:
-            small[group.name] = rules[0].group_score(column, group.name, metric)
-    yield from cluster_notes(small)
-    with_interval = [name for name, score in small.items() if score and score.clusters != 1]
-    if any(group.drawn for group in groups):
+            scores[group.name] = rules[0].group_score(column, group.name, metric)
+    yield from _uncompared_notes(scores, drawn=any(group.drawn for group in groups))
+
+
+def _uncompared_notes(
+    scores: Mapping[str, MetricScore | None],
+    *,
+    drawn: bool,
+) -> Iterator[str]:
+    """Yield notes on the scores of groups that are not compared, which may be those of drawn questions."""
+    yield from cluster_notes(scores)
+    with_interval = [name for name, score in scores.items() if score and score.clusters != 1]
+    if drawn:
         yield "Groups of drawn questions are not compared; brackets hold 95 % intervals of their own."
     elif with_interval:
         names = ", ".join(with_interval)

@@ -40,7 +40,7 @@ _DIGITS = 12  # of a fingerprint
 
 
 @dataclass(frozen=True)
-class SeenImage:
+class ModelImage:
     """One image as the model gets it."""
 
     pixels: Image.Image
@@ -62,11 +62,11 @@ class SeenImage:
 
 
 @dataclass(frozen=True)
-class LookedAt:
-    """One sample: the images that the model gets, and facts about the files that they come from."""
+class SampleView:
+    """One sample of the page: the images that the model gets, and facts about the files that they come from."""
 
     doc_id: str
-    images: Sequence[SeenImage] = ()
+    images: Sequence[ModelImage] = ()
     files: dict[str, dict[str, str]] = field(default_factory=dict)  # facts by the file's name
     fault: str = ""  # why the model gets nothing
 
@@ -84,7 +84,7 @@ def task_to_look_at(name: str) -> TaskFile:
     return max(of_dataset, key=lambda task: "blank" in task.variants)  # it shows images
 
 
-def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[LookedAt]:
+def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[SampleView]:
     """Return samples of a task as the harness's default model family gets them.
 
     Args:
@@ -98,19 +98,19 @@ def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[LookedA
     """
     documents = task_documents(task)
     private = is_private_task(task, documents)
-    by_id: dict[str, Document] = {}
+    by_id: dict[str, Document] = {}  # as the page names them
     for document in documents:
         doc_id = str(document["doc_id"])
         by_id[hidden_id("doc", doc_id) if private else doc_id] = document
-    looked_at: list[LookedAt] = []
+    samples: list[SampleView] = []
     drawn = random.Random(_SEED).sample([*by_id], min(count, len(by_id)))
     for doc_id in ids or sorted(drawn, key=[*by_id].index):
-        shown = hidden_id("doc", doc_id) if private and doc_id not in by_id else doc_id
-        if shown not in by_id:
+        page_id = hidden_id("doc", doc_id) if private and doc_id not in by_id else doc_id
+        if page_id not in by_id:
             raise unknown_name("sample", doc_id, by_id, "its question file")
-        number = len(looked_at) + 1
-        looked_at.append(_look(task, by_id[shown], shown, number, private=private))
-    return looked_at
+        number = len(samples) + 1
+        samples.append(_look(task, by_id[page_id], page_id, number, private=private))
+    return samples
 
 
 def _look(
@@ -120,17 +120,17 @@ def _look(
     number: int,
     *,
     private: bool,
-) -> LookedAt:
+) -> SampleView:
     """Return one sample, with a fault instead of images if it cannot be shown."""
     hook = resolve_names(task_config(task.name).get("doc_to_visual"))
     settings = image_settings(task)
-    images: list[SeenImage] = []
+    images: list[ModelImage] = []
     fault = ""
     try:
         visuals = call_hook(hook, document, settings) if callable(hook) else []
         for visual in visuals:
             if isinstance(visual, Image.Image):
-                images.append(SeenImage(visual, f"{number}_{len(images) + 1}.png"))
+                images.append(ModelImage(visual, f"{number}_{len(images) + 1}.png"))
             else:
                 fault = "The model gets a volume as it is, which has no images to show."
     except Exception as error:  # noqa: BLE001 - a hook may be the user's own
@@ -139,7 +139,7 @@ def _look(
     for file in Sample(document).images:
         name = hidden_id("file", file) if private else file
         files[name] = _facts_of(file, document, settings)
-    return LookedAt(doc_id, images, files, fault)
+    return SampleView(doc_id, images, files, fault)
 
 
 def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
@@ -167,11 +167,11 @@ def _facts_of_volume(path: Path, document: Document, settings: Any) -> dict[str,
     from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
 
     rule = volume_rule(document, settings)
-    shown = show_volume(path, rule if rule.slices else None)
-    return {**shown.facts, "done": ", ".join(shown.conversions)}
+    volume = show_volume(path, rule if rule.slices else None)
+    return {**volume.facts, "done": ", ".join(volume.conversions)}
 
 
-def write_look(task: TaskFile, samples: Sequence[LookedAt], folder: Path) -> Path:
+def write_look(task: TaskFile, samples: Sequence[SampleView], folder: Path) -> Path:
     """Write images as PNG and a page about them into a folder that only its owner may read, and return the page."""
     with owner_only():
         make_folder(folder, 0o700)

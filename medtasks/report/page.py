@@ -65,6 +65,30 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
     """
     from markupsafe import Markup
 
+    images, without_file = _report_thumbnails(report)
+    without_picture = [image.remark for image in images.by_file.values() if not image.uri]
+    left_out = without_picture.count(LEFT_OUT)
+    write_rendered(
+        "page",
+        path,
+        report=report,
+        sentences=quotable_sentences(report),
+        headline=headline(report),
+        figures={key: Markup(figure) for key, figure in (figures or {}).items()},
+        pictures=images,
+        left_out=left_out,
+        unreadable=len(without_picture) - left_out + without_file,
+        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
+        data=Markup(json_in_html(audit_data(report, images))),
+        uris=Markup(json_in_html([image.uri for image in images.by_file.values()])),
+        report_tables=report_tables,
+        task_tables=task_tables,
+        wording=wording,
+    )
+
+
+def _report_thumbnails(report: RunReport) -> tuple["Thumbnails", int]:
+    """Return small copies of the images of a report that may be shown, and the number of images without a file."""
     files: dict[Path, None] = {}
     decodings: dict[Path, Decoding] = {}
     without_file = set()
@@ -78,26 +102,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
                 files[task.pictures[key]] = None
             else:
                 without_file.add((task.name, key))
-    images = thumbnails(files, decodings=decodings)
-    without_picture = [image.remark for image in images.by_file.values() if not image.uri]
-    left_out = without_picture.count(LEFT_OUT)
-    write_rendered(
-        "page",
-        path,
-        report=report,
-        sentences=quotable_sentences(report),
-        headline=headline(report),
-        figures={key: Markup(figure) for key, figure in (figures or {}).items()},
-        pictures=images,
-        left_out=left_out,
-        unreadable=len(without_picture) - left_out + len(without_file),
-        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
-        data=Markup(json_in_html(audit_data(report, images))),
-        uris=Markup(json_in_html([image.uri for image in images.by_file.values()])),
-        report_tables=report_tables,
-        task_tables=task_tables,
-        wording=wording,
-    )
+    return thumbnails(files, decodings=decodings), len(without_file)
 
 
 def write_rendered(name: str, path: Path, option: str = "--html", **values: Any) -> None:
@@ -125,7 +130,7 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
     file = TEMPLATES / f"{name}.js"
     script = file.read_text(encoding="utf-8") if file.is_file() else ""
     # Only our own script runs, and nothing is loaded.
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = (
         "default-src 'none'",
         f"script-src 'sha256-{digest}'",
@@ -263,7 +268,7 @@ def _uri(image: Image.Image, side: int) -> str:
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
@@ -286,8 +291,16 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     for number, task in enumerate(report.tasks):
         columns = list(dict.fromkeys(chain.from_iterable(item.groups for item in task.items)))
         rules = [rule.name for rule in task.rules]
-        facts = {"name": task.name, "anchor": wording.anchor(task.name), "withheld": task.withheld}
-        tasks.append({**facts, "sample": task.sample_data, "rules": rules, "columns": columns})
+        tasks.append(
+            {
+                "name": task.name,
+                "anchor": wording.anchor(task.name),
+                "withheld": task.withheld,
+                "sample": task.sample_data,
+                "rules": rules,
+                "columns": columns,
+            }
+        )
         pictures = {key: position.get(file, missing) for key, file in task.pictures.items()}
         for item in task.items:
             entry: dict[str, Any] = {

@@ -87,18 +87,13 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
     remarks = [entry for entry in mapping["remarks"] if entry.get("task") in (None, task_name)]
     for table in mapping["tables"]:
         file = table["file"]
-        for row in table["rows"]:
-            metric = table["metrics"].get(row[table["metric"]])
-            if metric is None or task_name not in table["tasks"].get(row[table["by"]], ()):
-                continue
-            if not _fits(table, file, row):
-                continue
+        for row in _rows_of(task_name, table):
             if any(_fits(entry, file, row) for entry in mapping["left_out"]):
                 continue
             printed = row[table["value"]]
             score = PublishedScore(
                 model=row["model"],
-                metric=metric,
+                metric=table["metrics"][row[table["metric"]]],
                 value=float(Decimal(printed) / table["divided_by"]),
                 printed=printed,
                 source=table["source"],
@@ -107,6 +102,15 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
                 group=row[table["group"]] if "group" in table else "",
             )
             yield file, score
+
+
+def _rows_of(task_name: str, table: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """Yield the rows of a table with a metric of ours that are about a task."""
+    for row in table["rows"]:
+        is_of_task = task_name in table["tasks"].get(row[table["by"]], ())
+        has_metric = row[table["metric"]] in table["metrics"]
+        if is_of_task and has_metric and _fits(table, table["file"], row):
+            yield row
 
 
 def _fits(entry: Mapping[str, Any], file: str, row: Mapping[str, str]) -> bool:

@@ -16,7 +16,6 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 from medtasks.errors import MedTasksError, join_names
@@ -39,6 +38,8 @@ from medtasks.scores.task_reading import (
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
+
+_Readings = dict[str, dict[Path, TaskReading]]  # by name of the task and folder of the repeat
 
 
 def write_repeats(output: Path) -> dict[str, RepeatedTask]:
@@ -81,17 +82,9 @@ def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = 
 
 def _join_tasks(
     repeats: RepeatedRun, by: Sequence[str] = ()
-) -> tuple[dict[str, dict[Path, TaskReading]], dict[str, RepeatedTask]]:
+) -> tuple[_Readings, dict[str, RepeatedTask]]:
     """Return the readings of our tasks by name and folder of each repeat that has them, and the joined tasks."""
-    readings: dict[str, dict[Path, TaskReading]] = {}
-    for folder, run in repeats.runs.items():
-        for name, recorded in run.tasks.items():
-            try:
-                task = task_file(name)
-            except MedTasksError:
-                continue
-            if task.kind == "task" and not task.only_harness:
-                readings.setdefault(name, {})[folder] = read_task(recorded, task, by)
+    readings = _readings_by_task(repeats, by)
     joined = {}
     for name, by_folder in readings.items():
         of_task = list(by_folder.values())
@@ -104,6 +97,19 @@ def _join_tasks(
             seeds.append(manifests[-1].seeds.torch if manifests else None)
         joined[name] = join(of_task, seeds, missing)
     return readings, joined
+
+
+def _readings_by_task(repeats: RepeatedRun, by: Sequence[str]) -> _Readings:
+    readings: _Readings = {}
+    for folder, run in repeats.runs.items():
+        for name, recorded in run.tasks.items():
+            try:
+                task = task_file(name)
+            except MedTasksError:
+                continue
+            if task.kind == "task" and not task.only_harness:
+                readings.setdefault(name, {})[folder] = read_task(recorded, task, by)
+    return readings
 
 
 def join(
@@ -126,12 +132,7 @@ def join(
         notes.append(
             f"Not in any number, without results or from an earlier call with other arguments: {join_names(missing)}."
         )
-    replies = []
-    for reading in readings:
-        replies.append(
-            {name: reply.text_for_files for name, reply in reading.samples.replies.items()}
-        )
-    if len(replies) > 1 and replies[0] and replies.count(replies[0]) == len(replies):
+    if _replies_are_equal(readings):
         notes.append(
             "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
         )
@@ -148,6 +149,16 @@ def join(
         rows=tuple(rows),
         notes=tuple(notes),
     )
+
+
+def _replies_are_equal(readings: Sequence[TaskReading]) -> bool:
+    """Return whether several repeats have replies, all of them the same."""
+    replies = []
+    for reading in readings:
+        of_repeat = reading.samples.replies
+        replies.append({name: reply.text_for_files for name, reply in of_repeat.items()})
+    first, *others = replies
+    return bool(first and others) and others.count(first) == len(others)
 
 
 def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
@@ -167,11 +178,7 @@ def _join_row(
     values: Sequence[Mapping[str, float]],
 ) -> RepeatedRule:
     """Join the repeats under one rule, given the values of each repeat by metric."""
-    has_answers = True
-    if any(reading.withheld for reading in readings):  # equal texts cannot be recognised
-        computed = [reading.computed[name] for reading in readings if name in reading.computed]
-        scores_here = chain.from_iterable(of_repeat.samples.values() for of_repeat in computed)
-        has_answers = all("value" in score for score in scores_here)
+    has_answers = _has_answers(name, readings)
     by_id, ties, failed = _majority_scores(name, readings, has_answers=has_answers)
     voted = _voted_scores(readings[0], by_id)
     declared = {metric.name: metric for metric in readings[0].task.metrics}
@@ -184,6 +191,18 @@ def _join_row(
             scores.append(_score(name, averaged, declaration, of_repeats, voted.get(metric)))
     failed_samples = sum(map(is_failed, by_id.values()))
     return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
+
+
+def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
+    """Return whether equal answers under a rule can be recognised: of withheld texts only values can."""
+    if not any(reading.withheld for reading in readings):
+        return True
+    for reading in readings:
+        if name in reading.computed:
+            scores = reading.computed[name].samples.values()
+            if not all("value" in score for score in scores):
+                return False
+    return True
 
 
 def _voted_scores(reading: TaskReading, by_id: Mapping[str, Score]) -> Mapping[str, MetricScore]:
@@ -277,9 +296,11 @@ def _majority_score(
     votes: Sequence[tuple[str | None, Score]],
 ) -> Score:
     """Return the score of the most frequent answer, the same one of equally frequent ones each time."""
-    digests = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
-    ballots = sorted(counts.elements(), key=digests.__getitem__)
-    winner = Counter(ballots).most_common(1)[0][0] if ballots else None
+
+    def rank(vote: str) -> tuple[int, bytes]:
+        return -counts[vote], hashlib.sha256(f"{doc_id}|{vote}".encode()).digest()
+
+    winner = min(counts, key=rank, default=None)
     valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
     candidates = valid or [score for _, score in votes]
     return min(candidates, key=lambda score: json.dumps(score, sort_keys=True, default=str))

@@ -215,7 +215,9 @@ class TaskReport:
         Args:
             counts: Field of a rule that holds them, ``reasons`` or ``wrong_kinds``.
         """
-        total = sum((Counter(getattr(rule, counts)) for rule in self.rules), Counter[str]())
+        total = Counter[str]()
+        for rule in self.rules:
+            total += Counter(getattr(rule, counts))
         return sorted(total, key=lambda name: (-total[name], name))
 
     @property

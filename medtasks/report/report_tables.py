@@ -33,7 +33,8 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     sentences = Table(
         label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes
     )
-    sections = [("Summary", [sentences, replace(summary, notes=(*summary.notes, *report.notes))])]
+    summary = replace(summary, notes=(*summary.notes, *report.notes))
+    sections = [("Summary", [sentences, summary])]
     for task in report.tasks:
         sections.append((task.name, _tables_of_task(task, report.title)))
     rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
@@ -77,7 +78,8 @@ def summary_table(report: RunReport) -> Table:
         tags = ["sample data"] if task.sample_data else []
         if task.withheld:
             tags.append("withheld")
-        name = Cell(task.name, code=True, remark=", ".join(tags), link=wording.anchor(task.name))
+        link = wording.anchor(task.name)
+        name = Cell(task.name, code=True, remark=", ".join(tags), link=link)
         remark = "not all" if task.answered < task.documents else ""
         answered = Cell(wording.questions(task), remark=remark)
         if not task.rules:
@@ -119,7 +121,7 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
     change = NOT_DEFINED
     if gain:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
-        change = wording.difference(gain.difference, gain.low, gain.high, share) + remark
+        change = wording.change_text(gain, share) + remark
     invalid = rule.estimates.get("invalid_rate")
     replies = sum(rule.reasons.values())
     invalid_share = math.nan

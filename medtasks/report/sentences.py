@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import chain
 
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 from medtasks.metrics.metric import Role
@@ -10,6 +9,7 @@ from medtasks.report.group_tables import finding
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.wording import (
     VARIANTS,
+    change_text,
     clusters_in_words,
     difference,
     number,
@@ -23,8 +23,8 @@ from medtasks.scores.score_model import RuleScores, careful_rule
 from medtasks.stats.paired import ALPHA
 from medtasks.tasks.task_files import variant_of
 
-# Variants that make no task harder for a model that sees.
-_CONTROLS = {BLIND, BLANK, SWAPPED, "told", "nota_control"}
+# Variants that make a task harder for a model that sees.
+_STRESS = VARIANTS.keys() - {BLIND, BLANK, SWAPPED, "told", "nota_control"}
 
 
 def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
@@ -35,7 +35,9 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     Returns:
         Result, comparison and reliability by task.
     """
-    variants = {gain.task for gain in chain.from_iterable(task.gains for task in report.tasks)}
+    variants = set[str]()
+    for task in report.tasks:
+        variants.update(gain.task for gain in task.gains)
     made = _model_and_versions(report)
     sentences: dict[str, tuple[str, str, str]] = {}
     for task in report.tasks:
@@ -104,12 +106,6 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     caution = "".join(f" {warning}." for warning in warnings(task))
     if math.isnan(main.value):
         return f"On {task.name}, {model} has no score: {_no_score(rule)} ({data}).{caution}"
-    number_of_samples = rule.counts.scored or task.answered
-    samples = "an unknown number of samples"
-    if number_of_samples:
-        samples = quantity(number_of_samples, "sample")
-    if clusters := clusters_in_words(main):
-        samples = f"{samples} from {clusters}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
     reached = f"{model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}"
     others = ""
@@ -117,7 +113,17 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
         score = other.estimates.get(main.metric)
         if score and other is not rule:
             others += f"; under {other.name} it is {score_text(score)}"
+    samples = _samples_in_words(task, rule)
     return f"On {task.name}, {reached}, for {samples} ({data}){others}.{caution}"
+
+
+def _samples_in_words(task: TaskReport, rule: RuleScores) -> str:
+    samples = "an unknown number of samples"
+    if number_of_samples := rule.counts.scored or task.answered:
+        samples = quantity(number_of_samples, "sample")
+    if clusters := clusters_in_words(rule.scores[0]):
+        samples = f"{samples} from {clusters}"
+    return samples
 
 
 def _no_score(rule: RuleScores) -> str:
@@ -147,7 +153,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = baseline.tests[rule.name]
     share = task.is_share(metric, result.first)
-    change = difference(result.difference, result.low, result.high, share)
+    change = change_text(result, share)
     return (
         f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
     )
@@ -155,7 +161,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
 
 def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
     share = task.is_share(gain.metric, gain.score, gain.variant_score)
-    change = difference(gain.difference, gain.low, gain.high, share)
+    change = change_text(gain, share)
     test = "not tested"
     if not math.isnan(gain.p):
         test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
@@ -219,8 +225,8 @@ def variant_finding(task: TaskReport, rule: RuleScores) -> str:
     for gain in task.gains:
         if gain.rule != rule.name or gain.metric != main.metric:
             continue
-        is_stress = gain.variant in VARIANTS and gain.variant not in _CONTROLS
-        if is_stress and gain.p_holm < ALPHA and sign * gain.difference > 0:
+        is_significant = gain.p_holm < ALPHA and sign * gain.difference > 0
+        if gain.variant in _STRESS and is_significant:
             harder.append(gain)
     if not harder:
         return ""

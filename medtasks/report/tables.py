@@ -141,8 +141,15 @@ def number_table(
         split: Number of rows above a line; 0 for no line.
     """
     columns = "l" + "r" * (len(headings) - 1)
-    texts = [cells(*row) for row in rows]
-    return Table("", caption, columns, cells(*headings), texts, notes=(INTERVALS,), split=split)
+    return Table(
+        "",
+        caption,
+        columns,
+        cells(*headings),
+        [cells(*row) for row in rows],
+        notes=(INTERVALS,),
+        split=split,
+    )
 
 
 def terminal(table: Table) -> RichTable:
@@ -218,7 +225,8 @@ def _markdown_row(row: tuple[Cell, ...]) -> str:
     texts = []
     for cell in row:
         if cell.code and cell.text != NOT_DEFINED:
-            fence = "`" * (max(map(len, re.findall("`+", cell.text)), default=0) + 1)
+            longest = max(map(len, re.findall("`+", cell.text)), default=0)
+            fence = "`" * (longest + 1)
             pad = " " if cell.text.startswith("`") or cell.text.endswith("`") else ""
             code = f"{fence}{pad}{' '.join(cell.text.split())}{pad}{fence}"
             text = code.replace("|", r"\|")  # a bar would end the cell even there

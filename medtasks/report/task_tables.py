@@ -13,9 +13,9 @@ from medtasks.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,
+    change_text,
     count,
     decided_pairs,
-    difference,
     estimate,
     label,
     names_by,
@@ -129,8 +129,13 @@ def _metrics_in_rows(task: TaskReport) -> list[str]:
 def baselines_table(task: TaskReport) -> Table:
     """Return the scores of a task next to those of its baselines, with a row per metric and rule."""
     with_baseline = set[str]()
+    names = []
+    described = []
     for baseline in task.baselines:
         with_baseline.update(*baseline.scores.values())
+        names.append(baseline.name)
+        if baseline.describes:
+            described.append(f"{baseline.name}: {baseline.describes}")
     rows = []
     for metric in task.metric_names:
         for rule in task.distinct_rules:
@@ -142,12 +147,6 @@ def baselines_table(task: TaskReport) -> Table:
                 value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
                 row.append(number(value, task.is_share(metric, value)))
             rows.append(cells(*row))
-    names = [baseline.name for baseline in task.baselines]
-    described = [
-        f"{baseline.name}: {baseline.describes}"
-        for baseline in task.baselines
-        if baseline.describes
-    ]
     return Table(
         label(task.name, "baselines"),
         "Baselines that see no image.",
@@ -164,7 +163,7 @@ def _baseline_tests(task: TaskReport) -> list[str]:
     for baseline in task.baselines:
         for rule, (metric, result) in baseline.tests.items():
             share = task.is_share(metric, result.first)
-            gained = difference(result.difference, result.low, result.high, share)
+            gained = change_text(result, share)
             sentences.append(
                 f"This run minus {baseline.name}, {metric} ({rule}): {gained}, "
                 f"{p_statement(result.p)} ({result.test}, on the same questions)."
@@ -178,7 +177,9 @@ def gains_table(task: TaskReport) -> Table:
     if any(gain.by_construction for gain in task.gains):
         notes.append(BY_CONSTRUCTION)
     variants = {gain.variant for gain in task.gains}
-    notes += [f"{name}: {what}." for name, what in VARIANTS.items() if name in variants]
+    for name, meaning in VARIANTS.items():
+        if name in variants:
+            notes.append(f"{name}: {meaning}.")
     rows = []
     for gain, row in _gain_rows(task, task.gains):
         rows.append(cells(gain.variant, *row))
@@ -225,7 +226,7 @@ def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, 
                 count(gain.samples),
                 number(gain.score, share),
                 reduced,
-                difference(gain.difference, gain.low, gain.high, share),
+                change_text(gain, share),
                 p_value(gain.p),
                 p_value(gain.p_holm),
             ),
@@ -265,7 +266,12 @@ def _lengths_sentence(thinking: Thinking) -> str:
 def repeats_table(repeated: RepeatedTask) -> Table:
     """Return mean, spread and majority over the repeats of a task, with a row per rule and metric."""
     rows = []
+    counts = []
     for row in repeated.rows:
+        counts.append(
+            f"{row.name}: {row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies, "
+            f"{row.failed_samples} failed samples."
+        )
         for score in row.scores:
             defined = [value for value in score.values if not math.isnan(value)] or [math.nan]
             rows.append(
@@ -284,11 +290,6 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         f"question averaged first. Spread: standard deviation over repeats, of replies to the same questions alone. "
         f"Majority: score of the answer that most repeats gave, without failed replies and replies without an answer; "
         f"another quantity than the mean."
-    )
-    counts = (
-        f"{row.name}: {row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies, "
-        f"{row.failed_samples} failed samples."
-        for row in repeated.rows
     )
     headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
     caption = f"{repeated.repeats} repeats with other seeds."
@@ -318,9 +319,8 @@ def pairs_table(task: TaskReport) -> Table:
 def _pair_outcome_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[Cell, ...]]:
     """Return the rows of the outcomes of one rule or several, at least one."""
     parts = pair_rows(outcomes)
-    totals = [0] * len(outcomes)
-    for _, _, numbers in parts:
-        totals = [total + part for total, part in zip(totals, numbers, strict=True)]
+    by_outcome = [numbers for _, _, numbers in parts]
+    totals = [*map(sum, zip(*by_outcome, strict=True))]
     rows = []
     for name, meaning, numbers in parts:
         row = [Cell(name, remark=meaning)]
@@ -345,13 +345,13 @@ def calibration_table(task: TaskReport) -> Table:
             cells(
                 name_cell(", ".join(names)),
                 count(calibration.samples),
-                _with_interval(calibration.accuracy, share=True),
+                measure_text(calibration.accuracy, share=True),
                 number(calibration.confidence),
-                _with_interval(calibration.ece),
+                measure_text(calibration.ece),
                 number(calibration.debiased_ece, False),
-                _with_interval(calibration.brier),
-                _with_interval(calibration.auroc),
-                _with_interval(calibration.aurc),
+                measure_text(calibration.brier),
+                measure_text(calibration.auroc),
+                measure_text(calibration.aurc),
             )
         )
     methods = dict.fromkeys(calibration.note for calibration in task.calibration.values())
@@ -372,7 +372,13 @@ def calibration_table(task: TaskReport) -> Table:
     )
 
 
-def _with_interval(measure: Measure, *, share: bool = False) -> str:
+def measure_text(measure: Measure, *, share: bool = False) -> str:
+    """Return a measure with its interval.
+
+    Args:
+        measure: The measure.
+        share: Whether it is a fraction, which is shown in percent.
+    """
     return estimate(measure.value, measure.low, measure.high, share)
 
 
@@ -399,7 +405,7 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
     """
     rows = []
     for area in classes:
-        rows.append(cells(area.name, count(area.samples), _with_interval(area.auroc)))
+        rows.append(cells(area.name, count(area.samples), measure_text(area.auroc)))
     caption = "AUROC of each class against all others, from the likelihoods."
     headings = cells("Class", "Questions", "Likelihood AUROC")
     return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))

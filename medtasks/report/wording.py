@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from medtasks.data.dataset_lookup import COUNT_UNKNOWN, INCOMPLETE, SAMPLE, data_warning
 from medtasks.extract.extractor_registry import Reason
-from medtasks.report.report_model import TaskReport
+from medtasks.report.report_model import Gain, TaskReport
 from medtasks.report.tables import INTERVALS as INTERVALS
 from medtasks.report.tables import NOT_DEFINED, Cell
 from medtasks.scores.error_classes import ErrorClass
 from medtasks.scores.score_model import MetricScore, PairOutcomes
+from medtasks.stats.paired import PairedResult
 
 BY_CONSTRUCTION = (
     "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
@@ -102,10 +103,10 @@ def number(value: float, share: bool = True, decimals: int = 0) -> str:
     if abs(value) >= _HUGE:
         return f"{value:.3e}".replace("-", _MINUS)
     if share:
-        return f"{_round_half_up(100 * Decimal(repr(float(value))), max(1, decimals))}%"
+        return f"{_round_half_up(value, max(1, decimals), 100)}%"
     if value == int(value):
         return count(int(value)).replace("-", _MINUS)
-    return _round_half_up(Decimal(repr(float(value))), max(3, decimals))
+    return _round_half_up(value, max(3, decimals))
 
 
 def interval(low: float, high: float, share: bool = True) -> str:
@@ -122,7 +123,7 @@ def interval(low: float, high: float, share: bool = True) -> str:
         if share or abs(end) >= _HUGE:
             texts.append(number(end, share))
         else:
-            texts.append(_round_half_up(Decimal(repr(float(end))), 3))
+            texts.append(_round_half_up(end, 3))
     return " to ".join(texts)
 
 
@@ -276,7 +277,8 @@ def estimate(value: float, low: float, high: float, share: bool, decimals: int =
     """
     if value == math.inf:
         return f"∞ [{number(low, share)} to ∞]"
-    return _with_ends(number(value, share, decimals), interval(low, high, share).replace("%", ""))
+    ends = interval(low, high, share).replace("%", "")
+    return _with_ends(number(value, share, decimals), ends)
 
 
 def _with_ends(text: str, ends: str) -> str:
@@ -371,6 +373,16 @@ def difference(value: float, low: float, high: float, share: bool) -> str:
     return _with_ends(with_sign(value, share), ends)
 
 
+def change_text(result: Gain | PairedResult, share: bool) -> str:
+    """Return the difference of a comparison with its interval.
+
+    Args:
+        result: The comparison.
+        share: Whether its scores are fractions.
+    """
+    return difference(result.difference, result.low, result.high, share)
+
+
 def warnings(task: TaskReport) -> tuple[str, ...]:
     """List warnings that belong to every table of a task."""
     facts = {
@@ -401,9 +413,10 @@ def questions(task: TaskReport) -> str:
     return count(answered) if task.answered else "unknown"
 
 
-def _round_half_up(value: Decimal, digits: int) -> str:
+def _round_half_up(value: float, digits: int, factor: int = 1) -> str:
     # Halves upwards as people round: 29.55, as printed in a paper, is 29.6 and not what its binary neighbour is.
-    text = str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    exact = factor * Decimal(repr(float(value)))
+    text = str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", _MINUS)
 
 
@@ -418,7 +431,10 @@ def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int
     """
     both_right = [pairs.both_right for pairs in outcomes]
     rows = [("Both right", "Both images answered rightly.", both_right)]
-    for letter in sorted(set().union(*(pairs.same for pairs in outcomes))):
+    letters = set[str]()
+    for pairs in outcomes:
+        letters |= pairs.same.keys()
+    for letter in sorted(letters):
         same = [pairs.same.get(letter, 0) for pairs in outcomes]
         rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
     for name, meaning, field in _OTHER_OUTCOMES:

@@ -1,13 +1,13 @@
 """Standard errors and intervals of statistics without a formula, by resampling the units that were sampled."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.stats.intervals import LEVEL, t_quantile
-from medtasks.stats.standard_error import clustered_error
+from medtasks.stats.intervals import LEVEL, Ends, t_quantile
+from medtasks.stats.standard_error import Units, clustered_error
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -21,7 +21,7 @@ _FINE = 1e6  # counts of weighted samples are rounded to whole multiples of its 
 
 def values_with_errors(
     contributions: Integers,
-    units: Sequence[Hashable],
+    units: Units,
     metrics: Callable[[Integers], Mapping[str, Floats]],
     resamples: int = RESAMPLES,
 ) -> dict[str, float]:
@@ -57,22 +57,22 @@ def values_with_errors(
     for start in range(0, resamples, block):
         drawn = random.multinomial(number_of_units, shares, size=min(block, resamples - start))
         tables.append((drawn.astype(np.float64) @ table).astype(np.int64))
-    whole, *blocks = (np.stack(list(metrics(counts).values()), axis=-1) for counts in tables)
+    results = [np.stack(list(metrics(counts).values()), axis=-1) for counts in tables]
+    whole, *blocks = results
     # Otherwise equal values would have a deviation of a rounding error.
     values = np.concatenate(blocks) - whole
     defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
     number = defined.sum(axis=0)
     mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
     squares = np.where(defined, values - mean, 0.0) ** 2
-    errors = np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
+    variances = squares.sum(axis=0) / np.maximum(number - 1, 1)
+    errors = np.where(number < 2, np.nan, np.sqrt(variances))
     for name, error in zip(list(result), errors, strict=True):
         result[f"{name}_stderr"] = float(error)
     return result
 
 
-def _kinds_of_units(
-    contributions: Integers, units: Sequence[Hashable]
-) -> tuple[Integers, Integers]:
+def _kinds_of_units(contributions: Integers, units: Units) -> tuple[Integers, Integers]:
     """Return the different sums of contributions by unit, and the number of units with each.
 
     Units of one kind are drawn together, so that the cost of a draw depends on the kinds alone.
@@ -89,11 +89,11 @@ def _kinds_of_units(
 
 def posterior_ends(
     contributions: Integers,
-    units: Sequence[Hashable],
+    units: Units,
     metrics: Callable[[Integers], Mapping[str, Floats]],
     prior: Floats,
     prior_weights: Sequence[float],
-) -> dict[str, tuple[float, float]]:
+) -> dict[str, Ends]:
     """Return the ends of the middle 95 % of the posterior of metrics of summed counts, by name.
 
     The bootstrap of few samples fails: one right answer to the one sample of a class has no spread, and resamples may
@@ -119,7 +119,8 @@ def posterior_ends(
     kinds, numbers = _kinds_of_units(contributions, units)
     number_of_units = int(numbers.sum())
     degrees = clustered_error([0.0] * len(units), units).degrees
-    narrower = (t_quantile((1 + LEVEL) / 2, None) / t_quantile((1 + LEVEL) / 2, degrees)) ** 2
+    upper = (1 + LEVEL) / 2
+    narrower = (t_quantile(upper, None) / t_quantile(upper, degrees)) ** 2
     # The variance of n weights of concentration c is 1 / (n c + 1).
     concentration = ((number_of_units - 1) * narrower - 1) / number_of_units
     if not concentration > 0:
@@ -140,6 +141,6 @@ def posterior_ends(
         defined = values[~np.isnan(values)]
         ends[name] = math.nan, math.nan
         if len(defined):
-            low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            low, high = np.quantile(defined, [(1 - LEVEL) / 2, upper])
             ends[name] = float(low), float(high)
     return ends

@@ -31,10 +31,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
-from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, t_quantile
-from medtasks.stats.standard_error import clustered_error
+from medtasks.stats.intervals import LEVEL, Ends, EstimatedValue, Pair, bisect, interval, t_quantile
+from medtasks.stats.standard_error import Units, clustered_error
 
-_Ends = tuple[float, float]
 Prediction = tuple[float, float, float]
 """Confidence, correctness of the answer (0 to 1), and its Brier score."""
 
@@ -46,7 +45,6 @@ CURVE_POINTS = 200  # most points of a coverage curve; of more, those nearest to
 _ROUNDING = 12  # digits; further ones of equal probabilities may depend on the order of a sum
 _SUM_TOLERANCE = 1e-6
 _NO_SPREAD = 1e-12
-_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class PredictionTable:
     unit: Integers
 
     @classmethod
-    def of(cls, samples: Sequence[Prediction], units: Sequence[Hashable]) -> "PredictionTable":
+    def of(cls, samples: Sequence[Prediction], units: Units) -> "PredictionTable":
         """Sort samples, at least one, by unit, and units by their samples."""
         members: dict[Hashable, list[Prediction]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
@@ -167,7 +165,7 @@ class Calibration:
 def calibration(
     probabilities: Sequence[Sequence[float]],
     targets: Sequence[int],
-    units: Sequence[Hashable],
+    units: Units,
     note: str,
     left_out: int,
     are_probabilities: bool = True,
@@ -199,7 +197,8 @@ def calibration(
     brier = _mean(answers.squares)
     error = clustered_error(answers.right.tolist(), answers.unit.tolist())
     accuracy_ends = interval(accuracy, error.error, error.degrees, True, error.effective)
-    ece = float(np.abs(answers.gaps().sum(axis=0)).sum() / len(rows))
+    gaps = answers.gaps().sum(axis=0)
+    ece = float(np.abs(gaps).sum() / len(rows))
     aurc = float(_areas(answers, np.ones((1, len(rows))))[0])
     debiased, ece_ends, brier_ends, aurc_ends = _resample(answers, ece)
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
@@ -221,7 +220,8 @@ def calibration(
 
 def _answer(row: Sequence[float], target: int) -> Prediction:
     # NaN fails these comparisons, too.
-    if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
+    are_shares = all(0 <= value <= 1 for value in row)
+    if not (are_shares and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
     if not 0 <= target < len(row):
         raise ValueError(
@@ -239,8 +239,10 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
     bins = []
     for index in range(BINS):
         inside = of_bin == index
+        low = index / BINS
+        high = (index + 1) / BINS
         means = (_mean(confidence[inside]), _mean(right[inside]))
-        bins.append(Bin(index / BINS, (index + 1) / BINS, int(inside.sum()), *means))
+        bins.append(Bin(low, high, int(inside.sum()), *means))
     return tuple(bins)
 
 
@@ -262,7 +264,7 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
 
 
-def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends, _Ends]:
+def _resample(answers: PredictionTable, ece: float) -> tuple[float, Ends, Ends, Ends]:
     """Draw units, and return the debiased error and 95 % intervals of calibration error, Brier score and AURC.
 
     All are NaN for fewer than two units, and ends if all draws are equal.
@@ -283,7 +285,8 @@ def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends
         undefined = (math.nan, math.nan)
         return math.nan, undefined, undefined, undefined
     columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
-    of_unit = np.add.reduceat(columns, np.searchsorted(answers.unit, np.arange(units)), axis=0)
+    starts = np.searchsorted(answers.unit, np.arange(units))
+    of_unit = np.add.reduceat(columns, starts, axis=0)
     whole = of_unit.sum(axis=0)[:BINS] / samples
     random = np.random.default_rng(SEED)
     block = max(1, _LARGEST_DRAW // samples)
@@ -291,7 +294,8 @@ def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends
     for start in range(0, RESAMPLES, block):
         resamples = min(block, RESAMPLES - start)
         members = random.integers(0, units, size=(resamples, units))
-        members = members + np.arange(resamples)[:, np.newaxis] * units
+        # Numbered on from draw to draw, so that one count serves all.
+        members += np.arange(resamples)[:, np.newaxis] * units
         counts = np.bincount(members.ravel(), minlength=resamples * units)
         times = counts.reshape(resamples, units).astype(np.float64)
         sums = times @ of_unit
@@ -299,14 +303,18 @@ def _resample(answers: PredictionTable, ece: float) -> tuple[float, _Ends, _Ends
         gaps = means[:, :BINS]
         brier = means[:, BINS]
         areas = _areas(answers, times[:, answers.unit])
+        errors = np.abs(gaps).sum(axis=1)
         # The distance to the gaps of all samples is the error as if the true gaps were 0, that is, noise.
-        parts.append((np.abs(gaps).sum(axis=1), np.abs(gaps - whole).sum(axis=1), brier, areas))
+        noise = np.abs(gaps - whole).sum(axis=1)
+        parts.append((errors, noise, brier, areas))
     drawn = [np.concatenate(part) for part in zip(*parts, strict=True)]
     errors, noise, *_ = drawn
-    middle: list[_Ends] = []
+    middle: list[Ends] = []
     for values in drawn:
         low, high = np.quantile(values, _ENDS)
-        middle.append((math.nan, math.nan) if np.ptp(values) < 1e-12 else (float(low), float(high)))
+        if np.ptp(values) < 1e-12:
+            low = high = math.nan
+        middle.append((float(low), float(high)))
     low, high = middle[0]
     if not math.isnan(low):
         excess = float(errors.mean()) - ece
@@ -326,13 +334,14 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     entered = np.cumsum(weights, axis=1)[:, last]
     wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
     risk = wrong / np.maximum(entered, 1)  # before the first drawn sample, nothing is wrong either
-    return np.asarray((np.diff(entered, axis=1, prepend=0) * risk).sum(axis=1) / entered[:, -1])
+    steps = np.diff(entered, axis=1, prepend=0)
+    return np.asarray((steps * risk).sum(axis=1) / entered[:, -1])
 
 
 def roc_area(
     scores: Sequence[float],
     positive: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
 ) -> EstimatedValue:
     """Return the area under the ROC curve of scores, whatever the order of the samples.
 
@@ -352,14 +361,16 @@ def roc_area(
         0.75
     """
     order = sorted(range(len(scores)), key=lambda index: (scores[index], positive[index]))
-    weights = np.array([positive[index] for index in order], dtype=np.float64)
+    weights = np.array(positive, dtype=np.float64)[order]
     totals = math.fsum(weights), math.fsum(1 - weights)
     if not all(totals):
         return EstimatedValue(math.nan)
     area, components = _area_components([scores[index] for index in order], weights)
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
     members = np.array([numbers[clusters[index]] for index in order])
-    groups = [int(np.unique(members[of_class > 0]).size) for of_class in (weights, 1 - weights)]
+    groups = []
+    for of_class in (weights, 1 - weights):
+        groups.append(np.unique(members[of_class > 0]).size)
     if min(groups) < 2:
         return EstimatedValue(area)
     sums = [np.bincount(members, component) for component in components]
@@ -369,7 +380,8 @@ def roc_area(
         variance = size / (size - 1) * math.fsum(total**2)
         variances.append(variance)
         parts.append(variance**2 / (size - 1))
-    shared = len(numbers) / (len(numbers) - 1) * math.fsum(sums[0] * sums[1])
+    number = len(numbers)
+    shared = number / (number - 1) * math.fsum(sums[0] * sums[1])
     error = math.sqrt(max(0.0, sum(variances) + 2 * shared))
     if error < _NO_SPREAD:
         smaller = min(groups)
@@ -378,7 +390,7 @@ def roc_area(
     return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
 
 
-def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: float) -> _Ends:
+def _area_ends(area: float, error: float, totals: Pair, degrees: float) -> Ends:
     """Return the ends of the interval of an area under the ROC curve.
 
     They are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
@@ -386,26 +398,22 @@ def _area_ends(area: float, error: float, totals: tuple[float, float], degrees: 
     part 2, method 5), so that it grows away from 1. Near 1 the observed error rests on few samples in the wrong order
     and is too small in most runs: if it is less than Hanley's and McNeil's, the variance is the mean of both.
     """
+    positives, negatives = totals
 
     def variance(true: float) -> float:
-        positives = (totals[0] - 1) * (true / (2 - true) - true**2)
-        negatives = (totals[1] - 1) * (2 * true**2 / (1 + true) - true**2)
-        return (true * (1 - true) + positives + negatives) / (totals[0] * totals[1])
+        of_positives = (positives - 1) * (true / (2 - true) - true**2)
+        of_negatives = (negatives - 1) * (2 * true**2 / (1 + true) - true**2)
+        return (true * (1 - true) + of_positives + of_negatives) / (positives * negatives)
 
     scale = error**2 / variance(area)
     largest = t_quantile(LEVEL / 2 + 0.5, degrees) ** 2 * max(scale, (1 + scale) / 2)
 
-    def end(outside: float) -> float:
-        inside = area
-        for _ in range(_HALVINGS):
-            middle = (inside + outside) / 2
-            if (middle - area) ** 2 <= largest * variance(middle):
-                inside = middle
-            else:
-                outside = middle
-        return inside
+    def is_inside(true: float) -> bool:
+        return (true - area) ** 2 <= largest * variance(true)
 
-    return end(0.0), end(1.0)
+    low, _ = bisect(is_inside, area, 0.0)
+    high, _ = bisect(is_inside, area, 1.0)
+    return low, high
 
 
 def _area_components(
@@ -433,7 +441,7 @@ def _area_components(
 def area_values(
     scores: Sequence[float],
     positive: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
 ) -> list[float]:
     """Return values of single samples whose mean is the area under the ROC curve.
 
@@ -454,6 +462,7 @@ def area_values(
     area, components = _area_components(scores, weights)
     moves = np.zeros(len(weights))
     for component, size in zip(components, sizes, strict=True):
-        moves += component * math.sqrt(size / (size - 1) * (number - 1) / number)
+        scale = size / (size - 1) * (number - 1) / number
+        moves += component * math.sqrt(scale)
     values: list[float] = (area + len(weights) * moves).tolist()
     return values

@@ -25,17 +25,18 @@ effect.
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from medtasks.stats.intervals import t_quantile
-from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding
+from medtasks.stats.intervals import Ends, bisect, t_quantile
+from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding, paired_differences
 from medtasks.stats.standard_error import (
     Dyad,
     MeanError,
+    Units,
     mean_error,
     mean_standard_error,
     separate_units,
@@ -51,7 +52,6 @@ STUDENT = "Student's t of units"
 
 _FEW = 50  # units that differ
 _HARDLY_ANY = 8  # as for shares (:mod:`medtasks.stats.standard_error`)
-_HALVINGS = 60
 _NO_SPREAD = 1e-12
 
 WORKING_CORRELATION = 0.2
@@ -83,7 +83,7 @@ class Equivalence:
     high: float
     test: str
     p: float
-    ends: tuple[float, float]
+    ends: Ends
     needed: int | None
 
     @property
@@ -95,7 +95,7 @@ class Equivalence:
 def equivalence(
     first: Sequence[float],
     second: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     margin: float = MARGIN,
 ) -> Equivalence:
     """Test whether two models are equivalent on the same samples.
@@ -106,7 +106,7 @@ def equivalence(
         units: Cluster or dyad of each sample.
         margin: Above 0, in the unit of the values. 0.01 is one percentage point.
     """
-    differences = [after - before for before, after in zip(first, second, strict=True)]
+    differences = paired_differences(first, second)
     units = separate_units(units)
     error = mean_error(differences, units)
     samples = len(differences)
@@ -124,23 +124,25 @@ def equivalence(
         test = STUDENT
         statistic = partial(_student_statistic, mean, spread)
     # The interval holds the true differences, from -reach to reach, that neither one-sided test rejects.
-    limits = [t_quantile(1 - level, error.degrees) for level in (ALPHA, NON_INFERIORITY)]
-    intervals = [(math.nan, math.nan)] * 2
-    if not (math.isnan(limits[0]) or math.isnan(statistic(0.0))):
-        intervals = []
-        for limit in limits:
+    intervals = []
+    for level in (ALPHA, NON_INFERIORITY):
+        limit = t_quantile(1 - level, error.degrees)
+        low = high = math.nan
+        if not (math.isnan(limit) or math.isnan(statistic(0.0))):
             low = _inverse(statistic, limit, reach)
-            intervals.append((low, _inverse(statistic, -limit, reach)))
+            high = _inverse(statistic, -limit, reach)
+        intervals.append((low, high))
     above = exceeding(statistic(-margin), error.degrees)
     below = exceeding(-statistic(margin), error.degrees)
     variance = error.error**2 * samples
-    number = _required_samples(variance, samples, error.clusters, mean, margin, reach)
-    return Equivalence(margin, *intervals[0], test, max(above, below), intervals[1], number)
+    needed = _required_samples(variance, samples, error.clusters, mean, margin, reach)
+    narrow, wide = intervals
+    return Equivalence(margin, *narrow, test, max(above, below), wide, needed)
 
 
 def _score_statistic(
     differences: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     error: MeanError,
     changed: int,
 ) -> Callable[[float], float]:
@@ -161,9 +163,9 @@ def _score_statistic(
         size = (single / error.error) ** 2 * samples
         effective = size if changed >= _FEW else min(limit, size)
     share = effective / samples
-    gained = sum(difference > 0 for difference in differences)
-    lost = sum(difference < 0 for difference in differences)
-    return partial(tango_statistic, share * gained, share * lost, share * samples)
+    gained = share * sum(difference > 0 for difference in differences)
+    lost = share * sum(difference < 0 for difference in differences)
+    return partial(tango_statistic, gained, lost, share * samples)
 
 
 def _student_statistic(mean: float, spread: float, true: float) -> float:
@@ -172,14 +174,7 @@ def _student_statistic(mean: float, spread: float, true: float) -> float:
 
 def _inverse(statistic: Callable[[float], float], target: float, reach: float) -> float:
     """Return the difference from -reach to reach at which a falling statistic has a value."""
-    low = -reach
-    high = reach
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if statistic(middle) > target:
-            low = middle
-        else:
-            high = middle
+    low, high = bisect(lambda true: statistic(true) > target, -reach, reach)
     return (low + high) / 2
 
 
@@ -239,7 +234,7 @@ def _required_samples(
     return max(samples + 1, math.ceil(if_observed))
 
 
-def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORRELATION) -> float:
+def design_effect(units: Units, correlation: float = WORKING_CORRELATION) -> float:
     """Return the ratio of the variance of a mean to that of independent samples.
 
     Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
@@ -278,7 +273,8 @@ def mcnemar_power(samples: int, difference: float, discordance: float, level: fl
     critical = binom.ppf(level / 2, numbers, 0.5)
     critical = np.where(binom.cdf(critical, numbers, 0.5) > level / 2, critical - 1, critical)
     lost = (discordance - size) / 2 / discordance
-    return float(binom.pmf(numbers, samples, discordance) @ binom.cdf(critical, numbers, lost))
+    probabilities = binom.pmf(numbers, samples, discordance)
+    return float(probabilities @ binom.cdf(critical, numbers, lost))
 
 
 def non_inferiority_power(

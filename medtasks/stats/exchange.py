@@ -7,7 +7,7 @@ differences", COLING, for F1). The interval is Student's, with the bootstrap err
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from medtasks.stats.paired import (
     compare_paired,
     unit_choices,
 )
-from medtasks.stats.standard_error import clustered_error
+from medtasks.stats.standard_error import Units, clustered_error
 
 EXCHANGE = "exchange of units"
 _TIE = 1e-12  # sums are exact, but a score of them is rounded
@@ -44,7 +44,7 @@ class SummedCounts:
 
 def compare_counts(
     counts: Integers,
-    units: Sequence[Hashable],
+    units: Units,
     score: Callable[[Integers], Floats],
 ) -> tuple[PairedResult, PairedValues]:
     """Compare two models under a score of summed counts.
@@ -74,18 +74,19 @@ def compare_counts(
 
     changes = sums[:, ::-1] - sums
     changes = changes[changes.any(axis=(1, 2))]
+    limit = abs(differences(totals)) - _TIE
     extreme = []
     for chosen in unit_choices(len(changes), DRAWS, SEED):
         exchanged = totals + np.tensordot(chosen, changes, 1).astype(np.int64)
-        is_smaller = np.abs(differences(exchanged)) < abs(differences(totals)) - _TIE
+        is_smaller = np.abs(differences(exchanged)) < limit
         extreme.append(~is_smaller)  # also undefined ones
     p = float(np.mean(np.concatenate(extreme)))
 
-    error = values_with_errors(
-        sums.reshape(len(names), -1),
-        values[2],
-        lambda flat: {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))},
-    )["difference_stderr"]
+    def metrics(flat: Integers) -> dict[str, Floats]:
+        return {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))}
+
+    errors = values_with_errors(sums.reshape(len(names), -1), values[2], metrics)
+    error = errors["difference_stderr"]
     degrees = clustered_error([0.0] * len(units), units).degrees
     half = t_quantile(1 - ALPHA / 2, degrees) * error if error > _TIE else math.nan
     compared = replace(

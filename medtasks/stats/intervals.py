@@ -15,8 +15,13 @@ for 40 very skewed values, such as log-normal ones (``tests/stats/test_intervals
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
+
+Pair = tuple[float, float]  # of two shares, or of their samples
+Ends = tuple[float, float]
+"""Lower and upper end of an interval."""
 
 LEVEL = 0.95
 FEW_CLUSTERS = 10
@@ -53,7 +58,7 @@ def interval(
     share: bool,
     effective: float | None = None,
     level: float = LEVEL,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the ends of the interval of a score, by default that of 95 %.
 
     Args:
@@ -100,7 +105,7 @@ def _wilson_ends(
     error: float,
     effective: float | None,
     quantile: float,
-) -> tuple[float, float]:
+) -> Ends:
     spread = value * (1 - value)
     if effective is None:
         if error <= _NO_SPREAD or spread <= 0:
@@ -108,14 +113,17 @@ def _wilson_ends(
         effective = spread / error**2
     # Student's quantile in place of the normal one is the same as Korn and Graubard's factor on the size.
     square = quantile**2
-    middle = (value * effective + square / 2) / (effective + square)
-    half = quantile * math.sqrt(spread * effective + square / 4) / (effective + square)
-    return max(0.0, min(value, middle - half)), min(1.0, max(value, middle + half))
+    total = effective + square
+    middle = (value * effective + square / 2) / total
+    half = quantile * math.sqrt(spread * effective + square / 4) / total
+    low = min(value, middle - half)
+    high = max(value, middle + half)
+    return max(0.0, low), min(1.0, high)
 
 
 def difference_of_shares(
-    shares: tuple[float, float],
-    sizes: tuple[float, float],
+    shares: Pair,
+    sizes: Pair,
     degrees: float | None,
     correlation: float = 0.0,
 ) -> float:
@@ -136,12 +144,15 @@ def difference_of_shares(
         or (degrees is not None and not degrees > 0)
     ):
         return math.nan
-    pooled = (shares[0] * sizes[0] + shares[1] * sizes[1]) / sum(sizes)
-    spread = 1 / sizes[0] + 1 / sizes[1] - 2 * correlation / math.sqrt(sizes[0] * sizes[1])
+    first, second = shares
+    first_size, second_size = sizes
+    pooled = (first * first_size + second * second_size) / (first_size + second_size)
+    shared = 2 * correlation / math.sqrt(first_size * second_size)
+    spread = 1 / first_size + 1 / second_size - shared
     error = math.sqrt(max(0.0, pooled * (1 - pooled) * spread))
     if error <= _NO_SPREAD:
         return 1.0
-    statistic = abs(shares[0] - shares[1]) / error
+    statistic = abs(first - second) / error
     if degrees is None:
         return 2 * NormalDist().cdf(-statistic)
     from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy.stats takes seconds to import
@@ -150,10 +161,10 @@ def difference_of_shares(
 
 
 def ratio_of_shares(
-    shares: tuple[float, float],
-    sizes: tuple[float, float],
+    shares: Pair,
+    sizes: Pair,
     degrees: float | None,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the ends of the 95 % interval of the first of two shares of different samples over the second.
 
     Koopman (1984), Biometrics 40: all ratios that the score test does not reject. Unlike that of the logarithm it is
@@ -171,14 +182,15 @@ def ratio_of_shares(
     """
     if not all(map(math.isfinite, sizes)):
         return math.nan, math.nan
-    (first, second), (first_size, second_size) = shares, sizes
+    first, second = shares
+    first_size, second_size = sizes
     total = first_size + second_size
+    called = first * first_size + second * second_size
 
     def statistic(logarithm: float) -> float:
         """Return the score of a ratio, standardised at the likeliest shares that have it."""
         ratio = math.exp(logarithm)
         linear = ratio * (first_size + second * second_size) + first * first_size + second_size
-        called = first * first_size + second * second_size
         root = math.sqrt(max(0.0, linear**2 - 4 * ratio * total * called))
         of_second = (linear - root) / (2 * ratio * total)
         of_first = ratio * of_second
@@ -193,18 +205,38 @@ def ratio_of_shares(
         return score * math.sqrt(variance)
 
     def end(target: float) -> float:
-        low = -_LARGEST_LOGARITHM
-        high = _LARGEST_LOGARITHM
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            if statistic(middle) > target:
-                low = middle
-            else:
-                high = middle
+        low, _ = bisect(
+            lambda logarithm: statistic(logarithm) > target, -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM
+        )
         return math.exp(low)
 
     quantile = t_quantile((1 + LEVEL) / 2, degrees)
-    return end(quantile) if first else 0.0, end(-quantile) if second else math.inf
+    low = end(quantile) if first else 0.0
+    return low, end(-quantile) if second else math.inf
+
+
+def bisect(holds: Callable[[float], bool], inside: float, outside: float) -> Pair:
+    """Narrow down where a condition ends.
+
+    Args:
+        holds: The condition, which holds at ``inside`` and up to somewhere before ``outside``.
+        inside: Where it holds, above or below ``outside``.
+        outside: Where it does not.
+
+    Returns:
+        Two numbers as near as 60 halvings bring them: the last one where it holds, and the first where it does not.
+
+    Example:
+        >>> bisect(lambda root: root**2 < 9, 0.0, 10.0)
+        (2.9999999999999996, 3.0)
+    """
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside, outside
 
 
 def difference_of_values(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from medtasks.stats.bootstrap import Floats
 from medtasks.stats.intervals import EstimatedValue, interval
-from medtasks.stats.standard_error import Dyad, mean_error
+from medtasks.stats.standard_error import Dyad, Units, mean_error
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def judged_share(
     labels: Sequence[float],
     weights: Sequence[float],
     asked: Sequence[bool],
-    clusters: Sequence[Hashable],
+    clusters: Units,
 ) -> JudgedShare:
     """Return the share of right replies and the quality of the verdicts, 1 for right and 0 for wrong.
 
@@ -75,14 +75,17 @@ def judged_share(
     if not used or any((has_label & (verdict == value)).sum() < 2 for value in used):
         nothing = EstimatedValue(math.nan)
         return JudgedShare(int(has_label.sum()), nothing, nothing, nothing, nothing)
-    added = list(itertools.product(used, (0.0, 1.0)))  # verdict and label
+    # One right and one wrong label for each verdict.
+    added_verdicts, added_labels = zip(*itertools.product(used, (0.0, 1.0)), strict=True)
+    added = len(added_verdicts)
+    added_weights = [weight[has_label & (verdict == value)].mean() for value in added_verdicts]
     larger = _figures(
-        np.append(verdict, [value for value, _ in added]),
-        np.append(label, [truth for _, truth in added]),
-        np.append(weight, [weight[has_label & (verdict == value)].mean() for value, _ in added]),
-        np.append(is_asked, np.ones(len(added), dtype=bool)),
+        np.append(verdict, added_verdicts),
+        np.append(label, added_labels),
+        np.append(weight, added_weights),
+        np.append(is_asked, np.ones(added, dtype=bool)),
     )
-    units = [*clusters, *_added_units(clusters, len(added))]
+    units = [*clusters, *_added_units(clusters, added)]
     degrees = len({*itertools.compress(clusters, has_label)}) - 1.0
     estimates = {}
     figures = _figures(verdict, label, weight, is_asked)
@@ -90,14 +93,16 @@ def judged_share(
         smoothed, influences = larger[name]
         error = mean_error(influences.tolist(), units)
         is_share = name != "kappa"
-        size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
+        size = None
+        if is_share and error.error > 0:
+            size = smoothed * (1 - smoothed) / error.error**2
         low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
         estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
     replies = tuple(figures["corrected"][1].tolist())
     return JudgedShare(int(has_label.sum()), **estimates, replies=replies)
 
 
-def _added_units(clusters: Sequence[Hashable], number: int) -> list[Hashable]:
+def _added_units(clusters: Units, number: int) -> list[Hashable]:
     names = [f"added label {index}" for index in range(number)]
     if any(isinstance(cluster, Dyad) for cluster in clusters):
         return [Dyad(name, name, name) for name in names]

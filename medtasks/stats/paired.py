@@ -2,15 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medtasks.stats.intervals import t_quantile
+from medtasks.stats.intervals import Ends, t_quantile
 from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
-from medtasks.stats.standard_error import Dyad, separate_units
+from medtasks.stats.standard_error import Dyad, Floats, Units, separate_units
 
 ALPHA = 0.05
 POWER = 0.80
@@ -31,7 +30,7 @@ _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another orde
 _NO_SPREAD = 1e-9  # of the largest difference
 
 
-PairedValues = tuple[Sequence[float], Sequence[float], Sequence[Hashable]]
+PairedValues = tuple[Sequence[float], Sequence[float], Units]
 """Values of the first and of the second model, and the independent unit of each sample; shape (samples,) each."""
 
 
@@ -99,7 +98,7 @@ class PairedResult:
 def compare_paired(
     first: Sequence[float],
     second: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     smaller: int | None = None,
     level: float = ALPHA,
 ) -> PairedResult:
@@ -129,8 +128,7 @@ def compare_paired(
         ('exact McNemar', 0.0625)
     """
     units = separate_units(units)
-    in_dyads = any(isinstance(unit, Dyad) for unit in units)
-    differences = [after - before for before, after in zip(first, second, strict=True)]
+    differences = paired_differences(first, second)
     number = len(set(units))
     samples = len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
@@ -138,29 +136,20 @@ def compare_paired(
     gained = int((signs > 0).sum())
     lost = int((signs < 0).sum())
     evidence: int | None = number
-    in_draw = are_drawn(units)
-    if in_draw or in_dyads or smaller is not None:
-        degrees = None
-        test = DYADIC
-        if smaller is not None:
-            degrees = smaller - 1.0
-            test = DELONG
-        if in_draw:
-            test = DRAWN_T
-        low, high, p = _student_test(differences, units, degrees, level)
-        evidence = 1 if math.isnan(low) else None
-    elif right_or_wrong and number == samples:
+    test = _fitting_test(units, smaller, right_or_wrong)
+    if test == MCNEMAR:
         low = high = math.nan
         if samples > 1:
             low, high = agresti_min_interval(lost, gained, samples, level)
-        test = MCNEMAR
         p = mcnemar(lost, gained)
         evidence = lost + gained
-    else:
+    elif test == SIGN_FLIP:
         draws = draws_at(level, number)
         low, high = sign_flip_interval(differences, units, draws, level=level)
-        test = SIGN_FLIP
         p = sign_flip_test(differences, units, draws)
+    else:
+        low, high, p = _student_test(differences, units, smaller, level)
+        evidence = 1 if math.isnan(low) else None
     if min(*first, *second) >= 0 and max(*first, *second) <= 1:
         low = max(low, -1.0)
         high = min(high, 1.0)
@@ -181,14 +170,36 @@ def compare_paired(
     return replace(result, detectable=_detectable(result, differences, units, 1))
 
 
-def _mean(values: Sequence[float], units: Sequence[Hashable]) -> float:
+def _fitting_test(units: Units, smaller: int | None, right_or_wrong: bool) -> str:
+    """Return the test for two models on samples of these units, see :func:`compare_paired`."""
+    if are_drawn(units):
+        return DRAWN_T
+    if smaller is not None:
+        return DELONG
+    if any(isinstance(unit, Dyad) for unit in units):
+        return DYADIC
+    has_one_each = len(set(units)) == len(units)
+    return MCNEMAR if right_or_wrong and has_one_each else SIGN_FLIP
+
+
+def paired_differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Return the differences of two models sample by sample, second minus first.
+
+    Example:
+        >>> paired_differences([0.0, 1.0], [1.0, 1.0])
+        [1.0, 0.0]
+    """
+    return [after - before for before, after in zip(first, second, strict=True)]
+
+
+def _mean(values: Sequence[float], units: Units) -> float:
     return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
 
 
 def _student_test(
     differences: Sequence[float],
-    units: Sequence[Hashable],
-    degrees: float | None,
+    units: Units,
+    smaller: int | None,
     level: float,
 ) -> tuple[float, float, float]:
     """Return the interval of the mean difference and its p-value, NaN and 1 if all dyads share members.
@@ -199,8 +210,8 @@ def _student_test(
     mean, error = mean_and_error(differences, units)
     if error.effective == math.inf:  # all of the benchmark
         return mean, mean, 0.0 if mean else 1.0
-    if degrees is not None:
-        error = replace(error, degrees=degrees)
+    if smaller is not None:
+        error = replace(error, degrees=smaller - 1.0)
     if error.error > _NO_SPREAD * max(map(abs, differences)):
         half = t_quantile(1 - level / 2, error.degrees) * error.error
         p = min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
@@ -209,7 +220,9 @@ def _student_test(
         return math.nan, math.nan, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
     size = error.effective if are_drawn(units) else error.degrees + 1
-    low, high = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size, level)
+    lost = size * max(-mean, 0.0)
+    gained = size * max(mean, 0.0)
+    low, high = agresti_min_interval(lost, gained, size, level)
     return low, high, 0.5**error.degrees if mean else 1.0
 
 
@@ -228,7 +241,7 @@ def correct_by_holm(
     results = []
     draws = draws_for(len(tests))
     for result, (first, second, units) in tests:
-        differences = [after - before for before, after in zip(first, second, strict=True)]
+        differences = paired_differences(first, second)
         units = separate_units(units)
         p = result.p
         if result.test == SIGN_FLIP and draws > DRAWS and p <= ALPHA:
@@ -262,7 +275,7 @@ def draws_at(level: float, units: int) -> int:
 def _detectable(
     result: PairedResult,
     differences: Sequence[float],
-    units: Sequence[Hashable],
+    units: Units,
     tests: int,
 ) -> float:
     """Return the smallest difference found with 80 % power if as many ``tests`` are corrected, NaN if none can be.
@@ -286,10 +299,11 @@ def _detectable(
     normal = t_quantile(1 - level / 2, None)
     power = t_quantile(POWER, None)
     scaled = samples * discordance
-    root = normal**2 * scaled - (samples + power**2) * discordance * (normal**2 - power**2)
+    enlarged = samples + power**2
+    root = normal**2 * scaled - enlarged * discordance * (normal**2 - power**2)
     if root < 0 or not discordance:
         return math.nan
-    difference = (normal * math.sqrt(scaled) + math.sqrt(root)) / (samples + power**2)
+    difference = (normal * math.sqrt(scaled) + math.sqrt(root)) / enlarged
     return difference if difference <= discordance else math.nan
 
 
@@ -320,7 +334,7 @@ def agresti_min_interval(
     only_second: float,
     samples: float,
     level: float = ALPHA,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
@@ -335,8 +349,9 @@ def agresti_min_interval(
     total = samples + 2
     lost = only_first + 0.5
     gained = only_second + 0.5
-    centre = (gained - lost) / total
-    spread = math.sqrt((gained + lost) - (gained - lost) ** 2 / total)
+    gain = gained - lost
+    centre = gain / total
+    spread = math.sqrt((gained + lost) - gain**2 / total)
     half = t_quantile(1 - level / 2, None) * spread / total
     return max(-1.0, centre - half), min(1.0, centre + half)
 
@@ -355,7 +370,7 @@ def exceeding(statistic: float, degrees: float) -> float:
 
 def sign_flip_test(
     differences: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> float:
@@ -378,20 +393,21 @@ def sign_flip_test(
     """
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))
-    limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
+    whole = sizes.sum()
+    limit = abs(math.fsum(totals)) - _TIE * float(whole)
     extreme = []
     for positive in unit_choices(len(sizes), draws, seed):
-        extreme.append(np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit)
+        flipped = 2 * (positive @ sizes) - whole
+        extreme.append(np.abs(flipped) >= limit)
     return float(np.mean(np.concatenate(extreme)))
 
 
 def sign_flip_interval(
     differences: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
     draws: int = DRAWS,
-    seed: int = SEED,
     level: float = ALPHA,
-) -> tuple[float, float]:
+) -> Ends:
     """Return the interval of the mean difference: all true values that the sign-flip test does not reject.
 
     Source: Hartigan (1969), Journal of the American Statistical Association 64. With the signs of some units exchanged,
@@ -402,18 +418,18 @@ def sign_flip_interval(
         differences: As of :func:`sign_flip_test`.
         clusters: As there.
         draws: As there.
-        seed: As there.
         level: The interval has a confidence of 1 - ``level``.
 
     Returns:
         NaN for five units and less, which can reject nothing, and for equal differences.
     """
     units = _units(differences, clusters)
+    whole = units.sum(axis=0)
     lower = []
     upper = []
-    for chosen in unit_choices(len(units), draws, seed):
+    for chosen in unit_choices(len(units), draws, SEED):
         sums = chosen @ units
-        parts = np.stack((sums, units.sum(axis=0) - sums))
+        parts = np.stack((sums, whole - sums))
         totals = parts[..., 0]
         numbers = parts[..., 1]
         means = np.where(numbers, totals / np.maximum(numbers, 1), np.nan)
@@ -428,7 +444,7 @@ def sign_flip_interval(
     return low, high
 
 
-def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArray[np.float64]:
+def _units(differences: Sequence[float], clusters: Units) -> Floats:
     """Return the sum and the number of differences of each unit, sorted by its name, shape (units, 2)."""
     members: dict[str, list[float]] = defaultdict(list)
     for cluster, difference in sorted(zip(map(str, clusters), differences, strict=True)):
@@ -436,7 +452,7 @@ def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArra
     return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
-def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def unit_choices(units: int, draws: int, seed: int) -> Iterator[Floats]:
     """Yield blocks of choices of units, shape (block, units).
 
     Args:
@@ -449,7 +465,8 @@ def unit_choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float
         [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     """
     if 2**units <= draws:
-        yield (np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1).astype(np.float64)
+        choices = np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1
+        yield choices.astype(np.float64)
         return
     yield np.ones((1, units))
     random = np.random.default_rng(seed)
@@ -466,10 +483,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
         >>> holm([0.25, 0.125, 0.5])
         [0.5, 0.375, 0.5]
     """
-    corrected = [1.0] * len(p_values)
+    tests = len(p_values)
+    corrected = [1.0] * tests
     highest = 0.0
-    order = sorted(range(len(p_values)), key=lambda number: p_values[number])
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+    for rank, index in enumerate(sorted(range(tests), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (tests - rank) * p_values[index]))
         corrected[index] = highest
     return corrected

@@ -2,22 +2,19 @@
 
 import itertools
 import math
-from collections.abc import Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medtasks.stats.paired import ALPHA, exceeding, holm, mcnemar
 from medtasks.stats.sample_design import DrawnUnit, mean_and_error
-from medtasks.stats.standard_error import Dyad, separate_units
+from medtasks.stats.standard_error import Dyad, Floats, Units, separate_units
 
-Floats = NDArray[np.float64]
 _NO_SPREAD = 1e-9  # of the largest difference
 
 
 def rank_intervals(
     values: Floats,
-    units: Sequence[Hashable],
+    units: Units,
     *,
     higher_is_better: bool = True,
 ) -> list[tuple[int, int]]:
@@ -57,18 +54,19 @@ def rank_intervals(
     return list(zip(first_ranks, last_ranks, strict=True))
 
 
-def _compare(differences: Floats, units: Sequence[Hashable]) -> tuple[float, float]:
+def _compare(differences: Floats, units: Units) -> tuple[float, float]:
     """Return the mean difference and the p-value of the samples that both models have, 0 and 1 without any."""
     is_shared = ~np.isnan(differences)
     shared = differences[is_shared]
-    of_shared = [unit for unit, in_both in zip(units, is_shared, strict=True) if in_both]
+    of_shared = list(itertools.compress(units, is_shared))
     if not shared.any():
         return 0.0, 1.0
     gained = int((shared == 1).sum())
     lost = int((shared == -1).sum())
     differing = int((shared != 0).sum())
+    one_each = len(set(of_shared)) == len(of_shared)
     is_dependent = any(isinstance(unit, Dyad | DrawnUnit) for unit in of_shared)
-    if gained + lost == differing and len(set(of_shared)) == len(of_shared) and not is_dependent:
+    if gained + lost == differing and one_each and not is_dependent:
         return float(shared.mean()), mcnemar(lost, gained)
     mean, error = mean_and_error(shared.tolist(), of_shared)
     if error.effective == math.inf:  # drawn clusters that are all of the benchmark

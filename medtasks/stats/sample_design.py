@@ -14,8 +14,8 @@ Coverage in redraws from real replies is in ``benchmarks/RESULTS.md`` (``benchma
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
@@ -25,6 +25,7 @@ from medtasks.stats.standard_error import (
     FEW_CLUSTERS,
     Floats,
     MeanError,
+    Units,
     clusters_with_rarer_outcome,
     mean_error,
 )
@@ -78,12 +79,12 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
     return units
 
 
-def are_drawn(units: Sequence[Hashable]) -> TypeGuard[Sequence[DrawnUnit]]:
+def are_drawn(units: Units) -> TypeGuard[Sequence[DrawnUnit]]:
     """Return whether units are those of a draw, which stands for a whole benchmark."""
     return bool(units) and isinstance(units[0], DrawnUnit)
 
 
-def mean_and_error(values: Sequence[float], units: Sequence[Hashable]) -> tuple[float, MeanError]:
+def mean_and_error(values: Sequence[float], units: Units) -> tuple[float, MeanError]:
     """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error."""
     if are_drawn(units):
         return drawn_mean(values, units)
@@ -94,7 +95,7 @@ def mean_and_error(values: Sequence[float], units: Sequence[Hashable]) -> tuple[
 def drawn_mean(
     values: Sequence[float],
     units: Sequence[DrawnUnit],
-    sizes: Sequence[float] | None = None,
+    metric_weights: Sequence[float] | None = None,
 ) -> tuple[float, MeanError]:
     """Return the estimated mean over the whole benchmark and its error.
 
@@ -104,20 +105,22 @@ def drawn_mean(
     Args:
         values: Shape (samples,).
         units: Unit of each sample.
-        sizes: Weight of each sample in the metric itself; 1 by default.
+        metric_weights: Weight of each sample in the metric itself; 1 by default.
     """
-    weights = [unit.weight for unit in units]
-    if sizes:
-        weights = list(map(math.prod, zip(sizes, weights, strict=True)))
-    total = math.fsum(weights)
+    sample_weights = [unit.weight for unit in units]
+    if metric_weights:
+        pairs = zip(metric_weights, sample_weights, strict=True)
+        sample_weights = list(map(math.prod, pairs))
+    total = math.fsum(sample_weights)
     if not total:
         return math.nan, MeanError(math.nan, math.nan, math.nan, 0)
-    mean = math.fsum(map(math.prod, zip(values, weights, strict=True))) / total
+    weighted_values = map(math.prod, zip(values, sample_weights, strict=True))
+    mean = math.fsum(weighted_values) / total
     clusters = len({*units})
-    strata = _strata(values, mean, weights, units)
+    strata = _strata(values, mean, sample_weights, units)
     if not any(stratum.share_unseen for stratum in strata):
         return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
-    variance = math.fsum(stratum.share_unseen * stratum.covariance(stratum) for stratum in strata)
+    variance = math.fsum(stratum.unseen_covariance(stratum) for stratum in strata)
     degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.share_unseen)
     effective = _effective_number(mean, values, units, strata)
     return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
@@ -144,26 +147,39 @@ class _Stratum:
         if number < 2:
             return float(self.sums @ other.sums)
         centred = self.sums - self.sums.mean()
-        return float(centred @ (other.sums - other.sums.mean())) * number / (number - 1)
+        other_centred = other.sums - other.sums.mean()
+        return float(centred @ other_centred) * number / (number - 1)
+
+    def unseen_covariance(self, other: "_Stratum") -> float:
+        """Return the covariance with the finite-population correction."""
+        return self.share_unseen * self.covariance(other)
 
 
 def _strata(
     values: Sequence[float],
     mean: float,
-    weights: Sequence[float],
+    sample_weights: Sequence[float],
     units: Sequence[DrawnUnit],
 ) -> list[_Stratum]:
+    """Return the strata of a mean.
+
+    Args:
+        values: Shape (samples,).
+        mean: Their weighted mean.
+        sample_weights: Number of samples of the benchmark that each sample represents, times its weight in the metric.
+        units: Unit of each sample.
+    """
     residuals: dict[DrawnUnit, list[float]] = defaultdict(list)
-    total = math.fsum(weights)
-    for value, weight, unit in zip(values, weights, units, strict=True):
+    total = math.fsum(sample_weights)
+    for value, weight, unit in zip(values, sample_weights, units, strict=True):
         residuals[unit].append(weight * (value - mean) / total)
     strata: dict[int, _Stratum] = {}
-    places: dict[int, int] = defaultdict(int)
+    numbers: Counter[int] = Counter()  # of clusters by stratum
     for unit in sorted(residuals):
         empty = _Stratum(np.zeros(unit.answered), unit.existing)
         stratum = strata.setdefault(unit.stratum, empty)
-        stratum.sums[places[unit.stratum]] = math.fsum(residuals[unit])
-        places[unit.stratum] += 1
+        stratum.sums[numbers[unit.stratum]] = math.fsum(residuals[unit])
+        numbers[unit.stratum] += 1
     return list(strata.values())
 
 
@@ -182,7 +198,7 @@ def _effective_number(
     for value, unit in zip(values, units, strict=True):
         by_cluster[unit].append(value)
     variance = math.fsum(stratum.covariance(stratum) for stratum in strata)
-    corrected = math.fsum(stratum.share_unseen * stratum.covariance(stratum) for stratum in strata)
+    corrected = math.fsum(stratum.unseen_covariance(stratum) for stratum in strata)
     existing = sum(stratum.existing for stratum in strata)
     unseen = 1 - sum(len(stratum.sums) for stratum in strata) / existing
     effective = float(len(by_cluster))
@@ -192,7 +208,8 @@ def _effective_number(
     if clusters_with_rarer_outcome(mean, [*by_cluster.values()]) >= FEW_CLUSTERS:
         return effective / unseen
     # A cluster that was not drawn may have the rarer outcome, however many were drawn.
-    return min(min(effective, len(by_cluster)) / unseen, _QUANTILE**2 * max(existing - 1, 1))
+    most = _QUANTILE**2 * max(existing - 1, 1)
+    return min(min(effective, len(by_cluster)) / unseen, most)
 
 
 def helped_mean(
@@ -211,20 +228,20 @@ def helped_mean(
     """
     plain, error = drawn_mean(values, units)
     of_helper, _ = drawn_mean(helper, units)
-    weights = [unit.weight for unit in units]
-    own_strata = _strata(values, plain, weights, units)
-    helping_strata = _strata(helper, of_helper, weights, units)
-    pairs = list(zip(own_strata, helping_strata, strict=True))
-    common = math.fsum(own.share_unseen * own.covariance(other) for own, other in pairs)
-    spread = math.fsum(other.share_unseen * other.covariance(other) for _, other in pairs)
+    sample_weights = [unit.weight for unit in units]
+    own_strata = _strata(values, plain, sample_weights, units)
+    helping_strata = _strata(helper, of_helper, sample_weights, units)
+    pairs = zip(own_strata, helping_strata, strict=True)
+    common = math.fsum(own.unseen_covariance(other) for own, other in pairs)
+    spread = math.fsum(other.unseen_covariance(other) for other in helping_strata)
     factor = min(max(common / spread, 0.0), 1.0) if spread > _NO_SPREAD else 0.0
     if not factor or not error.error:
         return HelpedMean(plain, error, 0.0, 0.0)
-    left = [value - factor * other for value, other in zip(values, helper, strict=True)]
-    _, of_left = drawn_mean(left, units)
-    gain = 1 - of_left.error / error.error
+    unexplained = [value - factor * other for value, other in zip(values, helper, strict=True)]
+    _, of_unexplained = drawn_mean(unexplained, units)
+    gain = 1 - of_unexplained.error / error.error
     effective = error.effective / max((1 - gain) ** 2, _NO_SPREAD)
-    error = replace(
-        error, error=of_left.error, degrees=max(error.degrees - 1, 0.0), effective=effective
-    )
-    return HelpedMean(plain - factor * (of_helper - helper_mean), error, factor, gain)
+    degrees = max(error.degrees - 1, 0.0)
+    error = replace(error, error=of_unexplained.error, degrees=degrees, effective=effective)
+    value = plain - factor * (of_helper - helper_mean)
+    return HelpedMean(value, error, factor, gain)

@@ -54,7 +54,8 @@ class Boundaries:
         and Mehta, 1984, Biometrics 40). At a look's level it is what has been spent by then.
         """
         statistic = -NormalDist().inv_cdf(max(p, _LEAST_P) / 2)
-        return min(1.0, sum(stopping([*self.limits[: look - 1], statistic], self.shares[:look])))
+        limits = [*self.limits[: look - 1], statistic]
+        return min(1.0, sum(stopping(limits, self.shares[:look])))
 
 
 def boundaries(shares: Sequence[float]) -> Boundaries:

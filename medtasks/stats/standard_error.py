@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Units = Sequence[Hashable]
+"""Independent unit of each sample, shape (samples,): a cluster such as a patient, a :class:`Dyad`, or a drawn unit."""
 
 _WORKING_CORRELATION = 0.2  # within clusters; degrees of freedom depend on it little
 _LEAST_DEGREES = 1.5  # of clusters of very unequal size
@@ -61,12 +63,13 @@ def mean_standard_error(values: Sequence[float]) -> float:
     """
     if len(values) < 2:
         return math.nan
-    return float(np.std(np.asarray(values, dtype=float), ddof=1) / np.sqrt(len(values)))
+    deviation = np.std(np.asarray(values, dtype=float), ddof=1)
+    return float(deviation / np.sqrt(len(values)))
 
 
 def clustered_error(
     values: Sequence[float],
-    clusters: Sequence[Hashable],
+    clusters: Units,
     weights: Sequence[float] | None = None,
 ) -> MeanError:
     """Return the error of a (weighted) mean of values that are independent between clusters only.
@@ -92,7 +95,9 @@ def clustered_error(
             f"expected one cluster per value, but got {len(clusters)} for {len(values)}"
         )
     weights = [1.0] * len(values) if weights is None else weights
-    members = _indices_by_cluster(clusters)
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for index, cluster in enumerate(clusters):
+        members[cluster].append(index)
     number = len(members)
     if number < 2:
         return MeanError(math.nan, math.nan, math.nan, number)
@@ -107,9 +112,8 @@ def clustered_error(
         outcomes.append([values[index] for index in indices])
     correction, degrees = _correction(np.array(sorted(sizes)))
     variance = correction * math.fsum(squares) / total**2
-    spread = mean * (1 - mean)
     rarer = clusters_with_rarer_outcome(mean, outcomes)
-    effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(number)
+    effective = _effective_number(mean, variance, number)
     few = FEW_CLUSTERS
     if set(values) <= {0.0, 1.0}:
         effective = min(effective, len(values))
@@ -120,14 +124,19 @@ def clustered_error(
     return MeanError(math.sqrt(variance), max(degrees, _LEAST_DEGREES), effective, number)
 
 
-def _indices_by_cluster(clusters: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    members: dict[Hashable, list[int]] = defaultdict(list)
-    for index, cluster in enumerate(clusters):
-        members[cluster].append(index)
-    return members
+def _effective_number(mean: float, variance: float, without_spread: float) -> float:
+    """Return the number of independent answers with the same variance of their mean, a share.
+
+    Args:
+        mean: The share.
+        variance: Its variance.
+        without_spread: Number to return if there is no variance.
+    """
+    spread = mean * (1 - mean)
+    return spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(without_spread)
 
 
-def _correction(sizes: NDArray[np.float64]) -> tuple[float, float]:
+def _correction(sizes: Floats) -> tuple[float, float]:
     """Return the correction of the variance for clusters of several sizes, and its degrees of freedom.
 
     Sums of deviations by cluster have the covariance K = L D L' with L = I - a 1', where a are the shares of the
@@ -141,9 +150,9 @@ def _correction(sizes: NDArray[np.float64]) -> tuple[float, float]:
     aa = a @ a
     trace = summed - 2 * ad + summed * aa
     mixed = 2 * (summed * (a**2 @ d) - 2 * (a @ d**2))
-    square = (
-        d @ d + mixed + 2 * ad**2 + 2 * aa * (d @ d) + (summed * aa) ** 2 - 4 * summed * ad * aa
-    )
+    dd = d @ d
+    square = dd + mixed + 2 * ad**2 + 2 * aa * dd + (summed * aa) ** 2
+    square -= 4 * summed * ad * aa
     return float(summed / trace), float(trace**2 / square)
 
 
@@ -192,24 +201,30 @@ def dyadic_error(
         return MeanError(math.nan, math.nan, math.nan, number)
     squared_neighbours = math.fsum(count**2 for count in neighbours)
     squares = linked - 2 * squared_neighbours / number + (linked / number) ** 2
+    degrees = trace**2 / squares
     mean, deviations, total = _deviations(values, weights)
-    by_member: dict[Hashable, list[float]] = defaultdict(list)
-    by_dyad: dict[Hashable, list[float]] = defaultdict(list)
-    for dyad, deviation in zip(members, deviations, strict=True):
-        for member in dyad:
-            by_member[member].append(deviation)
-        if len(dyad) > 1:
-            by_dyad[dyad].append(deviation)
-    shared = math.fsum(math.fsum(group) ** 2 for group in by_member.values())
-    twice = math.fsum(math.fsum(group) ** 2 for group in by_dyad.values())
-    dyadic = (shared - twice) / total**2 * number / trace
+    dyadic = _products_of_neighbours(members, deviations) / total**2 * number / trace
     squared_deviations = math.fsum(deviation**2 for deviation in deviations)
     independent = squared_deviations / total**2 * number / (number - 1)
     variance = max(dyadic, independent)
-    degrees = trace**2 / squares
-    spread = mean * (1 - mean)
-    effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
+    effective = _effective_number(mean, variance, degrees + 1)
     return MeanError(math.sqrt(variance), degrees, effective, number)
+
+
+def _products_of_neighbours(
+    dyads: Sequence[frozenset[Hashable]], deviations: Sequence[float]
+) -> float:
+    """Return the sum of the products of deviations over all pairs of dyads that share a member."""
+    by_member: dict[Hashable, list[float]] = defaultdict(list)
+    by_dyad: dict[Hashable, list[float]] = defaultdict(list)
+    for dyad, deviation in zip(dyads, deviations, strict=True):
+        for member in dyad:
+            by_member[member].append(deviation)
+        if len(dyad) > 1:  # its square is counted under both members
+            by_dyad[dyad].append(deviation)
+    shared = math.fsum(math.fsum(group) ** 2 for group in by_member.values())
+    twice = math.fsum(math.fsum(group) ** 2 for group in by_dyad.values())
+    return shared - twice
 
 
 def covariance(
@@ -251,7 +266,7 @@ def sharing(dyads: Sequence[frozenset[Hashable]]) -> list[int]:
     return numbers
 
 
-def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
+def mean_error(values: Sequence[float], units: Units) -> MeanError:
     """Return the error of a mean over samples of clusters or dyads.
 
     Args:
@@ -269,7 +284,7 @@ def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
     return dyadic_error(means, [(dyad.first, dyad.second) for dyad in members], weights)
 
 
-def separate_units(units: Sequence[Hashable]) -> Sequence[Hashable]:
+def separate_units(units: Units) -> Units:
     """Replace dyads by their names if no two share a member, so that they are independent.
 
     Example:
