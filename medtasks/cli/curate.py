@@ -11,7 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -187,7 +187,7 @@ def hallucination(
     passages: Annotated[int, Option(min=1, help="Number of passages to retrieve per report.")] = 5,
     max_requests: MaxRequests = None,
 ) -> None:
-    """Draft hallucination questions from reports; an interrupted run continues where it stopped.
+    """Draft hallucination questions from reports. An interrupted run continues where it stopped.
 
     The LLM is an OpenAI-compatible endpoint, set like a judge: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
     """
@@ -404,7 +404,7 @@ def publish(
         ),
     ] = False,
 ) -> None:
-    """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
+    """Make a dataset and tasks of the questions that passed review. Repeat it after more reviews."""
     from medtasks.curate.publishing import publish_study
 
     manifest, tasks, groups, sheet = publish_study(
@@ -416,6 +416,20 @@ def publish(
         allow_incomplete=allow_incomplete,
     )
     report_prepared(manifest)
+    _print_sheet(sheet)
+    say(f"Datasheet: {folder / 'datasheet.md'}")
+    for task in (*tasks, *groups):
+        say(f"  {task}")
+    if manifest.access == Access.CREDENTIALED:
+        say(
+            "It is credentialed like its study: models and judges on other machines may not see it."
+        )
+    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
+    say_how_to_publish(manifest)
+
+
+def _print_sheet(sheet: Mapping[str, Any]) -> None:
+    """Print how many drafts were published and left out, their right answers, and the caveat of pairs."""
     rows = [(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"]))]
     rows += [(reason, str(count)) for reason, count in sheet["left_out"].items()]
     say_columns(rows)
@@ -426,15 +440,6 @@ def publish(
         say(f"Right answers: {', '.join(labels)}")
     if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
         say(sheet["caveats"][-1])  # that pairs share images or patients
-    say(f"Datasheet: {folder / 'datasheet.md'}")
-    for task in (*tasks, *groups):
-        say(f"  {task}")
-    if manifest.access == Access.CREDENTIALED:
-        say(
-            "It is credentialed like its study: models and judges on other machines may not see it."
-        )
-    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
-    say_how_to_publish(manifest)
 
 
 @app.command()

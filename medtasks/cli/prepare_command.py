@@ -80,7 +80,7 @@ def prepare(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Prepare datasets, or all of tasks and groups; an interrupted run continues where it stopped.
+    """Prepare datasets, or all of tasks and groups. An interrupted run continues where it stopped.
 
     Several are listed first, with what has to be downloaded. What cannot be prepared is named, with one command for it.
     """
@@ -226,14 +226,7 @@ def prepare_all(
     lacking = infos
     if not options.source:
         lacking = [info for info in infos if prepared_state(info.name) not in sufficient]
-    rows = [("dataset", "prepared", "access", "size", "to do")]
-    for info in infos:
-        to_do = "nothing"
-        if info in lacking:
-            to_do = "read --source" if options.source else str(obtaining(info))
-        size = "not stated" if info.size is None else f"{info.size:,.1f} MB"
-        rows.append((info.name, prepared_state(info.name), str(info.access), size, to_do))
-    say_columns(rows)
+    _print_to_do(infos, lacking, options)
     options = _with_login(lacking, options)
     downloads = _downloads(lacking, options)
     if downloads and not options.source:
@@ -244,6 +237,22 @@ def prepare_all(
             f"For the rest (words in capitals are yours to replace):\n{_command_for(by_name, failed, options)}"
         )
     return len(failed)
+
+
+def _print_to_do(
+    infos: Sequence[DatasetInfo],
+    lacking: Sequence[DatasetInfo],
+    options: Options,
+) -> None:
+    """Print state and size of datasets, and what there is to do for those that are lacking."""
+    rows = [("dataset", "prepared", "access", "size", "to do")]
+    for info in infos:
+        to_do = "nothing"
+        if info in lacking:
+            to_do = "read --source" if options.source else str(obtaining(info))
+        size = "not stated" if info.size is None else f"{info.size:,.1f} MB"
+        rows.append((info.name, prepared_state(info.name), str(info.access), size, to_do))
+    say_columns(rows)
 
 
 def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -48,6 +48,7 @@ from medtasks.runs.run_manifest import (
     RunState,
     Severity,
     TaskOutcome,
+    TaskRecord,
     check_primary,
     continued_run,
     manifest_files,
@@ -134,7 +135,7 @@ def run(
     prepare: Prepare = False,
     yes: Yes = False,
 ) -> None:
-    """Run tasks with lmms-eval; its options are passed on.
+    """Run tasks with lmms-eval. Its options are passed on.
 
     Those are --model, --model_args, --limit, --include_path, --batch_size, --num_fewshot, --gen_kwargs, --device,
     --seed, --verbosity and others ('lmms_eval --help' explains them). --log_samples is always on.
@@ -144,9 +145,7 @@ def run(
     and no more of its samples than --max-failed lack a reply or a verdict. <output_path>/<UTC time>_run.json records
     the command, data, model, versions and outcome.
     """
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
-    if not names:
-        raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
+    names = _split_tasks(tasks)
     limit = FailureLimit.parse(max_failed)
     part = _shard_of(shard, repeats, prepare=prepare)
     start = _split_launcher(launcher)
@@ -155,8 +154,7 @@ def run(
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     arguments = [*context.args, *expanded]
     options = read_options(arguments)
-    if options.unknown:
-        _refuse_option(options.unknown[0], context)
+    _refuse_unknown(options, context)
     # Without samples, failed replies could not be found and no reply could be scored again.
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
@@ -172,8 +170,7 @@ def run(
     stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
-        datasets = {name: datasets_of_tasks(name) for name in names}
-        prepare_all(datasets, Options(), yes=yes, sufficient=("yes", "incomplete", "sample"))
+        _prepare(names, yes=yes)
     selection = select(names)
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
@@ -191,6 +188,19 @@ def run(
             _repeat(call, output, arguments, repeats)
         else:
             call.run(output, arguments)
+
+
+def _split_tasks(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
+    return names
+
+
+def _prepare(names: Sequence[str], *, yes: bool) -> None:
+    """Prepare the datasets of tasks, groups and tags, but for those that a run can use as they are."""
+    datasets = {name: datasets_of_tasks(name) for name in names}
+    prepare_all(datasets, Options(), yes=yes, sufficient=("yes", "incomplete", "sample"))
 
 
 def _split_launcher(launcher: str) -> list[str]:
@@ -222,8 +232,11 @@ def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
     return Shard.parse(text)
 
 
-def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
-    """Raise MedTasksError for an argument that neither this command nor the harness has."""
+def _refuse_unknown(options: HarnessOptions, context: typer.Context) -> None:
+    """Raise MedTasksError for the first argument that neither this command nor the harness has."""
+    if not options.unknown:
+        return
+    argument = options.unknown[0]
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         raise MedTasksError(
@@ -249,16 +262,7 @@ def _primary_outcome(
     """
     planned: dict[str, float] = {}
     if Path(text).is_file():
-        try:
-            plan = parse_json(Path(text).read_text(encoding="utf-8"))
-            planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
-            if margin is None:
-                margin = plan["margin"]
-            text = f"{plan['task']}:{plan['assumptions']['metric']}"
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise MedTasksError(
-                f"{text} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
-            ) from error
+        text, margin, planned = _read_plan(text, margin)
     if margin is not None and not (text and 0 < margin < 1):
         raise MedTasksError("--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
     if not text:
@@ -269,6 +273,24 @@ def _primary_outcome(
         raise unknown_name("task of --tasks", task, known)
     chosen_metrics(task_file(task), [metric])
     return PrimaryOutcome(task=task, metric=metric, margin=margin, planned=planned)
+
+
+def _read_plan(file: str, margin: float | None) -> tuple[str, float | None, dict[str, float]]:
+    """Return task and metric of a plan, a margin, by default that of the plan, and the planned numbers.
+
+    Raises:
+        MedTasksError: It is no such file.
+    """
+    try:
+        plan = parse_json(Path(file).read_text(encoding="utf-8"))
+        planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
+        if margin is None:
+            margin = plan["margin"]
+        return f"{plan['task']}:{plan['assumptions']['metric']}", margin, planned
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise MedTasksError(
+            f"{file} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
+        ) from error
 
 
 def _settings(context: typer.Context) -> list[str]:
@@ -330,11 +352,13 @@ class _Call:
             )
             manifest = manifest.model_copy(update={"primary": self.primary, "look": look})
             check_primary(output, manifest)
-            earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+            earlier = None
             if look is not None:
                 earlier = _earlier_look(output, manifest, arguments, look)
                 if earlier and _is_taken(earlier, look):
                     return earlier
+            elif self.only_failed:
+                earlier = earlier_run(output, manifest, arguments)
             run = earlier.run if earlier else continued_run(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})
         recording = RunRecording(
@@ -343,46 +367,46 @@ class _Call:
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
-        kept_replies = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
-        part = {SHARD_VARIABLE: str(self.part)} if self.part else {}
-        if look is not None:
-            part = {LOOK_VARIABLE: str(look.rows)}
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**kept_replies, **part, RUN_VARIABLE: manifest.run}
                     run_tasks(
                         self.selection.ready,
                         arguments,
                         output,
                         self.start,
                         recording.note,
-                        environment,
+                        self._environment(manifest, earlier),
                     )
         finally:
             _print_outcomes(recording.manifest, output)
         self._check_complete(recording)
         return recording.manifest
 
+    def _environment(self, manifest: RunManifest, earlier: RunManifest | None) -> dict[str, str]:
+        """Return the variables that tell the harness's process its run, its rows and which replies to keep."""
+        environment = {RUN_VARIABLE: manifest.run}
+        if earlier is not None:
+            environment[KEPT_VARIABLE] = str(earlier.path)
+        if manifest.look is not None:
+            environment[LOOK_VARIABLE] = str(manifest.look.rows)
+        elif self.part is not None:
+            environment[SHARD_VARIABLE] = str(self.part)
+        return environment
+
     def _check_complete(self, recording: RunRecording) -> None:
         """Raise MedTasksError if a task has no results, or lost too many samples."""
         records = recording.manifest.tasks.values()
-        outcomes = [record.outcome for record in records]
-        if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
+        if all(record.outcome is TaskOutcome.LEFT_OUT for record in records):
             raise MedTasksError(
                 f"none of the tasks in '{self.tasks}' can run, for the reasons above"
             )
-        lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)
+        lost = _describe_lost(list(records))
         if lost:
-            sentences = [f"{lost} of {len(outcomes)} tasks without results"]
-            if lost < len(outcomes):
-                sentences.append("the others are complete")
-            failed = [record for record in records if record.outcome is TaskOutcome.FAILED]
-            sentences += dict.fromkeys(record.reason for record in failed)
-            raise MedTasksError("; ".join(sentences))
-        incomplete = [record.reason for record in records if record.reason]
-        if incomplete:
-            raise MedTasksError(f"{'; '.join(incomplete)}; the scores are kept")
+            raise MedTasksError(lost)
+        reasons = [record.reason for record in records if record.reason]
+        if reasons:
+            raise MedTasksError(f"{'; '.join(reasons)}; the scores are kept")
         counts = recording.losses_over_limit()
         if counts:
             raise MedTasksError(
@@ -390,6 +414,19 @@ class _Call:
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
                 f"{shlex.join([*redacted_arguments(self.command), '--only-failed'])}"
             )
+
+
+def _describe_lost(records: Sequence[TaskRecord]) -> str:
+    """Count the tasks without results and give the reasons of failures. The text is empty if all tasks are done."""
+    without = [record for record in records if record.outcome is not TaskOutcome.DONE]
+    if not without:
+        return ""
+    sentences = [f"{len(without)} of {len(records)} tasks without results"]
+    if len(without) < len(records):
+        sentences.append("the others are complete")
+    failed = [record for record in without if record.outcome is TaskOutcome.FAILED]
+    sentences += dict.fromkeys(record.reason for record in failed)
+    return "; ".join(sentences)
 
 
 def _earlier_look(
@@ -515,7 +552,7 @@ def merge(
     max_failed: MaxFailed = DEFAULT_LIMIT,
     include_path: IncludePath = None,
 ) -> None:
-    """Join the runs of all shards; samples and results equal those of a single run, to the last digit.
+    """Join the runs of all shards. Samples and results equal those of a single run, to the last digit.
 
     Standard errors of groups are left to the report. The newest complete run of each shard counts. If shards are
     missing, or differ in settings, data, code or model, they are named and nothing is written. The exit code is 1 if

@@ -141,20 +141,24 @@ def harness_version() -> Iterator[CheckResult]:
 def package_versions() -> Iterator[CheckResult]:
     """Warn of packages newer than those tested, and note those too old for the adapters of published models."""
     installed = {}
-    for name in TESTED:
+    all_tested = True
+    for name, tested in TESTED.items():
         version = installed_version(name)
-        if version and name != "lmms_eval":
-            installed[name] = version
-    untested = [name for name, version in installed.items() if is_untested(name, version)]
-    for name in untested:
-        sentence = f"{name} {installed[name]} is newer than {TESTED[name]}, the newest that medtasks was tested with"
-        fix = f"pip install '{name}=={TESTED[name]}.*' if a run fails"
-        yield HARNESS.warning(name, sentence, fix)
+        if not version or name == "lmms_eval":
+            continue
+        installed[name] = version
+        if is_untested(name, version):
+            all_tested = False
+            sentence = (
+                f"{name} {version} is newer than {tested}, the newest that medtasks was tested with"
+            )
+            fix = f"pip install '{name}=={tested}.*' if a run fails"
+            yield HARNESS.warning(name, sentence, fix)
     for name, least in ARCHITECTURES_NEED.items():
-        if name in installed and Version(installed[name]) < Version(least):
+        if Version(installed.get(name, least)) < Version(least):
             models = "hf_vlm, llava_med, med_flamingo and radfm"
             sentence = f"{name} {installed[name]} is older than {least}, which {models} need"
             yield HARNESS.note(name, sentence, f"pip install '{name}>={least}' to run one of them")
-    if not untested:
+    if all_tested:
         versions = ", ".join(f"{name} {version}" for name, version in installed.items())
         yield HARNESS.ok("packages", f"none is newer than those tested: {versions}")

@@ -70,17 +70,20 @@ def _required_weights(scope: Scope) -> list[str]:
     for info in REPORT_METRICS.values():
         weights_by_metric |= dict.fromkeys(info.keys, info.weights)
     names: dict[str, None] = {}
-    needs_labels = False
     for task in scope.tasks:
         # The user's own metrics are not imported.
         if task.metric_list is not None and task.metric_list.is_ours:
             for entry in task.metric_list.resolve():
                 names |= dict.fromkeys(weights_by_metric.get(entry["metric"], ()))
-        has_labels = task.has_family and task.family.labels_texts
-        needs_labels = needs_labels or has_labels or any(map(needs_labeler, task.rows.values()))
-    if needs_labels and not os.environ.get(LABELER, "").strip():
+    if any(map(_needs_labels, scope.tasks)) and not os.environ.get(LABELER, "").strip():
         names |= dict.fromkeys(["chexbert", "bert-base-uncased"])
     return list(names)
+
+
+def _needs_labels(task: TaskFile) -> bool:
+    """Return whether the metrics or rules of a task need the labeler of chest findings."""
+    has_labels = task.has_family and task.family.labels_texts
+    return has_labels or any(map(needs_labeler, task.rows.values()))
 
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
@@ -115,7 +118,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
     refusals = _refusals(settings, datasets)
     if refusals:
         yield _refused_data(scope, refusals)
-    if len(refusals) < len(datasets) or not datasets:
+    if len(refusals) < max(len(datasets), 1):  # also without any dataset
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
 
 

@@ -5,7 +5,7 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,50 +52,60 @@ def names(scope: Scope) -> Iterator[CheckResult]:
         scope: Names that the user gave, or all of ours.
     """
     ours: set[str] = set()
-    shipped: set[str] = set()
     for task in task_files().values():
         ours.update((task.name, *task.tags))
-        if task.is_shipped:
-            shipped.update((task.name, *task.tags))
     checked = ours
     if scope.has_names:
         checked = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder()
-    harness_names = {} if harness is None else _harness_names(harness)
-    taken = {name: path for name, path in harness_names.items() if name in checked}
-    for name, path in taken.items():
+    harness_names = _harness_names(filter(None, [harness]))
+    is_taken = False
+    for name, path in harness_names.items():
+        if name not in checked:
+            continue
+        is_taken = True
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     if harness is None:
         fix = "pip install --force-reinstall lmms_eval"
         yield TASKS.problem("names", "lmms-eval has no folder of tasks", fix)
     else:
-        yield from _repeated_names(shipped)
-        if not taken:
+        yield from _repeated_names()
+        if not is_taken:
             sentence = f"no task of lmms-eval has one of the names of ours ({len(checked)})"
             yield TASKS.ok("names", sentence)
     for name in scope.foreign:
-        if name in harness_names:
-            sentence = (
-                f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
-            )
-            yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
-        else:
-            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
-            yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
+        yield _foreign_name(name, ours, is_known=name in harness_names)
 
 
-def _repeated_names(shipped: Set[str]) -> Iterator[CheckResult]:
+def _foreign_name(name: str, ours: Iterable[str], *, is_known: bool) -> CheckResult:
+    """Check that a name that is not ours is one of the harness's."""
+    if is_known:
+        sentence = (
+            f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+        )
+        return TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
+    sentence = (
+        f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
+    )
+    return TASKS.problem(name, sentence, "medtasks tasks lists ours")
+
+
+def _repeated_names() -> Iterator[CheckResult]:
     """Check that no task of the user has a name that comes with the package."""
+    shipped: set[str] = set()
+    for task in task_files().values():
+        if task.is_shipped:
+            shipped.update((task.name, *task.tags))
     for name, path in index_tasks([own_tasks_folder()]).paths.items():
         if name in shipped:
             sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
             yield TASKS.problem(name, sentence, f"rename it in {path}")
 
 
-def _harness_names(folder: Path) -> dict[str, Path]:
+def _harness_names(folders: Iterable[Path]) -> dict[str, Path]:
     """Return the files of tasks, groups and tags, as the harness indexes them."""
-    index = index_tasks([folder])
+    index = index_tasks(folders)
     paths: dict[str, Path] = {}
     for tag, members in index.members.items():
         for task in members:
@@ -152,8 +162,6 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
 
 
 def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
-    from medtasks.data.prepare.prepare_dataset import verify as differences
-
     command = _prepare_command(name)
     try:
         prepared_folder(name)
@@ -173,21 +181,28 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, sentence, command)
         return
+    yield _prepared_dataset(name, manifest, verify=verify)
+
+
+def _prepared_dataset(name: str, manifest: Manifest, *, verify: bool) -> CheckResult:
+    """Check that a dataset is undamaged, if ``verify`` is set, and that it is the whole published one."""
+    from medtasks.data.prepare.prepare_dataset import verify as differences
+
+    command = _prepare_command(name)
     problems = list(differences(name)) if verify else []
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if problems:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
         sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
-        yield DATASETS.problem(name, sentence, command)
-    elif manifest.sample:
+        return DATASETS.problem(name, sentence, command)
+    if manifest.sample:
         sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
-        yield DATASETS.warning(name, sentence, command)
-    elif not manifest.complete:
+        return DATASETS.warning(name, sentence, command)
+    if not manifest.complete:
         sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"
-        yield DATASETS.warning(name, sentence, command)
-    else:
-        yield DATASETS.ok(name, what)
+        return DATASETS.warning(name, sentence, command)
+    return DATASETS.ok(name, what)
 
 
 def _first_notes(

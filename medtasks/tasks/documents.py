@@ -467,22 +467,28 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
 
 def _filter_problems(config: Config) -> Iterator[str]:
     """Yield why filters cannot be made."""
+    for location, step in _filter_steps(config):
+        arguments = dict(step)
+        function = arguments.pop("function")
+        if isinstance(function, str):  # a filter of lmms-eval
+            continue
+        try:
+            function(**arguments)
+        except MedTasksError as error:
+            yield f"{location}: {error}"
+        except Exception as error:  # noqa: BLE001 - a filter may be the user's own
+            parameters = inspect.signature(function).parameters
+            unknown = [argument for argument in arguments if argument not in parameters]
+            hints = (near_match(argument, parameters) for argument in unknown)
+            hint = next(filter(None, hints), "; correct its arguments")
+            yield f"{location}: the filter cannot be made ({one_line(error)}){hint}"
+
+
+def _filter_steps(config: Config) -> Iterator[tuple[str, Config]]:
+    """Yield the steps of all pipelines of filters, each after the location that messages name."""
     for pipeline in config.get("filter_list") or ():
         for step in pipeline["filter"]:
-            function = step["function"]
-            if isinstance(function, str):  # a filter of lmms-eval
-                continue
-            arguments = {key: value for key, value in step.items() if key != "function"}
-            try:
-                function(**arguments)
-            except MedTasksError as error:
-                yield f"filter_list, '{pipeline['name']}': {error}"
-            except Exception as error:  # noqa: BLE001 - a filter may be the user's own
-                parameters = inspect.signature(function).parameters
-                unknown = [argument for argument in arguments if argument not in parameters]
-                hints = (near_match(argument, parameters) for argument in unknown)
-                hint = next(filter(None, hints), "; correct its arguments")
-                yield f"filter_list, '{pipeline['name']}': the filter cannot be made ({one_line(error)}){hint}"
+            yield f"filter_list, '{pipeline['name']}'", step
 
 
 def _unknown_rules(task: TaskFile) -> Iterator[str]:
@@ -513,11 +519,10 @@ def _missing_columns(task: TaskFile, written: Config, document: Document) -> Ite
         if column not in document:
             hint = near_match(column, document) or f"; there are {', '.join(document)}"
             yield f"breakdown: {location_of(written)} has no column '{column}'{hint}"
-    for pipeline in written.get("filter_list") or ():
-        for step in pipeline["filter"]:
-            rule = str(step.get("rule") or "")
-            if step["function"] == f"{HOOKS}filters.ReadWith" and lacks_options(rule, document):
-                yield f"filter_list, '{pipeline['name']}': {NO_OPTIONS.format(rule)}"
+    for location, step in _filter_steps(written):
+        rule = str(step.get("rule") or "")
+        if step["function"] == f"{HOOKS}filters.ReadWith" and lacks_options(rule, document):
+            yield f"{location}: {NO_OPTIONS.format(rule)}"
 
 
 def _different_images(task: TaskFile, other: str) -> list[str]:
@@ -545,9 +550,7 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    settings = mapping_in(config, SETTINGS).values()
-    by_model: list[Any] = [block for block in settings if isinstance(block, Mapping)]
-    blocks = by_model or [config.get(SETTINGS)]
+    blocks = _settings_blocks(config)
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
@@ -557,8 +560,14 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> It
             yield from _unknown_columns(key, hook, document)
         # Hooks of ours open images, which others check.
         if callable(hook) and not (key in _OPENING and is_our_hook(hook)):
-            for block in blocks:
-                yield from _hook_failures(key, hook, document, block, private=private)
+            yield from _hook_failures(key, hook, document, blocks, private=private)
+
+
+def _settings_blocks(config: Config) -> list[Any]:
+    """Return the settings of prompts of each model family, or the only ones, which may be None."""
+    settings = mapping_in(config, SETTINGS).values()
+    by_model = [block for block in settings if isinstance(block, Mapping)]
+    return by_model or [config.get(SETTINGS)]
 
 
 def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
@@ -609,17 +618,18 @@ def _hook_failures(
     key: str,
     hook: Callable[..., Any],
     document: Document,
-    settings: Any,
+    blocks: Sequence[Any],
     *,
     private: bool,
 ) -> Iterator[str]:
-    """Yield why a hook fails on a sample, called as the harness calls it."""
-    try:
-        call_hook(hook, document, settings, always=key == "doc_to_text")
-    except (JudgeNotConfigured, JudgeRefused):
-        pass  # no fault of the task
-    except MedTasksError as error:
-        yield f"{key}: {error}"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
-        cause = type(error).__name__ if private else one_line(error)
-        yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"
+    """Yield why a hook fails on a sample, called with each block of settings as the harness calls it."""
+    for settings in blocks:
+        try:
+            call_hook(hook, document, settings, always=key == "doc_to_text")
+        except (JudgeNotConfigured, JudgeRefused):
+            pass  # no fault of the task
+        except MedTasksError as error:
+            yield f"{key}: {error}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
+            cause = type(error).__name__ if private else one_line(error)
+            yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"

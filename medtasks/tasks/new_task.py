@@ -184,23 +184,10 @@ def new_task(name: str, questions: QuestionFile) -> str:
 def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
     """Return the family that columns fit, and the file's columns by our names."""
     for source, options in questions.options():
-        if not all(Column.OPTIONS.holds(each, ()) for each in options):
-            continue
-        columns: dict[str, Any] = {"options": source}
-        question = questions.question(source)
-        kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
-        if question is not None:
-            columns["question"] = question
-        elif all(each == options[0] for each in options):
-            kinds["label"] = Column.LABEL
-        for role, kind in reversed(kinds.items()):
-            answer = questions.answers(kind, options, [*source, str(question)])
-            if answer is None:
-                continue
-            columns[role] = answer
-            if role == "answer" and {"pair_id", "position"} <= questions.columns.keys():
-                return "pairs", columns
-            return _FAMILIES[role], columns
+        if all(Column.OPTIONS.holds(each, ()) for each in options):
+            family = _family_with_options(questions, source, options)
+            if family is not None:
+                return family
     _refuse_faulty_choices(questions)
     question = questions.question()
     if question is None:
@@ -211,6 +198,30 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
         return "yes_no", {"question": question, "answer": answer}
     answer = questions.column_for("answer", questions.texts([question]))
     return "open_question", {"question": question, "answer": answer}
+
+
+def _family_with_options(
+    questions: QuestionFile,
+    source: Sequence[str],
+    options: Sequence[Values],
+) -> tuple[str, dict[str, Any]] | None:
+    """Return the family whose answers are among the options in the columns ``source``, or None."""
+    columns: dict[str, Any] = {"options": source}
+    question = questions.question(source)
+    kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
+    if question is not None:
+        columns["question"] = question
+    elif all(each == options[0] for each in options):
+        kinds["label"] = Column.LABEL
+    for role, kind in reversed(kinds.items()):
+        answer = questions.answers(kind, options, [*source, str(question)])
+        if answer is None:
+            continue
+        columns[role] = answer
+        if role == "answer" and {"pair_id", "position"} <= questions.columns.keys():
+            return "pairs", columns
+        return _FAMILIES[role], columns
+    return None
 
 
 def _refuse_faulty_choices(questions: QuestionFile) -> None:

@@ -25,9 +25,9 @@ from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
 from medtasks.tasks.hook_names import families, family_of, hook_name
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.question_files import (
-    OF_HARNESS,
     asked_rows,
     datasets_of_files,
+    library_arguments,
     local_tables,
     split_of,
 )
@@ -242,19 +242,17 @@ def own_table(task: str, config: Config) -> Any:
 def _all_tables(task: str, config: Config) -> Any:
     import datasets
 
-    arguments = mapping_in(config, "dataset_kwargs")
     path = resolve_names(config.get("dataset_path"))
     if path is None:
         raise MedTasksError(
             f"only the harness can load the documents of '{task}', so they are not checked here"
         )
-    if arguments.get("load_from_disk"):
+    if mapping_in(config, "dataset_kwargs").get("load_from_disk"):
         return datasets.load_from_disk(path)
     tables = own_tables(config)
     if tables is not None:
         return tables
-    passed_on = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
-    return datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
+    return datasets.load_dataset(path, config.get("dataset_name"), **library_arguments(config))
 
 
 def own_tables(config: Config) -> Any:
@@ -322,18 +320,24 @@ def _under_our_names(
             table = with_image_files(table, name, holders, places, root)
         elif holders != [name] and holders:
             sources[name] = holders
-    columns: NewColumns = {}
-    for name, holders in sources.items():
-        values = _columns_of(table, holders)
-        columns[name] = values[holders[0]]
-        if len(holders) > 1:
-            rows = zip(*(values[holder] for holder in holders), strict=True)
-            columns[name] = list(map(_without_empty_end, rows))
+    columns = _joined_columns(table, sources)
     options = (_columns_of(table, ["options"]) | columns).get("options", [])
     as_lists = list(map(listed_options, options))
     if as_lists != options:
         columns["options"] = as_lists
     return table, columns
+
+
+def _joined_columns(table: Any, sources: Mapping[str, Sequence[str]]) -> NewColumns:
+    """Return columns by our names, those of several sources as a column of lists."""
+    columns: NewColumns = {}
+    for name, holders in sources.items():
+        values = _columns_of(table, holders)
+        columns[name] = values[holders[0]]
+        if len(holders) > 1:
+            rows = zip(*map(values.__getitem__, holders), strict=True)
+            columns[name] = list(map(_without_empty_end, rows))
+    return columns
 
 
 def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, list[str]]:
@@ -560,7 +564,7 @@ def following(
     """
     family = family_of(process_results)
     paired = family is not None and family.paired
-    added = _following_ids(columns, names, count, paired=paired)
+    added = _doc_ids(columns, names, count, paired=paired) | _image_ids(columns, names)
     if paired and "categories" not in names:
         added["categories"] = [[]] * count
     if family is None or family.short is None:
@@ -588,14 +592,14 @@ def _following_of_closed_questions(
     return added
 
 
-def _following_ids(
+def _doc_ids(
     columns: Columns,
     names: Sequence[str],
     count: int,
     *,
     paired: bool,
 ) -> NewColumns:
-    """Return ``doc_id``, unless it is there as texts, and ``image_id``, unless it is there or nothing has images."""
+    """Return the column ``doc_id``, unless it is there as texts."""
     ids: Iterable[Any] = range(count)
     if "doc_id" in names:
         ids = columns["doc_id"]
@@ -603,13 +607,15 @@ def _following_ids(
         members = zip(columns["pair_id"], columns["position"], strict=True)
         ids = [f"{pair}/{position}" for pair, position in members]
     doc_ids = list(map(str, ids))
-    added: NewColumns = {}
-    if doc_ids != columns.get("doc_id"):
-        added["doc_id"] = doc_ids
+    return {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
+
+
+def _image_ids(columns: Columns, names: Sequence[str]) -> NewColumns:
+    """Return the column ``image_id``, unless it is there or nothing has images."""
     if "image_id" in names:
-        return added
+        return {}
     if "image_files" in names:
-        added["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
-    elif "image_file" in names:
-        added["image_id"] = list(columns["image_file"])
-    return added
+        return {"image_id": [" ".join(files) or None for files in columns["image_files"]]}
+    if "image_file" in names:
+        return {"image_id": list(columns["image_file"])}
+    return {}

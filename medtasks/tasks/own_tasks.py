@@ -29,7 +29,13 @@ from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestio
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, make_folder, written_whole
 from medtasks.tasks.prompt_settings import prompt_settings
-from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
+from medtasks.tasks.task_files import (
+    check_task_name,
+    tagged_tasks,
+    task_config,
+    task_files,
+    variant_of,
+)
 from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
@@ -163,15 +169,9 @@ def select_as(
         UnknownName: There is no such column.
         MedTasksError: The name is taken or invalid, no document matches, or nothing can be written.
     """
-    if not name.isidentifier() or name != name.lower():
-        raise MedTasksError(
-            f"'{name}' cannot be a task's name; take small letters, digits and underscores"
-        )
+    check_task_name(name)
     names = tasks_of_part(dataset, name)
     shipped = task_files()
-    if not names:
-        datasets = {task.dataset for task in shipped.values() if task.dataset}
-        raise unknown_name("dataset with tasks", dataset, datasets)
     groups = groups_of_part(dataset, name, names)
     for new in (*names.values(), *groups.values()):
         refuse_taken(new, name, _PART_COMMAND, "--as")
@@ -193,11 +193,19 @@ def select_as(
 
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
-    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
+    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks.
+
+    Raises:
+        UnknownName: No task asks about the dataset.
+    """
     names = {}
-    for task in task_files().values():
-        if task.kind == "task" and task.dataset == dataset and task.name.startswith(dataset):
+    tasks = task_files().values()
+    for task in tasks:
+        if task.dataset == dataset and task.name.startswith(dataset):
             names[task.name] = name + task.name.removeprefix(dataset)
+    if not names:
+        datasets = {task.dataset for task in tasks if task.dataset}
+        raise unknown_name("dataset with tasks", dataset, datasets)
     return names
 
 
@@ -296,8 +304,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
         )
     if name not in tasks:
         return
-    members = [tasks[member] for member in (name, *tasks[name].members) if member in tasks]
-    if others := {member.dataset for member in members if member.dataset is not None} - {dataset}:
+    members = (name, *tasks[name].members)
+    others = {tasks[member].dataset or dataset for member in members if member in tasks} - {dataset}
+    if others:
         raise MedTasksError(
             f"there is a task '{name}' on your dataset '{min(others)}' already; choose another name with {option}"
         )
@@ -305,11 +314,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
 
 def _is_taken(name: str, path: Path) -> bool:
     """Return whether a name is that of a dataset, a tag, a variant, or a task in another file than ``path``."""
-    tasks = task_files()
-    if name in tasks and tasks[name].path != path:
-        return True
-    if any(name in task.tags and task.path != path for task in tasks.values()):
-        return True
+    for task in task_files().values():
+        if task.path != path and name in (task.name, *task.tags):
+            return True
     if name in CATALOGUE or variant_of(name) or tagged_tasks(name):
         return True
     harness = harness_folder()

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -115,9 +115,13 @@ def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
     Args:
         configs: Contents of the tasks' files, by name.
     """
-    ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
-    others = [name for name in configs if name not in ignoring]
-    failing = [name for name in others if not configs[name].get("fewshot_config")]
+    ignoring = []
+    failing = []
+    for name, config in configs.items():
+        if config.get("num_fewshot") == 0:
+            ignoring.append(name)
+        elif not config.get("fewshot_config"):
+            failing.append(name)
     problems = []
     for names, effect in (
         (ignoring, "has no effect on {}, whose files set it to 0"),
@@ -193,6 +197,18 @@ def installed_tasks() -> Mapping[Path, Mapping[str, TaskFile]]:
         else:
             packages[folder] = tasks
     return packages
+
+
+def check_task_name(name: str) -> None:
+    """Check the name of a new task.
+
+    Raises:
+        MedTasksError: It is not of small letters, digits and underscores.
+    """
+    if not name.isidentifier() or name != name.lower():
+        raise MedTasksError(
+            f"'{name}' cannot be a task's name; take small letters, digits and underscores"
+        )
 
 
 def names_of_others(names: Collection[str]) -> dict[str, Path]:
@@ -384,18 +400,23 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
         members = tagged_tasks(name) if variant is None else [variant]
         members += [task for task in tasks.values() if name in task.tags]
     elif tasks[name].kind == "group":
-        members = []
-        for member in tasks[name].members:
-            if member in above:
-                continue
-            inside = members_of(member, (*above, name))
-            if not inside:
-                # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-                return []
-            members += inside
+        members = _members_of_group(tasks[name], above)
     else:
         members = [tasks[name]]
     return list({task.name: task for task in members}.values())
+
+
+def _members_of_group(group: TaskFile, above: tuple[str, ...]) -> list[TaskFile]:
+    members: list[TaskFile] = []
+    for member in group.members:
+        if member in above:
+            continue
+        inside = members_of(member, (*above, group.name))
+        if not inside:
+            # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+            return []
+        members += inside
+    return members
 
 
 def tasks_of(name: str) -> list[str]:
@@ -423,10 +444,7 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
     entries: dict[str, dict[str, Any]] = {}
     tasks = {**task_files()}
     taken = {*index, *tasks}
-    for task in tasks.values():
-        origin = index.get(task.origin or task.name, {})
-        if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
-            continue
+    for task, origin in _indexed_tasks(tasks.values(), index):
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
@@ -434,10 +452,20 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         for variant, name in free.items():
             entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         if is_new:
-            for tag in task.tags:
-                _add_to_tag(tag, task.name, entries, index)
+            _add_to_tags(task, entries, index)
         entries |= _variant_tags(task, free, index)
     return entries
+
+
+def _indexed_tasks(
+    tasks: Iterable[TaskFile],
+    index: Mapping[str, Config],
+) -> Iterator[tuple[TaskFile, Config]]:
+    """Yield the tasks whose file is the one in the harness's index, with its entry there."""
+    for task in tasks:
+        origin = index.get(task.origin or task.name, {})
+        if os.path.abspath(str(origin.get("yaml_path"))) == str(task.path):
+            yield task, origin
 
 
 def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
@@ -446,15 +474,15 @@ def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
     return {variant: name for variant, name in names.items() if name not in taken}
 
 
-def _add_to_tag(
-    tag: str,
-    task: str,
+def _add_to_tags(
+    task: TaskFile,
     entries: dict[str, dict[str, Any]],
     index: Mapping[str, Config],
 ) -> None:
     empty: Config = {"type": "tag", "task": [], "yaml_path": -1}
-    entry = entries.get(tag) or index.get(tag) or empty
-    entries[tag] = {**entry, "task": [*entry["task"], task]}
+    for tag in task.tags:
+        entry = entries.get(tag) or index.get(tag) or empty
+        entries[tag] = {**entry, "task": [*entry["task"], task.name]}
 
 
 def _variant_tags(

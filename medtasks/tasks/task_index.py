@@ -204,7 +204,7 @@ def index_tasks(
     groups: dict[str, Config] = {}
     paths: dict[str, Path] = {}
     members: dict[str, list[str]] = {}
-    names = [name.encode() for name in naming]
+    names = list(map(str.encode, naming))
 
     for path in _yaml_files(folders):
         config = _read_task(path, names, strict=strict)
@@ -344,6 +344,7 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     """
     written = dict(config)
     family, data, image, columns = (written.pop(key, None) for key in FAMILY_KEYS)
+    columns = columns or {}
     base = _keys_of_family(str(family))
     default = {**base[SETTINGS]["default"]}
     if data is not None:
@@ -351,18 +352,12 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     if (folder / str(data)).is_file():
         base["dataset_path"] = str(folder.absolute() / str(data))
         default["image_root"] = os.path.dirname(base["dataset_path"])
-    if not isinstance(columns or {}, Mapping):
+    if not isinstance(columns, Mapping):
         raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
-    metadata = {**base["metadata"], COLUMNS: columns or {}}
-    if not image:
-        raise MedTasksError(
-            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
-        )
-    if image == "none":
+    images = _image_columns(image)
+    if not images:
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
-    else:
-        name = "image_files" if isinstance(image, list) else "image_file"
-        metadata[COLUMNS] = {name: image, **metadata[COLUMNS]}
+    metadata = {**base["metadata"], COLUMNS: {**images, **columns}}
     if "description" in written:
         metadata["description"] = written.pop("description")
     settings = written.get(SETTINGS, {})
@@ -373,6 +368,21 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     merged = {**dict.fromkeys(written), **base, **written}
     merged["metadata"] = {**metadata, **mapping_in(written, "metadata")}
     return merged
+
+
+def _image_columns(image: Any) -> dict[str, Any]:
+    """Return the column with images by our name, for the key ``image`` of a short task file.
+
+    Raises:
+        MedTasksError: The file has no such key.
+    """
+    if not image:
+        raise MedTasksError(
+            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
+        )
+    if image == "none":
+        return {}
+    return {"image_files" if isinstance(image, list) else "image_file": image}
 
 
 def _keys_of_family(family: str) -> dict[str, Any]:
@@ -508,15 +518,23 @@ def _list_problems(config: Config) -> Iterator[str]:
         if not isinstance(entries, list | DottedName | None):
             yield f"'{key}' is {_shape(entries)} and has to be a list; write {key}: [{example}]"
         for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-            if not isinstance(entry, Mapping):
-                yield f"entry {number} of '{key}' is {_shape(entry)} and has to be a mapping; write {example}"
-            elif missing := [name for name in required if name not in entry]:
-                names = ", ".join(f"'{name}'" for name in entry)
-                fault = f"has no '{missing[0]}', only {names}"
-                yield f"entry {number} of '{key}' {fault}; write {example}, each with a colon"
+            fault = _fault_of_entry(entry, required, example)
+            if fault:
+                yield f"entry {number} of '{key}' {fault}"
             elif "filter" in required:
                 # The steps of a pipeline are looked at after the lists themselves.
                 lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
+
+
+def _fault_of_entry(entry: Any, required: Sequence[str], example: str) -> str:
+    """Describe why the harness cannot use an entry of a list. The text is empty if it can."""
+    if not isinstance(entry, Mapping):
+        return f"is {_shape(entry)} and has to be a mapping; write {example}"
+    for missing in required:
+        if missing not in entry:
+            names = ", ".join(f"'{name}'" for name in entry)
+            return f"has no '{missing}', only {names}; write {example}, each with a colon"
+    return ""
 
 
 def names_in(value: object) -> list[str]:

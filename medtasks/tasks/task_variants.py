@@ -178,25 +178,12 @@ def variant_changes(
 
 def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> dict[str, Any]:
     """Return the prompt, room and filters of a thinking variant, with the documents and careful rows of its task."""
-    filters = []
-    for title, row in rows.items():
-        if title.startswith("reference"):
-            continue
-        options = {
-            "function": DottedName(f"{HOOKS}filters.ReadWith"),
-            "rule": row.extractor,
-            "option": row.option_form,
-            "fenced": row.fenced or None,
-            "reasoned": True,
-        }
-        step = {key: value for key, value in options.items() if value is not None}
-        filters.append({"name": title, "filter": [step]})
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
     changes: dict[str, Any] = {
         "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
         "generation_kwargs": {"until": [], **settings, _ROOM: room},
-        "filter_list": filters,
+        "filter_list": _reasoned_filters(rows),
     }
     if config.get("doc_to_messages"):
         changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
@@ -206,6 +193,19 @@ def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> di
             for model, kwargs in by_model.items()
         }
     return changes
+
+
+def _reasoned_filters(rows: Mapping[str, Rule]) -> list[dict[str, Any]]:
+    """Return filters that read the answer after the reasoning, for each row but ``reference*``."""
+    filters = []
+    for title, row in rows.items():
+        if title.startswith("reference"):
+            continue
+        step: dict[str, Any] = {"function": DottedName(f"{HOOKS}filters.ReadWith")}
+        options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None}
+        step |= {key: value for key, value in options.items() if value is not None}
+        filters.append({"name": title, "filter": [step | {"reasoned": True}]})
+    return filters
 
 
 def thinking_of(
@@ -331,14 +331,17 @@ def _last_lines() -> Mapping[str, str]:
 def _ask_for_box(text: str, doc: Document, family: TaskFamily) -> str:
     """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
     lines = _last_lines()
-    bare = next((line for line in lines if text.endswith(line)), None)
-    if bare is not None:
-        return f"{text.removesuffix(bare)}{lines[bare]}"
+    bare = next(filter(text.endswith, lines), None)
+    if bare is None:
+        return f"{text}\n{lines[_bare_line(doc, family)]}"
+    return f"{text.removesuffix(bare)}{lines[bare]}"
+
+
+def _bare_line(doc: Document, family: TaskFamily) -> str:
+    """Return the kit's last line for the bare answer to a question."""
     mixed = family.asked_for is AskedFor.LETTER_OR_YES_NO
     if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != "binary"):
-        bare = _line("medevalkit_mmmu")
-    else:
-        closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
-        language = "_zh" if doc.get("language") == "zh" else ""
-        bare = _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
-    return f"{text}\n{lines[bare]}"
+        return _line("medevalkit_mmmu")
+    closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
+    language = "_zh" if doc.get("language") == "zh" else ""
+    return _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
