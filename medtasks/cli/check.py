@@ -5,11 +5,10 @@ Exit code 1 is a verdict, so that anything which prevents a verdict has to leave
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from medtasks.cli.options import (
     FileColumns,
@@ -17,6 +16,8 @@ from medtasks.cli.options import (
     JsonFile,
     KitName,
     ModelName,
+    OneRun,
+    TaskName,
     look_into,
     named_columns,
 )
@@ -40,10 +41,8 @@ from medtasks.version import __version__
 
 def check(
     context: typer.Context,
-    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    replies: Annotated[
-        list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
-    ],
+    task: TaskName,
+    replies: OneRun,
     printed: Annotated[
         str,
         Option(

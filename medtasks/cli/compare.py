@@ -49,6 +49,8 @@ _FULFILLED: Mapping[str, frozenset[Verdict]] = {
 _RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
 _LEAST_MARGIN = 1e-6  # no benchmark has the samples for a smaller one
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
+_Lines = Iterator[tuple[str, str]]  # names and counts
+_RunPair = tuple[str, str]  # letters of two runs
 _Model = Annotated[
     list[str] | None,
     Option(
@@ -339,7 +341,7 @@ def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list
     primary = comparisons.primary
     metric = _quoted_metric(name, task, primary)
     lead = primary.lead(name, metric) if primary else ""
-    firsts: dict[tuple[str, str], Comparison] = {}
+    firsts: dict[_RunPair, Comparison] = {}
     for test in task.comparisons:
         if test.metric == metric:
             firsts.setdefault((test.first, test.second), test)
@@ -445,7 +447,7 @@ def _print_rules(task: ComparedTask) -> None:
         say(f"Not compared: {metrics} ({rule_names}): {why}.")
 
 
-def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
+def _compared_samples(runs: _RunPair, overlap: Overlap) -> str:
     first, second = runs
     return (
         f"{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are compared. "
@@ -454,7 +456,7 @@ def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
     )
 
 
-def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
+def _print_tests(runs: _RunPair, tests: Sequence[Comparison]) -> None:
     """Print those of the tests that compare two runs, a table per metric."""
     first, second = runs
     names = [
@@ -514,9 +516,9 @@ def _cells(test: Comparison) -> list[str]:
 
 def _agreement_lines(
     agreement: Agreement,
-    runs: tuple[str, str],
+    runs: _RunPair,
     details: bool,
-) -> Iterator[tuple[str, str]]:
+) -> _Lines:
     """Yield names and counts of agreement between two runs, with ``details`` also the size of differences."""
     failed = agreement.failed
     if failed.one_sided_failures:
@@ -536,7 +538,7 @@ def _agreement_lines(
         yield "  look at", ", ".join(agreement.examples)
 
 
-def _text_lines(texts: TextAgreement, details: bool) -> Iterator[tuple[str, str]]:
+def _text_lines(texts: TextAgreement, details: bool) -> _Lines:
     equal = _equal(texts.equal, texts.samples)
     if texts.equal_but_spaces:
         equal += f", {texts.equal_but_spaces} more but for white space"
@@ -551,7 +553,7 @@ def _likelihood_lines(
     losses: LikelihoodAgreement,
     run: str,
     details: bool,
-) -> Iterator[tuple[str, str]]:
+) -> _Lines:
     yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
     if details and losses.absolute:
         size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
@@ -615,8 +617,6 @@ def _task_as_dict(name: str, comparisons: ComparedRuns) -> dict[str, Any]:
         if verdict:
             equivalence = {**as_json(test.equivalence), "shown": is_equivalent(test)}
             scores.append({**numbers, "main": test.main, "equivalence": equivalence})
-    skipped = task.skipped.items()
-    overlaps = task.overlaps.items()
     return record | {
         "summary": _sentences(name, task, comparisons),
         "data": as_json(task.data),
@@ -624,12 +624,13 @@ def _task_as_dict(name: str, comparisons: ComparedRuns) -> dict[str, Any]:
         "warnings": list(task.warnings),
         "repeats": dict(task.repeats),
         "not_compared": [
-            {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in skipped
+            {"rule": rule, "metric": metric, "why": why}
+            for (rule, metric), why in task.skipped.items()
         ],
         "reply_origins": as_json(task.origins),
         "documents": [
             {"first": first, "second": second, **as_json(overlap)}
-            for (first, second), overlap in overlaps
+            for (first, second), overlap in task.overlaps.items()
         ],
         "comparisons": tests,
     }

@@ -11,7 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -355,7 +355,7 @@ def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
         head = (" and ".join(pair), "questions", "equal", "kappa", "95 % interval")
-        print_table(number_table("", head, [_agreement_row(result) for result in of_pair]))
+        print_table(number_table("", head, map(_agreement_row, of_pair)))
         remarks = [_constant_remark(result) for result in of_pair if result.constant]
         for sentence in dict.fromkeys(remarks):
             say(sentence)
@@ -416,20 +416,6 @@ def publish(
         allow_incomplete=allow_incomplete,
     )
     report_prepared(manifest)
-    _print_sheet(sheet)
-    say(f"Datasheet: {folder / 'datasheet.md'}")
-    for task in (*tasks, *groups):
-        say(f"  {task}")
-    if manifest.access == Access.CREDENTIALED:
-        say(
-            "It is credentialed like its study: models and judges on other machines may not see it."
-        )
-    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
-    say_how_to_publish(manifest)
-
-
-def _print_sheet(sheet: Mapping[str, Any]) -> None:
-    """Print how many drafts were published and left out, their right answers, and the caveat of pairs."""
     rows = [(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"]))]
     rows += [(reason, str(count)) for reason, count in sheet["left_out"].items()]
     say_columns(rows)
@@ -440,6 +426,15 @@ def _print_sheet(sheet: Mapping[str, Any]) -> None:
         say(f"Right answers: {', '.join(labels)}")
     if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
         say(sheet["caveats"][-1])  # that pairs share images or patients
+    say(f"Datasheet: {folder / 'datasheet.md'}")
+    for task in (*tasks, *groups):
+        say(f"  {task}")
+    if manifest.access == Access.CREDENTIALED:
+        say(
+            "It is credentialed like its study: models and judges on other machines may not see it."
+        )
+    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
+    say_how_to_publish(manifest)
 
 
 @app.command()

@@ -287,8 +287,8 @@ def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, 
     condition = ""
     if criteria:
         condition = f" with {criteria_line(criteria)}"
-    if criteria and "pair_id" in documents[0]:
-        condition += ", of a pair both images if one has it"
+        if "pair_id" in documents[0]:
+            condition += ", of a pair both images if one has it"
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}")
     if show or not criteria:
         _print_values(chosen)

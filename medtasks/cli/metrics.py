@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.options import named_values
+from medtasks.cli.options import named_values, split_names
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, join_names, unknown_name
 from medtasks.home import as_json
@@ -104,8 +104,7 @@ def metrics(
 
 def _choose_scores(words: Sequence[str]) -> dict[str, dict[str, None]]:
     """Return the keys of the scores in ``--metric``, by metric."""
-    parts = ",".join(words).split(",")
-    names = [part.strip() for part in parts if part.strip()]
+    names = split_names(",".join(words))
     if not names:
         raise typer.BadParameter("--metric names no metric; without it they are listed")
     if _ALL in names:

@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from medtasks.cli.look_runs import read_looks
-from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
+from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into, split_names
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
 from medtasks.data.looks import LOOK_VARIABLE, Look
@@ -48,7 +48,6 @@ from medtasks.runs.run_manifest import (
     RunState,
     Severity,
     TaskOutcome,
-    TaskRecord,
     check_primary,
     continued_run,
     manifest_files,
@@ -145,7 +144,9 @@ def run(
     and no more of its samples than --max-failed lack a reply or a verdict. <output_path>/<UTC time>_run.json records
     the command, data, model, versions and outcome.
     """
-    names = _split_tasks(tasks)
+    names = split_names(tasks)
+    if not names:
+        raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
     part = _shard_of(shard, repeats, prepare=prepare)
     start = _split_launcher(launcher)
@@ -170,7 +171,8 @@ def run(
     stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
-        _prepare(names, yes=yes)
+        datasets = {name: datasets_of_tasks(name) for name in names}
+        prepare_all(datasets, Options(), yes=yes, sufficient=("yes", "incomplete", "sample"))
     selection = select(names)
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
@@ -188,19 +190,6 @@ def run(
             _repeat(call, output, arguments, repeats)
         else:
             call.run(output, arguments)
-
-
-def _split_tasks(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
-    return names
-
-
-def _prepare(names: Sequence[str], *, yes: bool) -> None:
-    """Prepare the datasets of tasks, groups and tags, but for those that a run can use as they are."""
-    datasets = {name: datasets_of_tasks(name) for name in names}
-    prepare_all(datasets, Options(), yes=yes, sufficient=("yes", "incomplete", "sample"))
 
 
 def _split_launcher(launcher: str) -> list[str]:
@@ -365,8 +354,14 @@ class _Call:
             output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
         )
         say(f"manifest: {recording.path}")
+        environment = {RUN_VARIABLE: manifest.run}
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
+            environment[KEPT_VARIABLE] = str(earlier.path)
+        if look is not None:
+            environment[LOOK_VARIABLE] = str(look.rows)
+        elif self.part is not None:
+            environment[SHARD_VARIABLE] = str(self.part)
         try:
             with recording.until_its_end():
                 if self.selection.ready:
@@ -376,34 +371,29 @@ class _Call:
                         output,
                         self.start,
                         recording.note,
-                        self._environment(manifest, earlier),
+                        environment,
                     )
         finally:
             _print_outcomes(recording.manifest, output)
         self._check_complete(recording)
         return recording.manifest
 
-    def _environment(self, manifest: RunManifest, earlier: RunManifest | None) -> dict[str, str]:
-        """Return the variables that tell the harness's process its run, its rows and which replies to keep."""
-        environment = {RUN_VARIABLE: manifest.run}
-        if earlier is not None:
-            environment[KEPT_VARIABLE] = str(earlier.path)
-        if manifest.look is not None:
-            environment[LOOK_VARIABLE] = str(manifest.look.rows)
-        elif self.part is not None:
-            environment[SHARD_VARIABLE] = str(self.part)
-        return environment
-
     def _check_complete(self, recording: RunRecording) -> None:
         """Raise MedTasksError if a task has no results, or lost too many samples."""
         records = recording.manifest.tasks.values()
-        if all(record.outcome is TaskOutcome.LEFT_OUT for record in records):
+        outcomes = [record.outcome for record in records]
+        if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
             raise MedTasksError(
                 f"none of the tasks in '{self.tasks}' can run, for the reasons above"
             )
-        lost = _describe_lost(list(records))
+        lost = len(outcomes) - outcomes.count(TaskOutcome.DONE)
         if lost:
-            raise MedTasksError(lost)
+            sentences = [f"{lost} of {len(outcomes)} tasks without results"]
+            if lost < len(outcomes):
+                sentences.append("the others are complete")
+            failed = [record for record in records if record.outcome is TaskOutcome.FAILED]
+            sentences += dict.fromkeys(record.reason for record in failed)
+            raise MedTasksError("; ".join(sentences))
         reasons = [record.reason for record in records if record.reason]
         if reasons:
             raise MedTasksError(f"{'; '.join(reasons)}; the scores are kept")
@@ -414,19 +404,6 @@ class _Call:
                 f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
                 f"{shlex.join([*redacted_arguments(self.command), '--only-failed'])}"
             )
-
-
-def _describe_lost(records: Sequence[TaskRecord]) -> str:
-    """Count the tasks without results and give the reasons of failures. The text is empty if all tasks are done."""
-    without = [record for record in records if record.outcome is not TaskOutcome.DONE]
-    if not without:
-        return ""
-    sentences = [f"{len(without)} of {len(records)} tasks without results"]
-    if len(without) < len(records):
-        sentences.append("the others are complete")
-    failed = [record for record in without if record.outcome is TaskOutcome.FAILED]
-    sentences += dict.fromkeys(record.reason for record in failed)
-    return "; ".join(sentences)
 
 
 def _earlier_look(

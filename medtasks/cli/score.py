@@ -25,7 +25,9 @@ from medtasks.cli.options import (
     KitName,
     MaxFailed,
     ModelName,
+    OneRun,
     Prevalence,
+    TaskName,
     columns_of,
     for_prevalence,
     look_into,
@@ -74,6 +76,8 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
+Tables = Iterator[Table]
+ScoresByRule = Mapping[str, RuleScores]
 judge_app = typer.Typer(
     help="Check a judge, or have several runs judged together.", no_args_is_help=True
 )
@@ -86,7 +90,7 @@ _REPLY_RULES = [
 
 def score(
     context: typer.Context,
-    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    task: TaskName,
     replies: Annotated[
         list[Path],
         Argument(
@@ -122,7 +126,7 @@ def score(
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Score recorded replies under every rule of a task, pairs also by category, others by group.
+    """Score recorded replies under every rule of a task. Pairs are also scored by category, others by group.
 
     Samples without a reply or a judge's verdict are in no score; the exit code is 1 if they are more than --max-failed.
     """
@@ -233,7 +237,7 @@ def _export_errors(
     path: Path | None,
     task: TaskFile,
     documents: Documents,
-    rules: Mapping[str, RuleScores],
+    rules: ScoresByRule,
     size: int | None,
 ) -> None:
     """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
@@ -246,7 +250,7 @@ def _export_errors(
     export_wrong_answers(path, private_datasets(task, documents), wrong)
 
 
-def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[str, RuleScores]:
+def _kinds_by_human(path: Path | None, rules: ScoresByRule) -> dict[str, RuleScores]:
     """Return the kinds of wrong answers by a human's judgements in a file, if there is one, by name of the rule."""
     if path is None:
         return {}
@@ -264,9 +268,9 @@ def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[
 
 def _rules_as_json(
     task: TaskFile,
-    rules: Mapping[str, RuleScores],
+    rules: ScoresByRule,
     checked: Mapping[str, CheckedScore],
-    by_human: Mapping[str, RuleScores],
+    by_human: ScoresByRule,
 ) -> dict[str, dict[str, Any]]:
     by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
     for name, check in checked.items():
@@ -308,8 +312,8 @@ def _print_origins(files: Sequence[Path], replies: Sequence[Path], matching: Seq
 
 
 def _print_scores(
-    tables: Iterator[Table],
-    rules: Mapping[str, RuleScores],
+    tables: Tables,
+    rules: ScoresByRule,
     data: Mapping[str, Any],
     replies: int,
     documents: int,
@@ -341,7 +345,7 @@ def _print_scores(
         raise MedTasksError("\n".join(problems))
 
 
-def _print_remarks(rules: Mapping[str, RuleScores]) -> None:
+def _print_remarks(rules: ScoresByRule) -> None:
     """Print the sentences of metrics on their scores, each once."""
     for remark in dict.fromkeys(chain.from_iterable(rule.remarks for rule in rules.values())):
         say(remark)
@@ -358,8 +362,8 @@ def _show_with_notes(tables: Iterable[Table]) -> None:
         notes |= dict.fromkeys(table.notes)
 
 
-def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
-    """Print how many samples are in no score, and yield a sentence if they are too many."""
+def _print_losses(rules: ScoresByRule, limit: FailureLimit) -> Iterator[str]:
+    """Print how many samples are in no score, and yield one sentence if they are too many."""
     counts = [rule.counts for rule in rules.values()]
     worst = max(counts, key=lambda count: count.lost, default=SampleCounts(0, 0))
     score_name = "score"
@@ -374,13 +378,13 @@ def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Itera
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"
 
 
-def _estimates_of(metric: str, rules: Mapping[str, RuleScores]) -> list[float]:
+def _estimates_of(metric: str, rules: ScoresByRule) -> list[float]:
     """Return the values of a metric under the rules that have it."""
     estimates = [rule.estimates for rule in rules.values()]
     return [by_metric[metric].value for by_metric in estimates if metric in by_metric]
 
 
-def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
+def _failed_metrics(rules: ScoresByRule) -> Iterator[str]:
     """Yield why metrics could not be computed, with one command for all missing weights."""
     failures: dict[str, str] = {}
     for rule in rules.values():
@@ -393,7 +397,7 @@ def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
         yield f"{names} could not be computed: {cause}"
 
 
-def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+def _category_tables(rules: ScoresByRule) -> Tables:
     """Yield the counts by category, a table per rule."""
     columns = ("category", "images", "set", "individual", "confusion", "invalid")
     for name, rule in rules.items():
@@ -405,7 +409,7 @@ def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
         yield number_table(f"{name} ({rule.rule})", columns, rows, split=total)
 
 
-def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iterator[Table]:
+def _accuracy_tables(rules: ScoresByRule, by: Sequence[str]) -> Tables:
     """Yield the accuracy by groups, a table per column, but for those in ``by``, which have tables of their own."""
     first = next(iter(rules.values()))
     for column, groups in first.groups.items():
@@ -425,13 +429,13 @@ def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iter
 
 def _tables(
     title: str,
-    rules: Mapping[str, RuleScores],
+    rules: ScoresByRule,
     further: Iterable[Table],
     checked: Mapping[str, CheckedScore],
     by: Sequence[str],
     *,
     paired: bool,
-) -> Iterator[Table]:
+) -> Tables:
     yield _score_table(title, rules, paired=paired)
     if paired:
         yield from _category_tables(rules)
@@ -454,10 +458,10 @@ def _tables(
 
 def _further_tables(
     task: str,
-    rules: Mapping[str, RuleScores],
+    rules: ScoresByRule,
     classes: Sequence[ClassArea],
-    by_human: Mapping[str, RuleScores],
-) -> Iterator[Table]:
+    by_human: ScoresByRule,
+) -> Tables:
     """Yield the tables of clinical numbers, of areas under curves and of wrong answers as a human judged them."""
     yield from class_tables(task, rules.values())
     if classes:
@@ -466,7 +470,7 @@ def _further_tables(
         yield _score_table("wrong answers, as a human judged them", by_human, paired=False)
 
 
-def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Table:
+def _score_table(title: str, rules: ScoresByRule, *, paired: bool) -> Table:
     """Return the scores, and the number of replies by reason, per rule."""
     rows: list[tuple[str, ...]] = []
     for name in next(iter(rules.values())).estimates:
@@ -479,7 +483,7 @@ def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -
     return number_table(title, ("score ± standard error", *rules), rows)
 
 
-def _wrong_answer_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+def _wrong_answer_tables(rules: ScoresByRule) -> Tables:
     """Yield the number of wrong answers of each kind, if there are any."""
     by_rule = [count_kinds(rule.wrong) for rule in rules.values()]
     kinds: dict[str, None] = {}
@@ -516,9 +520,7 @@ def _error_cell(score: MetricScore) -> str:
 def sample(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks with a judge, see 'medtasks tasks'.")],
-    replies: Annotated[
-        list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
-    ],
+    replies: OneRun,
     sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path("judge_labels.csv"),
     size: Annotated[
         int, Option(min=4, help="Number of replies to draw, half of each verdict.")
@@ -589,9 +591,8 @@ def joint(
     write_json(
         json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict}
     )
-    problems = list(_print_losses(rules, limit))
-    if problems:
-        raise MedTasksError("\n".join(problems))
+    for problem in _print_losses(rules, limit):
+        raise MedTasksError(problem)
 
 
 @judge_app.command()

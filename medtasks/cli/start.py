@@ -20,7 +20,7 @@ from typer import Argument, Option
 
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.look_runs import write_plan
-from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.options import IncludePath, JsonFile, TaskName, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.data.shards import clusters_of
 from medtasks.doctor.check_results import CheckResult, State
@@ -160,7 +160,7 @@ def doctor(
         "tasks": names,
         "verified": verify,
         "counts": {str(state): counts[state] for state in State},
-        "findings": [asdict(finding) for finding in findings],
+        "findings": list(map(asdict, findings)),
     }
     write_json(json_file, content)
     _print_findings(findings)
@@ -186,7 +186,7 @@ def _print_findings(findings: Sequence[CheckResult]) -> None:
 
 def plan(
     context: typer.Context,
-    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    task: TaskName,
     against: Annotated[
         float | None, Option(help="Score of the first model: 0.70. Default: that of --run.")
     ] = None,
@@ -229,7 +229,7 @@ def plan(
     """
     look_into(context, include_path, run or ())
     chosen = scored_task(task)
-    assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    assumed = assumptions(chosen, against, list(map(Source, run or ())), rule)
     if draw:
         _plan_draw(chosen, assumed, json_file)
         return

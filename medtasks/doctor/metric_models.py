@@ -3,12 +3,12 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from medtasks.data.privacy import access_of
-from medtasks.doctor.check_results import JUDGE, CheckResult, Scope, State, of_error
+from medtasks.doctor.check_results import JUDGE, CheckResult, Findings, Scope, State
 from medtasks.doctor.check_results import WEIGHTS as AREA
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match
 from medtasks.extract.labeler import VARIABLE as LABELER
@@ -37,7 +37,7 @@ _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
 _CHECK_MODEL = f"check {MODEL} with the endpoint's own documentation"
 
 
-def metric_weights(scope: Scope) -> Iterator[CheckResult]:
+def metric_weights(scope: Scope) -> Findings:
     """Check weights and settings of the chosen tasks' metrics, or summarise which weights are here.
 
     Args:
@@ -49,7 +49,7 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     if scope.has_names:
         for name in names:
             if name in missing:
-                lacking = of_error(AREA, name, State.WARNING, missing[name])
+                lacking = AREA.of_error(name, missing[name], state=State.WARNING)
                 yield replace(lacking, fix=_fix({name: missing[name]}))
             else:
                 yield AREA.ok(name, f"{name} is here")
@@ -61,7 +61,7 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
         if names:
             ModelSettings.from_environment()
     except MedTasksError as error:
-        yield of_error(AREA, "settings", State.PROBLEM, error)
+        yield AREA.of_error("settings", error)
 
 
 def _required_weights(scope: Scope) -> list[str]:
@@ -93,7 +93,7 @@ def _fix(missing: Mapping[str, MedTasksError]) -> str:
     return str(missing[TOKENIZER]).partition("; ")[2]
 
 
-def judge(scope: Scope) -> Iterator[CheckResult]:
+def judge(scope: Scope) -> Findings:
     """Check the judge that the environment names, of which only its list of models is requested.
 
     Args:
@@ -109,7 +109,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         settings = settings_from_environment()
     except JudgeNotConfigured as error:
         fix = "set the variable it names to a value it takes, or unset it"
-        yield of_error(JUDGE, "settings", State.PROBLEM, error, fix)
+        yield JUDGE.of_error("settings", error, fix)
         return
     location = "this machine" if settings.is_local else "another machine"
     sentence = f"the judge is {settings.model} at {settings.base_url}, on {location}"
@@ -125,7 +125,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
 def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckResult:
     first, *others = refusals
     state = State.PROBLEM if scope.has_names else State.NOTE
-    finding = of_error(JUDGE, "access", state, refusals[first])
+    finding = JUDGE.of_error("access", refusals[first], state=state)
     if not others:
         return finding
     return replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")

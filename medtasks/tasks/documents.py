@@ -65,6 +65,7 @@ from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
     DottedName,
+    NewConfig,
     mapping_in,
     resolve_names,
 )
@@ -72,6 +73,7 @@ from medtasks.tasks.task_variants import (
     MESSAGES_OF,
     TEXT_OF,
     THINKING,
+    Hook,
     thinking_prompt,
     told_prompt,
 )
@@ -218,7 +220,7 @@ def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[st
         return variants.nota(documents, control=True)
     if task.variant == ROTATED:
         family = task_file(str(task.base)).family
-        clusters = family.independent_clusters([Sample(document) for document in documents])
+        clusters = family.independent_clusters(list(map(Sample, documents)))
         return variants.rotated(documents, clusters)
     change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(variants, task.variant)
     return change(documents)
@@ -302,7 +304,7 @@ def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list
 
 def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
     """Return the strictest access level of a task's documents. The text is empty if they name no dataset."""
-    levels = {access_of(name) for name in _names(task, documents)}
+    levels = map(access_of, _names(task, documents))
     return str(max(levels, key=list(Access).index, default=""))
 
 
@@ -337,7 +339,7 @@ def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path
     return paths
 
 
-def image_settings(task: TaskFile) -> Mapping[str, Any]:
+def image_settings(task: TaskFile) -> Config:
     """Return the settings by which a task's images are found: those of the harness's default model family."""
     return default_settings(task_config(task.name))
 
@@ -391,9 +393,9 @@ def _key_problems(written: Config) -> list[str]:
     return misspelt + alone
 
 
-def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
+def _resolve_values(written: Config) -> tuple[NewConfig, list[str]]:
     """Replace dotted names by what they name. Return these values by key, and why others have none."""
-    config: dict[str, Any] = {}
+    config: NewConfig = {}
     problems = []
     for key in written.keys() - {"dataset_path"}:
         try:
@@ -575,7 +577,7 @@ def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
     valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
     names: set[str] = set()
     for block in blocks:
-        names |= {str(key) for key in block or ()}
+        names.update(map(str, block or ()))
     for name in sorted(names - valid):
         if hint := near_match(name, _PROMPT_SETTINGS):
             yield f"{SETTINGS}: no setting is called '{name}'{hint}"
@@ -594,7 +596,7 @@ def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
 
 
 def call_hook(
-    hook: Callable[..., Any],
+    hook: Hook,
     document: Document,
     settings: Any,
     *,
@@ -616,7 +618,7 @@ def call_hook(
 
 def _hook_failures(
     key: str,
-    hook: Callable[..., Any],
+    hook: Hook,
     document: Document,
     blocks: Sequence[Any],
     *,

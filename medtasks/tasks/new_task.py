@@ -32,6 +32,7 @@ _FAMILIES = {
 """Families by the column that has their answers."""
 
 Values = Sequence[Any]
+Columns = dict[str, Any]  # of the file, by our names
 
 
 class QuestionFile:
@@ -78,7 +79,7 @@ class QuestionFile:
         """Yield columns that may hold the options, one with lists or several, and the options of each question."""
         numbered: dict[str, dict[str, str]] = {}
         for name, cells in self.columns.items():
-            yield [name], [listed_options(cell) for cell in cells]
+            yield [name], list(map(listed_options, cells))
             if match := _ENUMERATED.fullmatch(name):
                 numbered.setdefault(match[1].casefold(), {})[match[2].upper()] = name
         for group in numbered.values():
@@ -181,7 +182,7 @@ def new_task(name: str, questions: QuestionFile) -> str:
     return dump_task_file({**config, "description": f"Questions in {questions.file.name}"})
 
 
-def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
+def _family(questions: QuestionFile) -> tuple[str, Columns]:
     """Return the family that columns fit, and the file's columns by our names."""
     for source, options in questions.options():
         if all(Column.OPTIONS.holds(each, ()) for each in options):
@@ -204,9 +205,9 @@ def _family_with_options(
     questions: QuestionFile,
     source: Sequence[str],
     options: Sequence[Values],
-) -> tuple[str, dict[str, Any]] | None:
+) -> tuple[str, Columns] | None:
     """Return the family whose answers are among the options in the columns ``source``, or None."""
-    columns: dict[str, Any] = {"options": source}
+    columns: Columns = {"options": source}
     question = questions.question(source)
     kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
     if question is not None:

@@ -36,6 +36,7 @@ from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, nam
 
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
+Names = Sequence[str]  # of all columns
 
 _IMAGES = ("image_file", "image_files")
 _IDS = ("patient_id", "pair_id", "doc_id")
@@ -264,7 +265,7 @@ def own_tables(config: Config) -> Any:
     shown_columns = names_in_templates(mapping_in(config, SETTINGS))
     shown_columns = shown_columns.union(*map(names_in, mapping.values()))
 
-    def texts(names: Sequence[str]) -> set[str]:
+    def texts(names: Names) -> set[str]:
         return shown_columns.union(*(columns for _, columns in needed_columns(config, names)))
 
     return local_tables(config, texts)
@@ -340,7 +341,7 @@ def _joined_columns(table: Any, sources: Mapping[str, Sequence[str]]) -> NewColu
     return columns
 
 
-def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, list[str]]:
+def _sources(config: Config, names: Names, location: str) -> dict[str, list[str]]:
     """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata."""
     mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
     if not isinstance(mapping, Mapping):
@@ -381,7 +382,7 @@ def _holds_images(table: Any, column: str) -> bool:
     return False
 
 
-def default_settings(config: Config) -> Mapping[str, Any]:
+def default_settings(config: Config) -> Config:
     """Return a configuration's settings of prompts and images for the harness's default model family."""
     settings = mapping_in(config, SETTINGS)
     return mapping_in(settings, "default") if "default" in settings else settings
@@ -395,9 +396,7 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 # ---- checks ----
 
 
-def needed_columns(
-    config: Config, names: Sequence[str]
-) -> Iterator[tuple[str, Mapping[str, Column]]]:
+def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, with what they have to hold.
 
     Args:
@@ -440,7 +439,7 @@ def is_our_hook(hook: object) -> bool:
 def check(
     config: Config,
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     location: str,
     places: Sequence[str],
 ) -> None:
@@ -486,7 +485,7 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
 def _wrong_values(
     config: Config,
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     places: Sequence[str],
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
@@ -507,7 +506,7 @@ def _wrong_values(
         checked |= required.items()
 
 
-def _check_columns(config: Config, names: Sequence[str], location: str) -> None:
+def _check_columns(config: Config, names: Names, location: str) -> None:
     """Raise MedTasksError for columns that hooks need and the documents lack, each with the first that needs it."""
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
@@ -551,7 +550,7 @@ def _fault_of_entry(kind: Column, entry: Any) -> str:
 def following(
     process_results: object,
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     count: int,
 ) -> NewColumns:
     """Return the columns that follow from others, such as ids, each of shape (documents,).
@@ -574,7 +573,7 @@ def following(
 
 def _following_of_closed_questions(
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     count: int,
 ) -> NewColumns:
     added: NewColumns = {}
@@ -594,7 +593,7 @@ def _following_of_closed_questions(
 
 def _doc_ids(
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     count: int,
     *,
     paired: bool,
@@ -610,7 +609,7 @@ def _doc_ids(
     return {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
 
 
-def _image_ids(columns: Columns, names: Sequence[str]) -> NewColumns:
+def _image_ids(columns: Columns, names: Names) -> NewColumns:
     """Return the column ``image_id``, unless it is there or nothing has images."""
     if "image_id" in names:
         return {}

@@ -40,6 +40,7 @@ from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
     DottedName,
+    NewConfig,
     dump_task_file,
     harness_folder,
     index_tasks,
@@ -100,7 +101,7 @@ def prepare_own(
     return manifest
 
 
-def _config_like_published(questions: OwnQuestions, name: str) -> dict[str, Any]:
+def _config_like_published(questions: OwnQuestions, name: str) -> NewConfig:
     """Return the configuration of the task of a user's folder, after those of published datasets."""
     names = own_keys(name, name, TAG)
     config = {**names, **task_config(_MODELS[questions.kind]), **names}
@@ -226,7 +227,7 @@ def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[st
     return names
 
 
-def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
+def task_copy(model: str, name: str, dataset: str, description: str) -> NewConfig:
     """Return the configuration of a task like another one on a dataset of the user's own.
 
     Args:
@@ -240,7 +241,7 @@ def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str
     return {**config, **own_keys(name, dataset, []), "metadata": metadata}
 
 
-def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str) -> dict[str, Any]:
+def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str) -> NewConfig:
     """Return the configuration of a group like another one.
 
     Args:
@@ -255,7 +256,7 @@ def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str
     return {**config, "group": name, "task": members, "metadata": metadata}
 
 
-def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
+def own_keys(task: str, dataset: str, tags: object) -> NewConfig:
     """Return the keys of a task file for its name and its data, which are prepared.
 
     Example:
@@ -270,7 +271,7 @@ def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
     }
 
 
-def own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
+def own_metadata(metadata: Config, dataset: str, **about: Any) -> NewConfig:
     """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
     copied = {**metadata, **about, "dataset": dataset}
     copied["data"] = DottedName(f"medtasks.data.provenance_of.{dataset}")

@@ -25,6 +25,7 @@ from medtasks.tasks.task_index import (
     LOCAL_LOADERS,
     ROWS,
     Config,
+    NewConfig,
     mapping_in,
     names_in,
     resolve_names,
@@ -53,7 +54,7 @@ def split_of(config: Config) -> str:
     return str(config.get("test_split") or config.get("validation_split") or "test")
 
 
-def library_arguments(config: Config) -> dict[str, Any]:
+def library_arguments(config: Config) -> NewConfig:
     """Return the arguments of a task's data that the harness passes on to the library.
 
     Example:
@@ -99,7 +100,7 @@ def datasets_of_files(config: Config) -> set[str]:
             builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **options)
             names = itertools.chain(*builder.config.data_files.values())
             files += [Path(_PROTOCOLS.sub("", name)) for name in names]
-    return {name for name in map(dataset_holding, files) if name}
+    return set(filter(None, map(dataset_holding, files)))
 
 
 @owner_only()
@@ -141,7 +142,7 @@ def _loaded_anew(
     path: str,
     kind: str,
     files: Files,
-    arguments: Mapping[str, Any],
+    arguments: Config,
 ) -> Any:
     """Return files as the library reads them, under a key of their state in its cache."""
     import datasets
@@ -161,7 +162,7 @@ def _loaded_anew(
     return datasets.load_dataset(path, config.get("dataset_name"), **settings)
 
 
-def _folder_files(config: Config, path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
+def _folder_files(config: Config, path: str, arguments: Config) -> tuple[str, Files]:
     """Return kind and files of a folder as the Hub keeps datasets."""
     import datasets
 
@@ -226,7 +227,7 @@ def _matching(task: object, *names: str) -> list[Path]:
     return matches
 
 
-def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
+def _reading_options(arguments: Config) -> dict[str, str]:
     """Return a user's choices for :func:`read_table`, among the arguments of the library."""
     import datasets
 
@@ -306,7 +307,7 @@ def asked_rows(table: Any, config: Config) -> Any:
     return selected
 
 
-def _chosen_rows(table: Any, conditions: Mapping[str, Any]) -> list[int]:
+def _chosen_rows(table: Any, conditions: Config) -> list[int]:
     """Return the numbers, from 0, of the rows with one of the wanted values in each column."""
     chosen = list(range(len(table)))
     for name, values in conditions.items():

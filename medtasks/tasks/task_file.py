@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.variants import ABSTAIN, NOTA, NOTA_CONTROL, ROTATED, TOLD, VARIANTS
@@ -40,7 +40,7 @@ _TAKE_FIRST = "take_first"
 _READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
 _UNFILTERED: Sequence[Config] = ({"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]},)
 _LIKELIHOODS = "multiple_choice"
-_T = TypeVar("_T")
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class TaskFile:
     rows: Mapping[str, Rule] = field(default_factory=dict)
     process_results: DottedName | None = None
     metric_list: DottedName | None = None
-    members: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    breakdown: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-    thinking: tuple[str, ...] = ()
+    members: Names = ()
+    tags: Names = ()
+    breakdown: Names = ()
+    variants: Names = ()
+    thinking: Names = ()
     variant: str | None = None
     base: str | None = None
     same_as: str | None = None
@@ -215,7 +215,7 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
     )
 
 
-def _value_of_type(value: object, kind: type[_T]) -> _T | None:
+def _value_of_type(value: object, kind: type) -> Any:
     return value if isinstance(value, kind) else None
 
 

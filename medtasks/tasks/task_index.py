@@ -39,6 +39,9 @@ _MAPPINGS = (
 )
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
+Configs = Mapping[str, Config]  # by task, or by another name
+NewConfig = dict[str, Any]
+"""Configuration, or a part of one, that belongs to the caller, who may change it."""
 LOCAL_LOADERS = frozenset(
     {"csv", "tsv", "excel", "xlsx", "json", "jsonl", "parquet", "text", "pandas", "arrow"},
 )
@@ -144,8 +147,8 @@ class TaskIndex:
         members: Names of the members of each group or tag.
     """
 
-    configs: Mapping[str, Config] = field(default_factory=dict)
-    groups: Mapping[str, Config] = field(default_factory=dict)
+    configs: Configs = field(default_factory=dict)
+    groups: Configs = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -279,7 +282,7 @@ def _group_members(entries: Sequence[Any]) -> list[str]:
     return names
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> NewConfig:
     """Return the content of a file and the files it includes: its own keys replace included ones whole.
 
     Raises:
@@ -299,7 +302,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def with_included(path: Path, content: Config) -> dict[str, Any]:
+def with_included(path: Path, content: Config) -> NewConfig:
     """Return the content of a file together with that of the files it includes.
 
     Args:
@@ -307,7 +310,7 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
         content: Its own keys, as :func:`own_config` returns them.
     """
     config = dict(content)
-    merged: dict[str, Any] = {}
+    merged: NewConfig = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         file = Path(name) if Path(name).is_file() else path.parent / name
         merged |= with_included(file, own_config(file))
@@ -332,7 +335,7 @@ def is_short(path: Path) -> bool:
     return "family" in with_included(path, own_config(path))
 
 
-def with_family(config: Config, folder: Path) -> dict[str, Any]:
+def with_family(config: Config, folder: Path) -> NewConfig:
     """Return the whole configuration of a short task file: what its family supplies, below the file's own keys.
 
     Args:
@@ -370,7 +373,7 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     return merged
 
 
-def _image_columns(image: Any) -> dict[str, Any]:
+def _image_columns(image: Any) -> NewConfig:
     """Return the column with images by our name, for the key ``image`` of a short task file.
 
     Raises:
@@ -385,7 +388,7 @@ def _image_columns(image: Any) -> dict[str, Any]:
     return {"image_files" if isinstance(image, list) else "image_file": image}
 
 
-def _keys_of_family(family: str) -> dict[str, Any]:
+def _keys_of_family(family: str) -> NewConfig:
     """Return the keys that a family supplies: those of its file, or of any question type with hooks of this name.
 
     Raises:
@@ -405,7 +408,7 @@ def _keys_of_family(family: str) -> dict[str, Any]:
     return keys
 
 
-def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:
+def with_image_roots(config: Config, folder: Path) -> NewConfig:
     """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it exists.
 
     Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
