@@ -60,7 +60,7 @@ def list_datasets(
         str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")
     ] = None,
 ) -> None:
-    """List datasets with access level and state, your own last. Of a single one, show source, licence and size."""
+    """List datasets with access level and state, your own last. For a single one, show source, licence and size."""
     infos = [*CATALOGUE.values(), *own_datasets().values()]
     if name is not None:
         infos = datasets_of(name)

@@ -391,8 +391,8 @@ class _Call:
             sentences = [f"{lost} of {len(outcomes)} tasks without results"]
             if lost < len(outcomes):
                 sentences.append("the others are complete")
-            failed = [record for record in records if record.outcome is TaskOutcome.FAILED]
-            sentences += dict.fromkeys(record.reason for record in failed)
+            failures = (record.reason for record in records if record.outcome is TaskOutcome.FAILED)
+            sentences += dict.fromkeys(failures)
             raise MedTasksError("; ".join(sentences))
         reasons = [record.reason for record in records if record.reason]
         if reasons:
