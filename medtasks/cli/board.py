@@ -51,35 +51,29 @@ def board(
     from medtasks.report.board_figures import curve_figures
     from medtasks.scores.board_model import board_of
 
-    paths = [Path(name) for name in names]
-    look_into(context, include_path, [path for path in paths if path.exists()])
+    look_into(context, include_path, [path for path in map(Path, names) if path.exists()])
     columns = list(filter(None, (tasks or "").split(",")))
     with out.status("Scoring ..."):
         scored = board_of(names, reading=rule, tasks=columns, steps=step)
-    rows = board_tables.published_rows(scored) if published else []
-    if published and rule != "published":
-        raise MedTasksError(
-            "published results were read by published rules; leave out --rule careful or --published"
-        )
+    rows = []
+    if published:
+        if rule != "published":
+            raise MedTasksError(
+                "published results were read by published rules; leave out --rule careful or --published"
+            )
+        rows = board_tables.published_rows(scored)
     table = board_tables.board_table(scored, rows)
     is_narrow = len(scored.columns) <= 2
     show(board_tables.board_table(scored, rows, intervals=is_narrow))
-    for sentence in (*table.warnings, *table.notes):
-        say(sentence)
-    for sentence in board_tables.curve_sentences(scored):
+    for sentence in (*table.warnings, *table.notes, *board_tables.curve_sentences(scored)):
         say(sentence)
     if html:
         board_tables.write_board_page(scored, rows, html, curve_figures(scored))
         say(f"board: {html}")
     sections = [("Board", [table])]
-    texts = [
-        (latex, tables.latex(sections)),
-        (markdown, plain(tables.markdown("Board", sections))),
-        (csv, board_tables.board_csv(scored, rows)),
-    ]
-    for path, text in texts:
-        if path:
-            write_text(path, text)
+    write_text(latex, tables.latex(sections))
+    write_text(markdown, plain(tables.markdown("Board", sections)))
+    write_text(csv, board_tables.board_csv(scored, rows))
     if wandb:
         from medtasks.report.board_wandb import log_board
 

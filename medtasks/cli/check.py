@@ -5,11 +5,10 @@ Exit code 1 is a verdict, so that anything which prevents a verdict has to leave
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from medtasks.cli.options import (
     FileColumns,
@@ -17,6 +16,8 @@ from medtasks.cli.options import (
     JsonFile,
     KitName,
     ModelName,
+    OneRun,
+    TaskName,
     look_into,
     named_columns,
 )
@@ -40,10 +41,8 @@ from medtasks.version import __version__
 
 def check(
     context: typer.Context,
-    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    replies: Annotated[
-        list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
-    ],
+    task: TaskName,
+    replies: OneRun,
     printed: Annotated[
         str,
         Option(
@@ -109,17 +108,23 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     if verdict.careful:
         sentence += f"; a careful reading ({verdict.careful.rule}) gives {_value(verdict.careful, decimals)}"
     yield f"{sentence}."
-    difference = verdict.printed - in_printed_unit(compared.score.value, share)
-    if verdict.is_consistent:
-        yield f"Consistent: rounded, it is {printed}."
-    elif difference.is_nan():
-        yield f"Not consistent. {compared.failure}".rstrip()
-    else:
-        gap = float(abs(difference)) / (100 if share else 1)
-        side = "above" if difference > 0 else "below"
-        yield f"Not consistent: {printed} is {points(gap, share, decimals)} {side} it."
+    yield _consistency(verdict, printed, decimals)
     for explanation, value in verdict.explanations.items():
         yield f"It is {explanation}: {number(value, share, decimals)}."
+
+
+def _consistency(verdict: PrintedCheck, printed: str, decimals: int) -> str:
+    """Say whether the printed number is that of the compared rule, and how far it is from it."""
+    if verdict.is_consistent:
+        return f"Consistent: rounded, it is {printed}."
+    compared = verdict.compared
+    share = compared.score.share
+    difference = verdict.printed - in_printed_unit(compared.score.value, share)
+    if difference.is_nan():
+        return f"Not consistent. {compared.failure}".rstrip()
+    gap = float(abs(difference)) / (100 if share else 1)
+    side = "above" if difference > 0 else "below"
+    return f"Not consistent: {printed} is {points(gap, share, decimals)} {side} it."
 
 
 def _samples(verdict: PrintedCheck) -> str:

@@ -49,6 +49,8 @@ _FULFILLED: Mapping[str, frozenset[Verdict]] = {
 _RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
 _LEAST_MARGIN = 1e-6  # no benchmark has the samples for a smaller one
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
+_Lines = Iterator[tuple[str, str]]  # names and counts
+_RunPair = tuple[str, str]  # letters of two runs
 _Model = Annotated[
     list[str] | None,
     Option(
@@ -125,13 +127,34 @@ def compare(
         raise MedTasksError(
             "give one margin, with --equivalence or --non-inferiority; both verdicts take the same"
         )
-    look_into(context, include_path, [Path(name) for name in names])
-    margin = equivalence if non_inferiority is None else non_inferiority
-    if margin is None and require is not None:
-        margin = MARGIN
+    look_into(context, include_path, list(map(Path, names)))
+    margin = _chosen_margin(equivalence, non_inferiority, require)
     comparisons = _compare_runs(names, metric or (), rule or (), model or (), margin, labels or ())
     write_json(json_file, _as_dict(comparisons))
-    _print_comparisons(comparisons, require, is_one_sided=non_inferiority is not None)
+    is_one_sided = non_inferiority is not None or require == "not-worse"
+    _print_comparisons(comparisons, is_one_sided=is_one_sided)
+    if require is not None:
+        _check_required(comparisons, require)
+
+
+def _chosen_margin(
+    equivalence: float | None,
+    non_inferiority: float | None,
+    required: Required | None,
+) -> float | None:
+    """Return the margin for verdicts, or None if no verdict is asked for.
+
+    Raises:
+        MedTasksError: It is no fraction.
+    """
+    margin = equivalence if non_inferiority is None else non_inferiority
+    if margin is None:
+        return MARGIN if required is not None else None
+    if not _LEAST_MARGIN <= margin < 1:
+        raise MedTasksError(
+            f"the margin {margin:g} is no fraction between {_LEAST_MARGIN:g} and 1; 0.01 is one percentage point"
+        )
+    return margin
 
 
 def _compare_runs(
@@ -142,25 +165,21 @@ def _compare_runs(
     margin: float | None,
     labels: Sequence[Path],
 ) -> ComparedRuns:
-    """Compare the runs on a command line; ``models`` are none, one for all runs, or one each."""
-    if margin is not None and not _LEAST_MARGIN <= margin < 1:
-        raise MedTasksError(
-            f"the margin {margin:g} is no fraction between {_LEAST_MARGIN:g} and 1; 0.01 is one percentage point"
-        )
+    """Compare the runs on a command line. There are no ``models``, one for all runs, or one each."""
     task = _named_task(names[0])
-    paths = [Path(name) for name in names[task is not None :]]
+    paths = list(map(Path, names[task is not None :]))
     if margin is not None and len(paths) != 2:
         raise RepliesError(f"expected two runs, but got {len(paths)}")
     sources = _sources(paths, models, labels, task)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
     models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {}
-    if margin is not None:
-        verdicts = {name: verdict_on(compared, margin) for name, compared in tasks.items()}
-    each_verdict = [task_verdict.verdict for task_verdict in verdicts.values()]
     tests = 0
-    for compared in tasks.values():
+    for name, compared in tasks.items():
         tests += sum(not test.same_as for test in compared.comparisons)
+        if margin is not None:
+            verdicts[name] = verdict_on(compared, margin)
+    each_verdict = [task_verdict.verdict for task_verdict in verdicts.values()]
     return ComparedRuns(
         {label: source.path for label, source in sources.items()},
         models_by_label,
@@ -229,16 +248,8 @@ def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
     return primaries[0]
 
 
-def _print_comparisons(
-    comparisons: ComparedRuns,
-    required: Required | None,
-    *,
-    is_one_sided: bool,
-) -> None:
-    """Print all comparisons of a command and the verdict on them, without the tests of identical runs.
-
-    Raises MedTasksError at the end unless the verdict is the required one or better, and all tasks were compared.
-    """
+def _print_comparisons(comparisons: ComparedRuns, *, is_one_sided: bool) -> None:
+    """Print all comparisons of a command and the verdict on them, without the tests of identical runs."""
     for label, path in comparisons.runs.items():
         model = comparisons.models[label]
         say(f"{label}: {path}, model: {model}" if model else f"{label}: {path}")
@@ -256,15 +267,13 @@ def _print_comparisons(
                 f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
-    if is_one_sided or required == "not-worse":
+    if is_one_sided:
         unmet = ", and ".join(_regressions(comparisons))
         outcome = f"not shown: {unmet}"
         if not unmet:
             outcome = "shown: in every main score B loses less than the margin to A"
         say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
-    if required is not None:
-        _check_required(comparisons, required)
 
 
 def _print_methods(tests: Sequence[Comparison], number: int) -> None:
@@ -329,34 +338,36 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
 
 def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
     """Summarise each pair of runs in one sentence: the primary, else the main metric under the first rule."""
-    main = next((test.metric for test in task.comparisons if test.main), "")
-    lead = ""
     primary = comparisons.primary
-    if primary:
-        if primary.task == name and any(test.metric == primary.metric for test in task.comparisons):
-            main = primary.metric
-        lead = primary.lead(name, main)
-    firsts: dict[tuple[str, str], Comparison] = {}
+    metric = _quoted_metric(name, task, primary)
+    lead = primary.lead(name, metric) if primary else ""
+    firsts: dict[_RunPair, Comparison] = {}
     for test in task.comparisons:
-        if test.metric == main:
+        if test.metric == metric:
             firsts.setdefault((test.first, test.second), test)
     return [f"{lead}On {name} {_sentence(test, comparisons)}." for test in firsts.values()]
+
+
+def _quoted_metric(name: str, task: ComparedTask, primary: PrimaryOutcome | None) -> str:
+    """Return the primary metric if it is one of the task's, else the task's main one."""
+    metrics = {test.metric for test in task.comparisons}
+    if primary and primary.task == name and primary.metric in metrics:
+        return primary.metric
+    return next((test.metric for test in task.comparisons if test.main), "")
 
 
 def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     """Return the scores of two runs, their difference and its test, or why nothing could be tested."""
     result = test.result
-    names = {}
-    for label, model in comparisons.models.items():
-        title = model_title(model).partition(" (")[0]
-        names[label] = f"{label} ({title})" if title else label
+    models = comparisons.models
     samples = wording.quantity(
         result.samples, "pair" if test.metric == "set_accuracy" else "sample"
     )
     first = wording.number(result.first, test.share)
     second = wording.number(result.second, test.share)
     scores = (
-        f"({samples}), {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
+        f"({samples}), {_with_title(test.second, models)} has {test.metric} {second} and "
+        f"{_with_title(test.first, models)} {first} "
         f"under {test.rule}: difference {wording.with_sign(result.difference, test.share)}"
     )
     if not math.isnan(result.low):
@@ -373,6 +384,12 @@ def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     return f"{scores}, p = {p_value(result.p)} (Holm {p_value(test.holm)}): {verdict}"
 
 
+def _with_title(label: str, models: Mapping[str, str]) -> str:
+    """Return the letter of a run with the title of its model, if one is recorded."""
+    title = model_title(models[label]).partition(" (")[0]
+    return f"{label} ({title})" if title else label
+
+
 def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
     """Print the verdict on a task and, unless its runs are identical, all comparisons.
 
@@ -382,9 +399,8 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in (verdict.explanation, verdict.lacking):
-            if sentence:
-                say(sentence)
+        for sentence in filter(None, (verdict.explanation, verdict.lacking)):
+            say(sentence)
         if verdict.verdict is Verdict.IDENTICAL:
             _print_unshared_samples(task)
             return ()
@@ -398,7 +414,7 @@ def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Seq
     for runs, overlap in task.overlaps.items():
         out.print(f"\n{_compared_samples(runs, overlap)}")
         say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
-        _print_tests(runs, [test for test in task.comparisons if (test.first, test.second) == runs])
+        _print_tests(runs, task.comparisons)
     _print_rules(task)
     return [test for test in task.comparisons if not test.same_as]
 
@@ -431,7 +447,7 @@ def _print_rules(task: ComparedTask) -> None:
         say(f"Not compared: {metrics} ({rule_names}): {why}.")
 
 
-def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
+def _compared_samples(runs: _RunPair, overlap: Overlap) -> str:
     first, second = runs
     return (
         f"{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are compared. "
@@ -440,8 +456,8 @@ def _compared_samples(runs: tuple[str, str], overlap: Overlap) -> str:
     )
 
 
-def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
-    """Print the tests of two runs, a table per metric."""
+def _print_tests(runs: _RunPair, tests: Sequence[Comparison]) -> None:
+    """Print those of the tests that compare two runs, a table per metric."""
     first, second = runs
     names = [
         "samples (clusters or pairs)",
@@ -457,16 +473,20 @@ def _print_tests(runs: tuple[str, str], tests: Sequence[Comparison]) -> None:
         "p, equivalence",
         "95 % interval, non-inferiority",
     ]
-    distinct = [test for test in tests if not test.same_as]
-    for metric in dict.fromkeys(test.metric for test in distinct):
-        of_metric = [test for test in distinct if test.metric == metric]
+    by_metric: dict[str, list[Comparison]] = {}
+    repeated = []
+    for test in tests:
+        if (test.first, test.second) != runs:
+            continue
+        if test.same_as:
+            repeated.append((test.metric, (test.rule, test.same_as)))
+        else:
+            by_metric.setdefault(test.metric, []).append(test)
+    for metric, of_metric in by_metric.items():
         rows = list(zip(names, *map(_cells, of_metric), strict=False))
         columns = (f"{second} compared with {first}", *(test.rule for test in of_metric))
         show(number_table(metric, columns, rows))
-    alike = wording.names_by(
-        (test.metric, (test.rule, test.same_as)) for test in tests if test.same_as
-    )
-    for (rule, same), metrics in alike.items():
+    for (rule, same), metrics in wording.names_by(repeated).items():
         say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
 
 
@@ -496,10 +516,10 @@ def _cells(test: Comparison) -> list[str]:
 
 def _agreement_lines(
     agreement: Agreement,
-    runs: tuple[str, str],
+    runs: _RunPair,
     details: bool,
-) -> Iterator[tuple[str, str]]:
-    """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
+) -> _Lines:
+    """Yield names and counts of agreement between two runs, with ``details`` also the size of differences."""
     failed = agreement.failed
     if failed.one_sided_failures:
         counts = f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
@@ -518,7 +538,7 @@ def _agreement_lines(
         yield "  look at", ", ".join(agreement.examples)
 
 
-def _text_lines(texts: TextAgreement, details: bool) -> Iterator[tuple[str, str]]:
+def _text_lines(texts: TextAgreement, details: bool) -> _Lines:
     equal = _equal(texts.equal, texts.samples)
     if texts.equal_but_spaces:
         equal += f", {texts.equal_but_spaces} more but for white space"
@@ -533,7 +553,7 @@ def _likelihood_lines(
     losses: LikelihoodAgreement,
     run: str,
     details: bool,
-) -> Iterator[tuple[str, str]]:
+) -> _Lines:
     yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
     if details and losses.absolute:
         size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
@@ -597,8 +617,6 @@ def _task_as_dict(name: str, comparisons: ComparedRuns) -> dict[str, Any]:
         if verdict:
             equivalence = {**as_json(test.equivalence), "shown": is_equivalent(test)}
             scores.append({**numbers, "main": test.main, "equivalence": equivalence})
-    skipped = task.skipped.items()
-    overlaps = task.overlaps.items()
     return record | {
         "summary": _sentences(name, task, comparisons),
         "data": as_json(task.data),
@@ -606,12 +624,13 @@ def _task_as_dict(name: str, comparisons: ComparedRuns) -> dict[str, Any]:
         "warnings": list(task.warnings),
         "repeats": dict(task.repeats),
         "not_compared": [
-            {"rule": rule, "metric": metric, "why": why} for (rule, metric), why in skipped
+            {"rule": rule, "metric": metric, "why": why}
+            for (rule, metric), why in task.skipped.items()
         ],
         "reply_origins": as_json(task.origins),
         "documents": [
             {"first": first, "second": second, **as_json(overlap)}
-            for (first, second), overlap in overlaps
+            for (first, second), overlap in task.overlaps.items()
         ],
         "comparisons": tests,
     }

@@ -187,7 +187,7 @@ def hallucination(
     passages: Annotated[int, Option(min=1, help="Number of passages to retrieve per report.")] = 5,
     max_requests: MaxRequests = None,
 ) -> None:
-    """Draft hallucination questions from reports; an interrupted run continues where it stopped.
+    """Draft hallucination questions from reports. An interrupted run continues where it stopped.
 
     The LLM is an OpenAI-compatible endpoint, set like a judge: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
     """
@@ -355,7 +355,7 @@ def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
         head = (" and ".join(pair), "questions", "equal", "kappa", "95 % interval")
-        print_table(number_table("", head, [_agreement_row(result) for result in of_pair]))
+        print_table(number_table("", head, map(_agreement_row, of_pair)))
         remarks = [_constant_remark(result) for result in of_pair if result.constant]
         for sentence in dict.fromkeys(remarks):
             say(sentence)
@@ -404,7 +404,7 @@ def publish(
         ),
     ] = False,
 ) -> None:
-    """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
+    """Make a dataset and tasks of the questions that passed review. Repeat it after more reviews."""
     from medtasks.curate.publishing import publish_study
 
     manifest, tasks, groups, sheet = publish_study(

@@ -60,7 +60,7 @@ def list_datasets(
         str | None, Argument(help="A dataset, benchmark or group of tasks. Default: all.")
     ] = None,
 ) -> None:
-    """List datasets, your own last, with access level and state; or show source, licence and size of a single one."""
+    """List datasets with access level and state, your own last. For a single one, show source, licence and size."""
     infos = [*CATALOGUE.values(), *own_datasets().values()]
     if name is not None:
         infos = datasets_of(name)
@@ -89,17 +89,12 @@ def _show(info: DatasetInfo) -> None:
         images = described_images(Manifest.read(dataset_folder(info.name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     stated = [text.format(value) for value, text in sizes if value is not None]
-    source = f"{info.source} at {info.revision}"
-    if info.revision == "main":
-        source += ", so that numbers may move with its newest commit, which the manifest records"
-    elif not (info.sha256 or info.md5 or len(info.revision) == 40):
-        source += ", without a digest of its files, so that numbers may move with them"
     facts = {
         "prepared": prepared_state(info.name),
         "access": info.access,
         "size": ", ".join(stated) or "not stated",
         "licence": info.licence,
-        "source": source,
+        "source": _source_with_revision(info),
         "--source": layout,  # contents of that folder
         "images": images,
     }
@@ -107,6 +102,16 @@ def _show(info: DatasetInfo) -> None:
     for fact, value in facts.items():
         if value:
             say(f"  {fact + ':':<10}{value}")
+
+
+def _source_with_revision(info: DatasetInfo) -> str:
+    """Describe where the files of a dataset come from, and whether numbers may move with them."""
+    source = f"{info.source} at {info.revision}"
+    if info.revision == "main":
+        source += ", so that numbers may move with its newest commit, which the manifest records"
+    elif not (info.sha256 or info.md5 or len(info.revision) == 40):
+        source += ", without a digest of its files, so that numbers may move with them"
+    return source
 
 
 app.command()(prepare)
@@ -124,14 +129,14 @@ def verify(
 
     For a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
-    from medtasks.data.prepare.prepare_dataset import verify as run
+    from medtasks.data.prepare.prepare_dataset import verify as differences
 
     look_into(context, include_path)
     task = task_files().get(name)
-    if task is not None and task.kind == "task" and task.dataset is None:
+    if task is not None and task.has_own_files:
         _verify_own_task(task)
         return
-    _raise_problems(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
+    _raise_problems(list(differences(name)), name, f"; fix it with: {preparing_again(name)}")
     if task is not None and not task.is_shipped:
         _check_file(task)
     folder = dataset_folder(name)
@@ -195,7 +200,7 @@ def sample(
 
 def write_sample_home(folder: Path) -> None:
     """Write the synthetic sample and prepare it in ``folder``, which may hold no real dataset."""
-    from medtasks.data.prepare.prepare_dataset import prepare as run
+    from medtasks.data.prepare.prepare_dataset import prepare as prepare_dataset
     from medtasks.data.prepare.source_recipe import Options
 
     before = os.environ.get(HOME_VARIABLE)
@@ -207,7 +212,7 @@ def write_sample_home(folder: Path) -> None:
             )
         source = folder / "source" / "mediconfusion"
         shutil.copytree(SAMPLE, source, dirs_exist_ok=True)
-        report_prepared(run("mediconfusion", Options(source, sample=True)))
+        report_prepared(prepare_dataset("mediconfusion", Options(source, sample=True)))
     except OSError as error:
         raise MedTasksError(
             f"cannot write the sample to {folder}: {error.strerror or error}"
@@ -282,8 +287,8 @@ def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, 
     condition = ""
     if criteria:
         condition = f" with {criteria_line(criteria)}"
-    if criteria and "pair_id" in documents[0]:
-        condition += ", of a pair both images if one has it"
+        if "pair_id" in documents[0]:
+            condition += ", of a pair both images if one has it"
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}")
     if show or not criteria:
         _print_values(chosen)

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from medtasks.cli.options import named_values
+from medtasks.cli.options import named_values, split_names
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, WeightsMissing, join_names, unknown_name
 from medtasks.home import as_json
@@ -76,7 +76,7 @@ def metrics(
         Path | None, Option("--json", help="Also write every value as JSON.")
     ] = None,
 ) -> None:
-    """Score reports against references; without --metric, list the metrics and whether their weights are there."""
+    """Score reports against references. Without --metric, list the metrics and whether their weights are there."""
     if not metric:
         _list_metrics()
         return
@@ -104,8 +104,7 @@ def metrics(
 
 def _choose_scores(words: Sequence[str]) -> dict[str, dict[str, None]]:
     """Return the keys of the scores in ``--metric``, by metric."""
-    parts = ",".join(words).split(",")
-    names = [part.strip() for part in parts if part.strip()]
+    names = split_names(",".join(words))
     if not names:
         raise typer.BadParameter("--metric names no metric; without it they are listed")
     if _ALL in names:
@@ -148,17 +147,13 @@ def _score(
     json_file: Path | None,
 ) -> None:
     """Compute, print and write the chosen scores. A metric that fails does not keep the others from it."""
-    scores = dict[str, ReportScores]()
-    failures = dict[str, str]()
-    for name in chosen:
-        try:
-            compute = report_metric(name, settings)
-            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
-        except (MedTasksError, OSError) as error:
-            failures[name] = str(error)
+    scores, failures = _compute(pairs, chosen, settings)
     if scores:
         show(_score_table(pairs, chosen, scores))
+    rough = []
     for name, result in scores.items():
+        if "bfloat16" in result.settings.values():
+            rough.append(name)
         if "judge" in result.settings:
             say(f"Judge of {name}: {result.settings['judge']}.")
         unread = int(result.totals.get(GREEN_FAILED, 0))
@@ -167,13 +162,29 @@ def _score(
             failures[name] = (
                 f"{counts}, which is more than {DEFAULT_LIMIT}; the values are over the others"
             )
-    rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
         lines = [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
         raise MedTasksError("\n".join(lines))
+
+
+def _compute(
+    pairs: ReportPairs,
+    names: Iterable[str],
+    settings: ModelSettings,
+) -> tuple[dict[str, ReportScores], dict[str, str]]:
+    """Return the scores of the metrics that can be computed, and why others cannot, by metric."""
+    scores = dict[str, ReportScores]()
+    failures = dict[str, str]()
+    for name in names:
+        try:
+            compute = report_metric(name, settings)
+            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
+    return scores, failures
 
 
 def _score_table(
@@ -244,16 +255,12 @@ def fetch_weights(
         Path | None, Option(help="For wordnet: a folder or archive instead of the download.")
     ] = None,
 ) -> None:
-    """List weights and their licences, or download some; those that are on this machine are not downloaded again."""
+    """List weights and their licences, or download some. Those that are on this machine are not downloaded again."""
     if not names:
         _list_weights()
         return
-    existing = (*WEIGHTS, WORDNET)
-    for name in names:
-        if name not in (*existing, _ALL):
-            raise unknown_name("weights", name, (*existing, _ALL))
-    chosen = existing if _ALL in names else tuple(dict.fromkeys(names))
-    if source is not None and chosen != (WORDNET,):
+    chosen = _choose_weights(names)
+    if source is not None and chosen != [WORDNET]:
         raise typer.BadParameter(
             "--source is for wordnet alone; other weights are put into their folder by hand"
         )
@@ -267,3 +274,12 @@ def fetch_weights(
             say(f"{name}: {path}")
     if failures:
         raise WeightsMissing("\n".join(failures))
+
+
+def _choose_weights(names: Sequence[str]) -> list[str]:
+    """Return the weights with these names, each once."""
+    existing = [*WEIGHTS, WORDNET]
+    for name in names:
+        if name not in (*existing, _ALL):
+            raise unknown_name("weights", name, (*existing, _ALL))
+    return existing if _ALL in names else list(dict.fromkeys(names))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from medtasks.cli.output import say
 from medtasks.metrics.clinical import at_prevalence
@@ -18,6 +18,10 @@ from medtasks.runs.result_files import recorded_folders
 from medtasks.scores.score_model import RuleScores
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
+TaskName = Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")]
+OneRun = Annotated[
+    list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
+]
 ModelName = Annotated[
     str | None, Option("--model", help="Model to take from a folder with runs of several models.")
 ]
@@ -102,8 +106,17 @@ def columns_of(by: str | None) -> list[str]:
         >>> columns_of("sex, site,sex")
         ['sex', 'site']
     """
-    names = [name.strip() for name in (by or "").split(",")]
-    return list(dict.fromkeys(name for name in names if name))
+    return list(dict.fromkeys(split_names(by or "")))
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names between commas.
+
+    Example:
+        >>> split_names("sex, site,")
+        ['sex', 'site']
+    """
+    return list(filter(None, map(str.strip, text.split(","))))
 
 
 def named_columns(text: str | None) -> dict[str, str]:

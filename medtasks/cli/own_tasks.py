@@ -11,7 +11,8 @@ from medtasks.cli.options import IncludePath, look_into
 from medtasks.cli.output import say
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
-from medtasks.tasks.task_files import tags_of, task_files, variants_of
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import check_task_name, tags_of, task_files, variants_of
 from medtasks.tasks.task_index import dump_task_file, index_tasks
 
 
@@ -32,25 +33,29 @@ def tasks(
 
     'medtasks tasks expand FILE' prints a task file with all keys that its family supplies.
     """
-    if words and words[0] == "expand" and len(words) == 2:  # the word and the file
+    words = words or []
+    if len(words) == 2 and words[0] == "expand":
         print(dump_task_file(_whole_config(Path(words[1]))), end="")  # noqa: T201
         return
     look_into(context, include_path)
     files = task_files()
-    width = max(len(name) for name in files)
+    width = max(map(len, files))
     for task in files.values():
-        variants = variants_of(task, sanity=sanity, thinking=thinking)
-        if variants:
-            endings = [f"_{variant.variant}" for variant in variants]
-            if sanity:
-                endings += [tag.removeprefix(task.name) for tag in tags_of(task)]
-            line = f"{task.name:<{width}}  {' '.join(endings)}"
-        elif sanity or thinking:
-            continue
-        else:
-            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
-        if all(word.lower() in line.lower() for word in words or ()):
+        facts = _facts_of(task, sanity=sanity, thinking=thinking)
+        line = f"{task.name:<{width}}  {facts}"
+        if facts and all(word.lower() in line.lower() for word in words):
             print(line)  # noqa: T201
+
+
+def _facts_of(task: TaskFile, *, sanity: bool, thinking: bool) -> str:
+    """Return kind and description of a task, or the endings of its wanted variants and of their tags, if it has any."""
+    if not (sanity or thinking):
+        return f"{task.kind:<5}  {task.description}"
+    variants = variants_of(task, sanity=sanity, thinking=thinking)
+    endings = [f"_{variant.variant}" for variant in variants]
+    if variants and sanity:
+        endings += [tag.removeprefix(task.name) for tag in tags_of(task)]
+    return " ".join(endings)
 
 
 def _whole_config(path: Path) -> dict[str, Any]:
@@ -77,10 +82,7 @@ def new(
     from medtasks.tasks.new_task import QuestionFile, new_task
 
     path = questions.absolute().with_name(f"{task}.yaml")
-    if not task.isidentifier() or task != task.lower():
-        raise MedTasksError(
-            f"'{task}' cannot be a task's name; take small letters, digits and underscores"
-        )
+    check_task_name(task)
     if not questions.is_file():
         raise MedTasksError(f"there is no file {questions}")
     if path.exists():

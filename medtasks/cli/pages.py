@@ -71,11 +71,8 @@ def report(
 
     The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
-    from medtasks.report.collecting import collect_replies
     from medtasks.report.figures import figures as draw_figures
     from medtasks.report.page import write_page
-    from medtasks.report.repeats import collect_repeats
-    from medtasks.runs.run import SeveralModels
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
@@ -85,20 +82,7 @@ def report(
         )
     look_into(context, include_path, [run, *repeat_folders(run)])
     with out.status("Collecting ..."):
-        columns = columns_of(by)
-        try:
-            content = (
-                collect_repeats(run, model, columns)
-                if task is None
-                else collect_replies(task, [run], columns)
-            )
-        except SeveralModels as error:
-            command = ["medtasks", "report", str(run), "--model"]
-            commands = [shlex.join([*command, name]) + included_option() for name in error.models]
-            raise MedTasksError(
-                f"{run} holds runs of {len(commands)} models; report on one with one of: {'; '.join(commands)}; "
-                f"all of them in one table: medtasks board {shlex.quote(str(run))}{included_option()}"
-            ) from error
+        content = _collect(run, model, task, columns_of(by))
         if helped_by is not None:
             content = _with_help(content, Source(run, model), Source(helped_by))
         adjusted = for_prevalence([part.rules for part in content.tasks], prevalence)
@@ -110,6 +94,34 @@ def report(
     _write_tables(content, page, checklist or (), markdown, latex, json_file)
     _print_notes(content)
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def _collect(
+    run: Path,
+    model: str | None,
+    task: str | None,
+    columns: Sequence[str],
+) -> RunReport:
+    """Collect a run, or with a task a file of replies to it.
+
+    Raises:
+        MedTasksError: The folder holds runs of several models. The message has a command for each.
+    """
+    from medtasks.report.collecting import collect_replies
+    from medtasks.report.repeats import collect_repeats
+    from medtasks.runs.run import SeveralModels
+
+    try:
+        if task is not None:
+            return collect_replies(task, [run], columns)
+        return collect_repeats(run, model, columns)
+    except SeveralModels as error:
+        command = ["medtasks", "report", str(run), "--model"]
+        commands = [shlex.join([*command, name]) + included_option() for name in error.models]
+        raise MedTasksError(
+            f"{run} holds runs of {len(commands)} models; report on one with one of: {'; '.join(commands)}; "
+            f"all of them in one table: medtasks board {shlex.quote(str(run))}{included_option()}"
+        ) from error
 
 
 def _with_help(content: RunReport, run: Source, helper: Source) -> RunReport:
@@ -187,7 +199,7 @@ def export(
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Export main scores with intervals, versions and fingerprints, and no text of samples; always the same bytes.
+    """Export main scores with intervals, versions and fingerprints, no text of samples. The bytes are always the same.
 
     Refused for synthetic or incomplete data, shards, parts (--limit), and runs that are unfinished or damaged.
     """
@@ -261,7 +273,7 @@ def duplicates(
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
     look_into(context, include_path)
     task = task_files().get(name)
-    if task is not None and task.kind == "task" and task.dataset is None:
+    if task is not None and task.has_own_files:
         documents = task_documents(task)
         data = task_provenance(task, documents)
         files = image_files(task, documents)

@@ -36,6 +36,7 @@ from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.own_tasks import prepare_own
 from medtasks.tasks.task_files import members_of, task_files, tasks_of
 
+DatasetInfos = Sequence[DatasetInfo]
 MEDHEVAL = "medheval"
 _ASKED_ABOVE_MB = 5000.0
 
@@ -80,7 +81,7 @@ def prepare(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Prepare datasets, or all of tasks and groups; an interrupted run continues where it stopped.
+    """Prepare datasets, or all of tasks and groups. An interrupted run continues where it stopped.
 
     Several are listed first, with what has to be downloaded. What cannot be prepared is named, with one command for it.
     """
@@ -188,7 +189,7 @@ def datasets_of_tasks(name: str) -> list[DatasetInfo]:
     return [info for info in infos if info.name in names]
 
 
-def total_size(infos: Sequence[DatasetInfo]) -> str:
+def total_size(infos: DatasetInfos) -> str:
     """Describe the size of several downloads in one phrase."""
     sizes = [info.size for info in infos if info.size is not None]
     return f"{sum(sizes):,.1f} MB in all, as stated for {len(sizes)} of {len(infos)} datasets"
@@ -198,7 +199,7 @@ def total_size(infos: Sequence[DatasetInfo]) -> str:
 
 
 def prepare_all(
-    by_name: Mapping[str, Sequence[DatasetInfo]],
+    by_name: Mapping[str, DatasetInfos],
     options: Options,
     *,
     yes: bool,
@@ -226,14 +227,7 @@ def prepare_all(
     lacking = infos
     if not options.source:
         lacking = [info for info in infos if prepared_state(info.name) not in sufficient]
-    rows = [("dataset", "prepared", "access", "size", "to do")]
-    for info in infos:
-        to_do = "nothing"
-        if info in lacking:
-            to_do = "read --source" if options.source else str(obtaining(info))
-        size = "not stated" if info.size is None else f"{info.size:,.1f} MB"
-        rows.append((info.name, prepared_state(info.name), str(info.access), size, to_do))
-    say_columns(rows)
+    _print_to_do(infos, lacking, options)
     options = _with_login(lacking, options)
     downloads = _downloads(lacking, options)
     if downloads and not options.source:
@@ -246,7 +240,23 @@ def prepare_all(
     return len(failed)
 
 
-def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
+def _print_to_do(
+    infos: DatasetInfos,
+    lacking: DatasetInfos,
+    options: Options,
+) -> None:
+    """Print state and size of datasets, and what there is to do for those that are lacking."""
+    rows = [("dataset", "prepared", "access", "size", "to do")]
+    for info in infos:
+        to_do = "nothing"
+        if info in lacking:
+            to_do = "read --source" if options.source else str(obtaining(info))
+        size = "not stated" if info.size is None else f"{info.size:,.1f} MB"
+        rows.append((info.name, prepared_state(info.name), str(info.access), size, to_do))
+    say_columns(rows)
+
+
+def _with_login(infos: DatasetInfos, options: Options) -> Options:
     """Add a PhysioNet login if a dataset needs one: the stored one, or one that is typed at a terminal."""
     if options.source or Obtaining.LOGIN not in map(obtaining, infos):
         return options
@@ -259,7 +269,7 @@ def _with_login(infos: Sequence[DatasetInfo], options: Options) -> Options:
     return replace(options, login=login)
 
 
-def _downloads(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
+def _downloads(infos: DatasetInfos, options: Options) -> list[DatasetInfo]:
     """Return the published datasets whose files are downloaded for others or themselves, each once."""
     downloaded = [Obtaining.DOWNLOAD]
     if options.login:
@@ -272,7 +282,7 @@ def _downloads(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetIn
     return list(downloads.values())
 
 
-def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
+def _confirm(downloads: DatasetInfos, *, yes: bool) -> None:
     """Ask before a large download, or one of images of unstated size.
 
     Raises:
@@ -291,7 +301,7 @@ def _confirm(downloads: Sequence[DatasetInfo], *, yes: bool) -> None:
     typer.confirm("Download?", abort=True)
 
 
-def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[DatasetInfo]:
+def _prepare_each(infos: DatasetInfos, options: Options) -> list[DatasetInfo]:
     """Prepare datasets one by one. Print why some cannot be prepared, and return these."""
     has_several_sources = len({info.source for info in infos}) > 1
     failed = []
@@ -308,8 +318,8 @@ def _prepare_each(infos: Sequence[DatasetInfo], options: Options) -> list[Datase
 
 
 def _command_for(
-    by_name: Mapping[str, Sequence[DatasetInfo]],
-    failed: Sequence[DatasetInfo],
+    by_name: Mapping[str, DatasetInfos],
+    failed: DatasetInfos,
     options: Options,
 ) -> str:
     """Return one command line for datasets that are not prepared. Words in capitals are for the user to replace."""
@@ -326,8 +336,8 @@ def _command_for(
 
 def _copy_commands(
     name: str,
-    infos: Sequence[DatasetInfo],
-    copies: Sequence[DatasetInfo],
+    infos: DatasetInfos,
+    copies: DatasetInfos,
 ) -> list[str]:
     """Return the commands that prepare datasets from copies, or one for a group that is read from a single source."""
     # All datasets of the name are copies, there are several, and they have one source.

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from medtasks.cli.look_runs import read_looks
-from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into
+from medtasks.cli.options import IncludePath, MaxFailed, Yes, look_into, split_names
 from medtasks.cli.output import out, say, show
 from medtasks.cli.prepare_command import datasets_of_tasks, prepare_all
 from medtasks.data.looks import LOOK_VARIABLE, Look
@@ -134,7 +134,7 @@ def run(
     prepare: Prepare = False,
     yes: Yes = False,
 ) -> None:
-    """Run tasks with lmms-eval; its options are passed on.
+    """Run tasks with lmms-eval. Its options are passed on.
 
     Those are --model, --model_args, --limit, --include_path, --batch_size, --num_fewshot, --gen_kwargs, --device,
     --seed, --verbosity and others ('lmms_eval --help' explains them). --log_samples is always on.
@@ -144,7 +144,7 @@ def run(
     and no more of its samples than --max-failed lack a reply or a verdict. <output_path>/<UTC time>_run.json records
     the command, data, model, versions and outcome.
     """
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    names = split_names(tasks)
     if not names:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     limit = FailureLimit.parse(max_failed)
@@ -155,8 +155,7 @@ def run(
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     arguments = [*context.args, *expanded]
     options = read_options(arguments)
-    if options.unknown:
-        _refuse_option(options.unknown[0], context)
+    _refuse_unknown(options, context)
     # Without samples, failed replies could not be found and no reply could be scored again.
     if not options.flag("log_samples"):
         arguments.append("--log_samples")
@@ -222,8 +221,11 @@ def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
     return Shard.parse(text)
 
 
-def _refuse_option(argument: str, context: typer.Context) -> NoReturn:
-    """Raise MedTasksError for an argument that neither this command nor the harness has."""
+def _refuse_unknown(options: HarnessOptions, context: typer.Context) -> None:
+    """Raise MedTasksError for the first argument that neither this command nor the harness has."""
+    if not options.unknown:
+        return
+    argument = options.unknown[0]
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         raise MedTasksError(
@@ -249,16 +251,7 @@ def _primary_outcome(
     """
     planned: dict[str, float] = {}
     if Path(text).is_file():
-        try:
-            plan = parse_json(Path(text).read_text(encoding="utf-8"))
-            planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
-            if margin is None:
-                margin = plan["margin"]
-            text = f"{plan['task']}:{plan['assumptions']['metric']}"
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise MedTasksError(
-                f"{text} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
-            ) from error
+        text, margin, planned = _read_plan(text, margin)
     if margin is not None and not (text and 0 < margin < 1):
         raise MedTasksError("--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
     if not text:
@@ -269,6 +262,24 @@ def _primary_outcome(
         raise unknown_name("task of --tasks", task, known)
     chosen_metrics(task_file(task), [metric])
     return PrimaryOutcome(task=task, metric=metric, margin=margin, planned=planned)
+
+
+def _read_plan(file: str, margin: float | None) -> tuple[str, float | None, dict[str, float]]:
+    """Return task and metric of a plan, a margin, by default that of the plan, and the planned numbers.
+
+    Raises:
+        MedTasksError: It is no such file.
+    """
+    try:
+        plan = parse_json(Path(file).read_text(encoding="utf-8"))
+        planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
+        if margin is None:
+            margin = plan["margin"]
+        return f"{plan['task']}:{plan['assumptions']['metric']}", margin, planned
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise MedTasksError(
+            f"{file} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
+        ) from error
 
 
 def _settings(context: typer.Context) -> list[str]:
@@ -330,27 +341,30 @@ class _Call:
             )
             manifest = manifest.model_copy(update={"primary": self.primary, "look": look})
             check_primary(output, manifest)
-            earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+            earlier = None
             if look is not None:
                 earlier = _earlier_look(output, manifest, arguments, look)
                 if earlier and _is_taken(earlier, look):
                     return earlier
+            elif self.only_failed:
+                earlier = earlier_run(output, manifest, arguments)
             run = earlier.run if earlier else continued_run(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})
         recording = RunRecording(
             output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")
         )
         say(f"manifest: {recording.path}")
+        environment = {RUN_VARIABLE: manifest.run}
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
-        kept_replies = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
-        part = {SHARD_VARIABLE: str(self.part)} if self.part else {}
+            environment[KEPT_VARIABLE] = str(earlier.path)
         if look is not None:
-            part = {LOOK_VARIABLE: str(look.rows)}
+            environment[LOOK_VARIABLE] = str(look.rows)
+        elif self.part is not None:
+            environment[SHARD_VARIABLE] = str(self.part)
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**kept_replies, **part, RUN_VARIABLE: manifest.run}
                     run_tasks(
                         self.selection.ready,
                         arguments,
@@ -372,17 +386,17 @@ class _Call:
             raise MedTasksError(
                 f"none of the tasks in '{self.tasks}' can run, for the reasons above"
             )
-        lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)
+        lost = len(outcomes) - outcomes.count(TaskOutcome.DONE)
         if lost:
             sentences = [f"{lost} of {len(outcomes)} tasks without results"]
             if lost < len(outcomes):
                 sentences.append("the others are complete")
-            failed = [record for record in records if record.outcome is TaskOutcome.FAILED]
-            sentences += dict.fromkeys(record.reason for record in failed)
+            failures = (record.reason for record in records if record.outcome is TaskOutcome.FAILED)
+            sentences += dict.fromkeys(failures)
             raise MedTasksError("; ".join(sentences))
-        incomplete = [record.reason for record in records if record.reason]
-        if incomplete:
-            raise MedTasksError(f"{'; '.join(incomplete)}; the scores are kept")
+        reasons = [record.reason for record in records if record.reason]
+        if reasons:
+            raise MedTasksError(f"{'; '.join(reasons)}; the scores are kept")
         counts = recording.losses_over_limit()
         if counts:
             raise MedTasksError(
@@ -515,7 +529,7 @@ def merge(
     max_failed: MaxFailed = DEFAULT_LIMIT,
     include_path: IncludePath = None,
 ) -> None:
-    """Join the runs of all shards; samples and results equal those of a single run, to the last digit.
+    """Join the runs of all shards. Samples and results equal those of a single run, to the last digit.
 
     Standard errors of groups are left to the report. The newest complete run of each shard counts. If shards are
     missing, or differ in settings, data, code or model, they are named and nothing is written. The exit code is 1 if

@@ -25,7 +25,9 @@ from medtasks.cli.options import (
     KitName,
     MaxFailed,
     ModelName,
+    OneRun,
     Prevalence,
+    TaskName,
     columns_of,
     for_prevalence,
     look_into,
@@ -74,6 +76,8 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 from medtasks.version import __version__
 
+Tables = Iterator[Table]
+ScoresByRule = Mapping[str, RuleScores]
 judge_app = typer.Typer(
     help="Check a judge, or have several runs judged together.", no_args_is_help=True
 )
@@ -86,7 +90,7 @@ _REPLY_RULES = [
 
 def score(
     context: typer.Context,
-    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    task: TaskName,
     replies: Annotated[
         list[Path],
         Argument(
@@ -122,7 +126,7 @@ def score(
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Score recorded replies under every rule of a task; pairs also by category, others by group.
+    """Score recorded replies under every rule of a task. Pairs are also scored by category, others by group.
 
     Samples without a reply or a judge's verdict are in no score; the exit code is 1 if they are more than --max-failed.
     """
@@ -145,7 +149,7 @@ def score(
     rules = dict(zip(rules, scores, strict=True))
     _export_errors(export_errors, chosen, documents, rules, size)
     by_human = _kinds_by_human(error_labels, rules)
-    checked = _checked_scores(chosen, documents, runs, labels) if labels else {}
+    checked = _checked_scores(chosen, documents, runs, labels)
     classes = class_areas(chosen, documents, recorded)
     summary: dict[str, Any] = {
         "schema_version": 1,
@@ -155,21 +159,16 @@ def score(
         "replies": len(recorded),
         "missing": len(documents) - len(recorded),
     }
-    summary |= _optional_facts(read, answer_field, classes)
     replied = {doc_id for doc_id, reply in recorded.items() if not reply.is_failure}
     unweighted = [*no_means(chosen.metrics), UNWEIGHTED_TABLES]
     notes = draw_notes(data, documents, replied, unweighted) + help_notes
-    if notes:
-        summary["draw_notes"] = notes
+    summary |= _optional_facts(read, answer_field, classes, notes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})
     _print_origins(files, replies, read.notes)
-    title = _title(task, recorded, len(documents))
-    further = list(class_tables(task, rules.values()))
-    if classes:
-        further.append(class_table(task, classes))
-    if by_human:
-        caption = "wrong answers, as a human judged them"
-        further.append(_score_table(caption, by_human, paired=False))
+    title = f"{task}: {len(replied)} of {len(documents)} questions answered"
+    if len(replied) < len(recorded):
+        title = f"{task}: {len(recorded)} asked, {len(replied)} answered"
+    further = _further_tables(task, rules, classes, by_human)
     tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
     for sentence in notes:
         say(sentence)
@@ -180,13 +179,15 @@ def _checked_scores(
     task: TaskFile,
     documents: Documents,
     runs: Sequence[Replies],
-    labels: Path,
+    labels: Path | None,
 ) -> Mapping[str, CheckedScore]:
-    """Correct the scores of the only run by people's labels.
+    """Correct the scores of the only run by people's labels, if there are any.
 
     Raises:
         RepliesError: There are several runs.
     """
+    if labels is None:
+        return {}
     if len(runs) > 1:
         raise RepliesError(
             f"--labels are those of one run, and there are {len(runs)}; leave them out"
@@ -217,6 +218,7 @@ def _optional_facts(
     read: RecordedReplies,
     answer_field: str | None,
     classes: Sequence[ClassArea],
+    draw_notes: Sequence[str],
 ) -> dict[str, Any]:
     """Return the parts of the JSON file that not every score has."""
     facts: dict[str, Any] = {}
@@ -226,6 +228,8 @@ def _optional_facts(
         facts["answer_field"] = answer_field
     if classes:
         facts["likelihood_auroc"] = as_json(classes)
+    if draw_notes:
+        facts["draw_notes"] = draw_notes
     return facts
 
 
@@ -233,7 +237,7 @@ def _export_errors(
     path: Path | None,
     task: TaskFile,
     documents: Documents,
-    rules: Mapping[str, RuleScores],
+    rules: ScoresByRule,
     size: int | None,
 ) -> None:
     """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
@@ -246,7 +250,7 @@ def _export_errors(
     export_wrong_answers(path, private_datasets(task, documents), wrong)
 
 
-def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[str, RuleScores]:
+def _kinds_by_human(path: Path | None, rules: ScoresByRule) -> dict[str, RuleScores]:
     """Return the kinds of wrong answers by a human's judgements in a file, if there is one, by name of the rule."""
     if path is None:
         return {}
@@ -264,9 +268,9 @@ def _kinds_by_human(path: Path | None, rules: Mapping[str, RuleScores]) -> dict[
 
 def _rules_as_json(
     task: TaskFile,
-    rules: Mapping[str, RuleScores],
+    rules: ScoresByRule,
     checked: Mapping[str, CheckedScore],
-    by_human: Mapping[str, RuleScores],
+    by_human: ScoresByRule,
 ) -> dict[str, dict[str, Any]]:
     by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
     for name, check in checked.items():
@@ -278,14 +282,6 @@ def _rules_as_json(
     for name, kinds in by_human.items():
         by_rule[name]["wrong_answers_by_human"] = as_json(kinds.estimates)
     return by_rule
-
-
-def _title(task: str, replies: Replies, documents: int) -> str:
-    """Count the questions asked and answered."""
-    answered = sum(not reply.is_failure for reply in replies.values())
-    if answered < len(replies):
-        return f"{task}: {len(replies)} asked, {answered} answered"
-    return f"{task}: {answered} of {documents} questions answered"
 
 
 def _scores_of_runs(
@@ -316,8 +312,8 @@ def _print_origins(files: Sequence[Path], replies: Sequence[Path], matching: Seq
 
 
 def _print_scores(
-    tables: Iterator[Table],
-    rules: Mapping[str, RuleScores],
+    tables: Tables,
+    rules: ScoresByRule,
     data: Mapping[str, Any],
     replies: int,
     documents: int,
@@ -339,8 +335,7 @@ def _print_scores(
         out.print(f"{text}: {max(incomplete)}.")
     _print_remarks(rules)
     print_state_of_data({"": data})
-    suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
-    injections = max((int(suspect.value) for suspect in suspects if suspect), default=0)
+    injections = max(map(int, _estimates_of("possible_injection", rules)), default=0)
     if injections:
         out.print(
             f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'."
@@ -350,7 +345,7 @@ def _print_scores(
         raise MedTasksError("\n".join(problems))
 
 
-def _print_remarks(rules: Mapping[str, RuleScores]) -> None:
+def _print_remarks(rules: ScoresByRule) -> None:
     """Print the sentences of metrics on their scores, each once."""
     for remark in dict.fromkeys(chain.from_iterable(rule.remarks for rule in rules.values())):
         say(remark)
@@ -367,13 +362,12 @@ def _show_with_notes(tables: Iterable[Table]) -> None:
         notes |= dict.fromkeys(table.notes)
 
 
-def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
-    """Print how many samples are in no score, and yield a sentence if they are too many."""
+def _print_losses(rules: ScoresByRule, limit: FailureLimit) -> Iterator[str]:
+    """Print how many samples are in no score, and yield one sentence if they are too many."""
     counts = [rule.counts for rule in rules.values()]
     worst = max(counts, key=lambda count: count.lost, default=SampleCounts(0, 0))
-    failures = [rule.estimates.get(GREEN_FAILED) for rule in rules.values()]
     score_name = "score"
-    if any(failure and failure.value for failure in failures) and not worst.failed:
+    if any(_estimates_of(GREEN_FAILED, rules)) and not worst.failed:
         score_name = "score of their judge"  # other scores need no judge
     if worst.lost:
         out.print(f"In no {score_name}: {worst}.")
@@ -384,7 +378,13 @@ def _print_losses(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Itera
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no {score_name}{retry}"
 
 
-def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
+def _estimates_of(metric: str, rules: ScoresByRule) -> list[float]:
+    """Return the values of a metric under the rules that have it."""
+    estimates = [rule.estimates for rule in rules.values()]
+    return [by_metric[metric].value for by_metric in estimates if metric in by_metric]
+
+
+def _failed_metrics(rules: ScoresByRule) -> Iterator[str]:
     """Yield why metrics could not be computed, with one command for all missing weights."""
     failures: dict[str, str] = {}
     for rule in rules.values():
@@ -397,7 +397,7 @@ def _failed_metrics(rules: Mapping[str, RuleScores]) -> Iterator[str]:
         yield f"{names} could not be computed: {cause}"
 
 
-def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+def _category_tables(rules: ScoresByRule) -> Tables:
     """Yield the counts by category, a table per rule."""
     columns = ("category", "images", "set", "individual", "confusion", "invalid")
     for name, rule in rules.items():
@@ -409,7 +409,7 @@ def _category_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
         yield number_table(f"{name} ({rule.rule})", columns, rows, split=total)
 
 
-def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iterator[Table]:
+def _accuracy_tables(rules: ScoresByRule, by: Sequence[str]) -> Tables:
     """Yield the accuracy by groups, a table per column, but for those in ``by``, which have tables of their own."""
     first = next(iter(rules.values()))
     for column, groups in first.groups.items():
@@ -429,13 +429,13 @@ def _accuracy_tables(rules: Mapping[str, RuleScores], by: Sequence[str]) -> Iter
 
 def _tables(
     title: str,
-    rules: Mapping[str, RuleScores],
-    further: Sequence[Table],
+    rules: ScoresByRule,
+    further: Iterable[Table],
     checked: Mapping[str, CheckedScore],
     by: Sequence[str],
     *,
     paired: bool,
-) -> Iterator[Table]:
+) -> Tables:
     yield _score_table(title, rules, paired=paired)
     if paired:
         yield from _category_tables(rules)
@@ -456,7 +456,21 @@ def _tables(
         yield _label_table(checked)
 
 
-def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Table:
+def _further_tables(
+    task: str,
+    rules: ScoresByRule,
+    classes: Sequence[ClassArea],
+    by_human: ScoresByRule,
+) -> Tables:
+    """Yield the tables of clinical numbers, of areas under curves and of wrong answers as a human judged them."""
+    yield from class_tables(task, rules.values())
+    if classes:
+        yield class_table(task, classes)
+    if by_human:
+        yield _score_table("wrong answers, as a human judged them", by_human, paired=False)
+
+
+def _score_table(title: str, rules: ScoresByRule, *, paired: bool) -> Table:
     """Return the scores, and the number of replies by reason, per rule."""
     rows: list[tuple[str, ...]] = []
     for name in next(iter(rules.values())).estimates:
@@ -469,7 +483,7 @@ def _score_table(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -
     return number_table(title, ("score ± standard error", *rules), rows)
 
 
-def _wrong_answer_tables(rules: Mapping[str, RuleScores]) -> Iterator[Table]:
+def _wrong_answer_tables(rules: ScoresByRule) -> Tables:
     """Yield the number of wrong answers of each kind, if there are any."""
     by_rule = [count_kinds(rule.wrong) for rule in rules.values()]
     kinds: dict[str, None] = {}
@@ -506,9 +520,7 @@ def _error_cell(score: MetricScore) -> str:
 def sample(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks with a judge, see 'medtasks tasks'.")],
-    replies: Annotated[
-        list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
-    ],
+    replies: OneRun,
     sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path("judge_labels.csv"),
     size: Annotated[
         int, Option(min=4, help="Number of replies to draw, half of each verdict.")
@@ -519,7 +531,7 @@ def sample(
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Draw judged replies for people to label; 'medtasks score TASK RUN --labels FILE' reads the labels."""
+    """Draw judged replies for people to label. 'medtasks score TASK RUN --labels FILE' reads the labels."""
     look_into(context, include_path, replies)
     chosen = scored_task(task)
     documents = task_documents(chosen)
@@ -559,10 +571,15 @@ def joint(
     replies = [read_recorded(chosen, documents, [file]).logged_run(task) for file in files]
     fewer = judge_side_by_side(chosen, documents, replies)
     by_model = {}
-    for n, run in enumerate(replies, start=1):
-        by_model[f"model_{n}"] = verdict_scores(chosen, documents, run)
-    for model, file in zip(by_model, files, strict=True):
+    as_dict = {}
+    rules: dict[str, RuleScores] = {}
+    for n, (file, run) in enumerate(zip(files, replies, strict=True), start=1):
+        model = f"model_{n}"
         say(f"{model}: {file}")
+        rows = verdict_scores(chosen, documents, run)
+        by_model[model] = rows
+        as_dict[model] = _rules_as_json(chosen, rows, {}, {})
+        rules |= {f"{model}, {name}": scores for name, scores in rows.items()}
     for rule in chosen.rows:
         scores_by_model = {model: rows[rule] for model, rows in by_model.items()}
         show(_score_table(rule, scores_by_model, paired=False))
@@ -570,22 +587,17 @@ def joint(
         say(
             f"Questions without a reply in some run, judged with fewer answers side by side: {fewer}."
         )
-    rules: dict[str, RuleScores] = {}
-    for model, rows in by_model.items():
-        rules |= {f"{model}, {name}": scores for name, scores in rows.items()}
     _print_remarks(rules)
-    as_dict = {model: _rules_as_json(chosen, rows, {}, {}) for model, rows in by_model.items()}
     write_json(
         json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict}
     )
-    problems = list(_print_losses(rules, limit))
-    if problems:
-        raise MedTasksError("\n".join(problems))
+    for problem in _print_losses(rules, limit):
+        raise MedTasksError(problem)
 
 
 @judge_app.command()
 def check(json_file: JsonFile = None) -> None:
-    """Ask the judge of MEDTASKS_JUDGE_* made-up cases with known answers; its scores then show how many it gets right.
+    """Ask the judge of MEDTASKS_JUDGE_* made-up cases with known answers. Its scores then show how many it gets right.
 
     Cases are pairs of reports with a planted error, short answers, and answers that address the judge. The exit code is
     1 if a case gets no reply.
@@ -610,7 +622,7 @@ def parse(
         str | None, Option(help="Language of the replies, such as de; default: found by itself.")
     ] = None,
 ) -> None:
-    """Read {"reply", "options"} per line from standard input; print value and reason per line, and facts if there are.
+    """Read {"reply", "options"} per line from standard input. Print value and reason per line, and facts if there are.
 
     Rules for yes/no also look at a line's "question", and those that compare need its "answer".
     """

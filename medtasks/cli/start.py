@@ -20,10 +20,10 @@ from typer import Argument, Option
 
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.look_runs import write_plan
-from medtasks.cli.options import IncludePath, JsonFile, look_into
+from medtasks.cli.options import IncludePath, JsonFile, TaskName, look_into
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show, write_json
 from medtasks.data.shards import clusters_of
-from medtasks.doctor.check_results import State
+from medtasks.doctor.check_results import CheckResult, State
 from medtasks.errors import MedTasksError, plain
 from medtasks.home import HOME_VARIABLE, as_json
 from medtasks.lmms.plugin import installed_adapters
@@ -151,24 +151,19 @@ def doctor(
     from medtasks.doctor.examining import examine
 
     look_into(context, include_path)
+    names = tasks or []
     with Console(stderr=True).status("Checking everything, which takes some seconds ..."):
-        findings = examine(tasks or (), verify=verify, model=model, model_args=model_args)
+        findings = examine(names, verify=verify, model=model, model_args=model_args)
     counts = Counter(finding.state for finding in findings)
     content = {
         "medtasks": __version__,
-        "tasks": list(tasks or ()),
+        "tasks": names,
         "verified": verify,
         "counts": {str(state): counts[state] for state in State},
-        "findings": [asdict(finding) for finding in findings],
+        "findings": list(map(asdict, findings)),
     }
     write_json(json_file, content)
-    for area, of_area in groupby(findings, key=lambda finding: finding.area):
-        say(area)
-        for finding in of_area:
-            styled = (f"{finding.state:<8}", _STYLES[finding.state])
-            out.print(Text.assemble("  ", styled, plain(f" {finding.name}: {finding.found}")))
-            if finding.fix:
-                say(f"  {'':<8} fix: {finding.fix}")
+    _print_findings(findings)
     totals = []
     for state in reversed(State):
         ending = "" if state is State.OK or counts[state] == 1 else "s"
@@ -178,9 +173,20 @@ def doctor(
         raise typer.Exit(1)
 
 
+def _print_findings(findings: Sequence[CheckResult]) -> None:
+    """Print the results of checks by area, each with its fix."""
+    for area, of_area in groupby(findings, key=lambda finding: finding.area):
+        say(area)
+        for finding in of_area:
+            styled = (f"{finding.state:<8}", _STYLES[finding.state])
+            out.print(Text.assemble("  ", styled, plain(f" {finding.name}: {finding.found}")))
+            if finding.fix:
+                say(f"  {'':<8} fix: {finding.fix}")
+
+
 def plan(
     context: typer.Context,
-    task: Annotated[str, Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    task: TaskName,
     against: Annotated[
         float | None, Option(help="Score of the first model: 0.70. Default: that of --run.")
     ] = None,
@@ -223,17 +229,16 @@ def plan(
     """
     look_into(context, include_path, run or ())
     chosen = scored_task(task)
-    assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    assumed = assumptions(chosen, against, list(map(Source, run or ())), rule)
     if draw:
         _plan_draw(chosen, assumed, json_file)
         return
     if looks is not None:
         write_plan(plan_looks(chosen, assumed, difference, power, looks, seed, rule), plan_file)
-        print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
-        return
-    result = compute_plan(assumed, difference, margin, power, tests)
-    write_json(json_file, {"schema_version": 1, "task": task, **as_json(result)})
-    _print_plan(task, assumed, result, tests)
+    else:
+        result = compute_plan(assumed, difference, margin, power, tests)
+        write_json(json_file, {"schema_version": 1, "task": task, **as_json(result)})
+        _print_plan(task, assumed, result, tests)
     print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
 
 
@@ -365,12 +370,6 @@ def _show_model(chosen: Recipe) -> None:
         _print_line(f"source: {fact.source}", 4)
         if fact.quotation:
             _print_line(f'it says: "{fact.quotation}"', 4)
-    in_tables = []  # scores that the report shows
-    for task, score in published_of(chosen.published_as):
-        remark = f" ({score.remark})" if score.remark else ""
-        in_tables.append(
-            f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}{remark}"
-        )
     elsewhere = []
     for scores in chosen.scores:
         values = ", ".join(f"{name} {value}" for name, value in scores.values.items())
@@ -379,7 +378,7 @@ def _show_model(chosen: Recipe) -> None:
     sections = {
         "Known traps": chosen.traps,
         "Unknown": chosen.unknown,
-        "Published scores, which the report shows next to yours": in_tables,
+        "Published scores, which the report shows next to yours": _scores_in_report(chosen),
         "Published scores under protocols that no task here has": elsewhere,
     }
     for title, lines in sections.items():
@@ -388,6 +387,15 @@ def _show_model(chosen: Recipe) -> None:
         for line in lines:
             _print_line(line)
     _print_commands(chosen)
+
+
+def _scores_in_report(chosen: Recipe) -> list[str]:
+    lines = []
+    for task, score in published_of(chosen.published_as):
+        remark = f" ({score.remark})" if score.remark else ""
+        source = f"{score.model} in {score.source}{remark}"
+        lines.append(f"{task} {score.metric}: {score.printed}, as {source}")
+    return lines
 
 
 def _print_commands(chosen: Recipe) -> None:

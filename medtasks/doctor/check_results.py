@@ -2,7 +2,7 @@
 
 import enum
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partialmethod
 from pathlib import Path
@@ -36,6 +36,9 @@ class CheckResult:
     fix: str = ""  # one command or sentence; empty if nothing is to be fixed
 
 
+Findings = Iterator[CheckResult]
+
+
 class Area(str):
     """Area of checks, which makes results that belong to it."""
 
@@ -47,6 +50,24 @@ class Area(str):
         fix: str = "",
     ) -> CheckResult:
         return CheckResult(self, name, state, sentence, fix)
+
+    def of_error(
+        self,
+        name: str,
+        error: MedTasksError,
+        fix: str = "",
+        state: State = State.PROBLEM,
+    ) -> CheckResult:
+        """Return one of our errors as a result.
+
+        Args:
+            name: Name of the result.
+            error: The error, whose message has a fix after a semicolon.
+            fix: The fix, where the message has none.
+            state: Its severity.
+        """
+        sentence, _, own_fix = str(error).rstrip(".").partition("; ")
+        return CheckResult(self, name, state, sentence, own_fix or fix)
 
     ok = partialmethod(_finding, State.OK)
     note = partialmethod(_finding, State.NOTE)
@@ -64,7 +85,7 @@ MODEL = Area("model")
 AREAS = (HARNESS, TASKS, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
-def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
+def findings_of(area: Area, name: str, check: Check) -> list[CheckResult]:
     """Return the results of a check.
 
     Args:
@@ -81,35 +102,15 @@ def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
         for finding in check():
             findings.append(finding)  # one by one, to keep those before a failure
     except MedTasksError as error:
-        findings.append(of_error(area, name, State.PROBLEM, error))
+        findings.append(area.of_error(name, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
         cause = type(error).__name__
         for frame in traceback.extract_tb(error.__traceback__)[-1:]:
             cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
         sentence = f"this could not be checked ({cause})"
         fix = "look at the named location; everything else was checked"
-        findings.append(CheckResult(area, name, State.PROBLEM, sentence, fix))
+        findings.append(area.problem(name, sentence, fix))
     return findings
-
-
-def of_error(
-    area: str,
-    name: str,
-    state: State,
-    error: MedTasksError,
-    fix: str = "",
-) -> CheckResult:
-    """Return one of our errors as a result.
-
-    Args:
-        area: Area of the result.
-        name: Its name.
-        state: Its severity.
-        error: The error, whose message has a fix after a semicolon.
-        fix: The fix, where the message has none.
-    """
-    sentence, _, own_fix = str(error).rstrip(".").partition("; ")
-    return CheckResult(area, name, state, sentence, own_fix or fix)
 
 
 @dataclass(frozen=True)

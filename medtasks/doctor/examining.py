@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import importlib.metadata
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from medtasks.doctor import check_results as areas
 from medtasks.doctor import metric_models, tasks_and_data
-from medtasks.doctor.check_results import HARNESS, CheckResult, findings_of
+from medtasks.doctor.check_results import HARNESS, CheckResult, Findings, findings_of
 from medtasks.errors import MedTasksError, near_match, one_line
 from medtasks.lmms.remote_models import class_path_of, model_names
 from medtasks.runs.redaction import redact
@@ -48,7 +48,7 @@ def examine(
         return ()
 
     findings = findings_of(areas.TASKS, "task files", find_scope)
-    checks: list[tuple[str, str, areas.Check]] = [
+    checks: list[tuple[areas.Area, str, areas.Check]] = [
         (HARNESS, "version", harness_version),
         (HARNESS, "packages", package_versions),
         (areas.TASKS, "names", lambda: tasks_and_data.names(scope)),
@@ -75,7 +75,7 @@ def examine(
     return results
 
 
-def importable_model(name: str) -> Iterator[CheckResult]:
+def importable_model(name: str) -> Findings:
     """Check that a model of the harness exists, and that the packages it imports are installed.
 
     Args:
@@ -94,7 +94,7 @@ def importable_model(name: str) -> Iterator[CheckResult]:
         if hasattr(adapter, "check_versions"):  # one of ours
             adapter.check_versions()
     except MedTasksError as error:
-        yield areas.of_error(areas.MODEL, name, areas.State.PROBLEM, error)
+        yield areas.MODEL.of_error(name, error)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         sentence = f"the model '{name}' needs the package '{package}', which is not installed"
@@ -106,7 +106,7 @@ def importable_model(name: str) -> Iterator[CheckResult]:
         yield areas.MODEL.ok(name, f"the model '{name}' can be imported ({path})")
 
 
-def harness_version() -> Iterator[CheckResult]:
+def harness_version() -> Findings:
     """Check that the harness is installed in a version this package was made for."""
     requirement = Requirement("lmms_eval")
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -138,23 +138,27 @@ def harness_version() -> Iterator[CheckResult]:
         yield HARNESS.ok("version", sentence)
 
 
-def package_versions() -> Iterator[CheckResult]:
+def package_versions() -> Findings:
     """Warn of packages newer than those tested, and note those too old for the adapters of published models."""
     installed = {}
-    for name in TESTED:
+    all_tested = True
+    for name, tested in TESTED.items():
         version = installed_version(name)
-        if version and name != "lmms_eval":
-            installed[name] = version
-    untested = [name for name, version in installed.items() if is_untested(name, version)]
-    for name in untested:
-        sentence = f"{name} {installed[name]} is newer than {TESTED[name]}, the newest that medtasks was tested with"
-        fix = f"pip install '{name}=={TESTED[name]}.*' if a run fails"
-        yield HARNESS.warning(name, sentence, fix)
+        if not version or name == "lmms_eval":
+            continue
+        installed[name] = version
+        if is_untested(name, version):
+            all_tested = False
+            sentence = (
+                f"{name} {version} is newer than {tested}, the newest that medtasks was tested with"
+            )
+            fix = f"pip install '{name}=={tested}.*' if a run fails"
+            yield HARNESS.warning(name, sentence, fix)
     for name, least in ARCHITECTURES_NEED.items():
-        if name in installed and Version(installed[name]) < Version(least):
+        if Version(installed.get(name, least)) < Version(least):
             models = "hf_vlm, llava_med, med_flamingo and radfm"
             sentence = f"{name} {installed[name]} is older than {least}, which {models} need"
             yield HARNESS.note(name, sentence, f"pip install '{name}>={least}' to run one of them")
-    if not untested:
+    if all_tested:
         versions = ", ".join(f"{name} {version}" for name, version in installed.items())
         yield HARNESS.ok("packages", f"none is newer than those tested: {versions}")

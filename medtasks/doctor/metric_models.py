@@ -3,12 +3,12 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from medtasks.data.privacy import access_of
-from medtasks.doctor.check_results import JUDGE, CheckResult, Scope, State, of_error
+from medtasks.doctor.check_results import JUDGE, CheckResult, Findings, Scope, State
 from medtasks.doctor.check_results import WEIGHTS as AREA
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match
 from medtasks.extract.labeler import VARIABLE as LABELER
@@ -37,7 +37,7 @@ _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
 _CHECK_MODEL = f"check {MODEL} with the endpoint's own documentation"
 
 
-def metric_weights(scope: Scope) -> Iterator[CheckResult]:
+def metric_weights(scope: Scope) -> Findings:
     """Check weights and settings of the chosen tasks' metrics, or summarise which weights are here.
 
     Args:
@@ -49,7 +49,7 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     if scope.has_names:
         for name in names:
             if name in missing:
-                lacking = of_error(AREA, name, State.WARNING, missing[name])
+                lacking = AREA.of_error(name, missing[name], state=State.WARNING)
                 yield replace(lacking, fix=_fix({name: missing[name]}))
             else:
                 yield AREA.ok(name, f"{name} is here")
@@ -61,7 +61,7 @@ def metric_weights(scope: Scope) -> Iterator[CheckResult]:
         if names:
             ModelSettings.from_environment()
     except MedTasksError as error:
-        yield of_error(AREA, "settings", State.PROBLEM, error)
+        yield AREA.of_error("settings", error)
 
 
 def _required_weights(scope: Scope) -> list[str]:
@@ -70,17 +70,20 @@ def _required_weights(scope: Scope) -> list[str]:
     for info in REPORT_METRICS.values():
         weights_by_metric |= dict.fromkeys(info.keys, info.weights)
     names: dict[str, None] = {}
-    needs_labels = False
     for task in scope.tasks:
         # The user's own metrics are not imported.
         if task.metric_list is not None and task.metric_list.is_ours:
             for entry in task.metric_list.resolve():
                 names |= dict.fromkeys(weights_by_metric.get(entry["metric"], ()))
-        has_labels = task.has_family and task.family.labels_texts
-        needs_labels = needs_labels or has_labels or any(map(needs_labeler, task.rows.values()))
-    if needs_labels and not os.environ.get(LABELER, "").strip():
+    if any(map(_needs_labels, scope.tasks)) and not os.environ.get(LABELER, "").strip():
         names |= dict.fromkeys(["chexbert", "bert-base-uncased"])
     return list(names)
+
+
+def _needs_labels(task: TaskFile) -> bool:
+    """Return whether the metrics or rules of a task need the labeler of chest findings."""
+    has_labels = task.has_family and task.family.labels_texts
+    return has_labels or any(map(needs_labeler, task.rows.values()))
 
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
@@ -90,7 +93,7 @@ def _fix(missing: Mapping[str, MedTasksError]) -> str:
     return str(missing[TOKENIZER]).partition("; ")[2]
 
 
-def judge(scope: Scope) -> Iterator[CheckResult]:
+def judge(scope: Scope) -> Findings:
     """Check the judge that the environment names, of which only its list of models is requested.
 
     Args:
@@ -106,7 +109,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         settings = settings_from_environment()
     except JudgeNotConfigured as error:
         fix = "set the variable it names to a value it takes, or unset it"
-        yield of_error(JUDGE, "settings", State.PROBLEM, error, fix)
+        yield JUDGE.of_error("settings", error, fix)
         return
     location = "this machine" if settings.is_local else "another machine"
     sentence = f"the judge is {settings.model} at {settings.base_url}, on {location}"
@@ -115,14 +118,14 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
     refusals = _refusals(settings, datasets)
     if refusals:
         yield _refused_data(scope, refusals)
-    if len(refusals) < len(datasets) or not datasets:
+    if len(refusals) < max(len(datasets), 1):  # also without any dataset
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
 
 
 def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckResult:
     first, *others = refusals
     state = State.PROBLEM if scope.has_names else State.NOTE
-    finding = of_error(JUDGE, "access", state, refusals[first])
+    finding = JUDGE.of_error("access", refusals[first], state=state)
     if not others:
         return finding
     return replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import os
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from loguru import logger
 from PIL import Image, ImageDraw
 
-from medtasks.doctor.check_results import MODEL, CheckResult, Scope, State, of_error
+from medtasks.doctor.check_results import MODEL, CheckResult, Findings, Scope, State
 from medtasks.errors import MedTasksError, ModelRefused, join_names
 from medtasks.lmms.remote_models import Destination, credentialed_datasets, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
@@ -47,7 +47,7 @@ _NO_LIST = "check base_url= in --model-args, which often ends with /v1, or give 
 ServerReply = Mapping[str, Any]
 
 
-def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
+def served_model(scope: Scope, model_args: str) -> Findings:
     """Check a served model, at each of its servers.
 
     Args:
@@ -66,7 +66,7 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
         check_arguments(arguments)
         servers: tuple[Server, ...] = arguments.servers
     except MedTasksError as error:
-        yield of_error(MODEL, "arguments", State.PROBLEM, error, "correct --model-args")
+        yield MODEL.of_error("arguments", error, "correct --model-args")
         return
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
@@ -107,25 +107,30 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
 
 
-def _at(server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
-    changes = {"base_url": server.base_url, "timeout": min(server.timeout_s, ANSWER_S)}
-    few_seconds = {**model_arguments, **changes, "attempts": 1, "journal": "false"}
+def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
+    few_seconds = {
+        **model_arguments,
+        "base_url": server.base_url,
+        "timeout": min(server.timeout_s, ANSWER_S),
+        "attempts": 1,
+        "journal": "false",
+    }
     with ExitStack() as at_end:
         logger.disable("medtasks.model_adapters")  # the adapter's log repeats the results
         at_end.callback(logger.enable, "medtasks.model_adapters")
         try:
             names = asyncio.run(_names(server))
         except MedTasksError as error:
-            yield of_error(MODEL, "server", State.PROBLEM, error, CHECK)
+            yield MODEL.of_error("server", error, CHECK)
             return
         try:
             model = VlmServer(**few_seconds)
         except ModelRefused as error:
-            yield of_error(MODEL, "image attention", State.PROBLEM, error)
+            yield MODEL.of_error("image attention", error)
             model = VlmServer(**{**few_seconds, "image_attention": "causal"})
         except MedTasksError as error:
             if names:
-                yield of_error(MODEL, "model", State.PROBLEM, error, CHECK)
+                yield MODEL.of_error("model", error, CHECK)
             else:
                 yield MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
             return
@@ -161,7 +166,7 @@ async def _names(server: Server) -> list[str]:
         await pool.close()
 
 
-def _questions(model: VlmServer) -> Iterator[CheckResult]:
+def _questions(model: VlmServer) -> Findings:
     try:
         first = ask_about_discs(model, 1)
     except MedTasksError as error:
@@ -172,7 +177,7 @@ def _questions(model: VlmServer) -> Iterator[CheckResult]:
         second = ask_about_discs(model, 2)
     except MedTasksError as error:
         fix = "give it tasks with one image per question only"
-        finding = of_error(MODEL, "images", State.WARNING, error, fix)
+        finding = MODEL.of_error("images", error, fix, State.WARNING)
         yield replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
         return
     single = first["tokens"][0]
@@ -194,8 +199,8 @@ def _without_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
         ask_about_discs(model, 0, LIST_S)
     except MedTasksError:
         fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-        return of_error(MODEL, "reply", State.PROBLEM, error, f"look at the server's log; {fields}")
-    finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
+        return MODEL.of_error("reply", error, f"look at the server's log; {fields}")
+    finding = MODEL.of_error("images", error, "serve a model that reads images")
     sentence = f"a question without images is answered, with one it is not: {finding.found}"
     return replace(finding, found=sentence)
 

@@ -5,14 +5,19 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.dataset_lookup import own_datasets, prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest
+from medtasks.data.dataset_lookup import (
+    own_datasets,
+    prepared_folder,
+    prepared_state,
+    preparing_again,
+)
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.schema import SPLIT
@@ -21,10 +26,9 @@ from medtasks.doctor.check_results import (
     DATASETS,
     TASKS,
     CheckResult,
+    Findings,
     Scope,
-    State,
     findings_of,
-    of_error,
 )
 from medtasks.errors import MedTasksError, ModelRefused, join_names, near_match
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
@@ -45,57 +49,67 @@ from medtasks.tasks.task_index import harness_folder, index_tasks
 _HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 
-def names(scope: Scope) -> Iterator[CheckResult]:
+def names(scope: Scope) -> Findings:
     """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen.
 
     Args:
         scope: Names that the user gave, or all of ours.
     """
     ours: set[str] = set()
-    shipped: set[str] = set()
     for task in task_files().values():
         ours.update((task.name, *task.tags))
-        if task.is_shipped:
-            shipped.update((task.name, *task.tags))
     checked = ours
     if scope.has_names:
         checked = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder()
-    harness_names = {} if harness is None else _harness_names(harness)
-    taken = {name: path for name, path in harness_names.items() if name in checked}
-    for name, path in taken.items():
+    harness_names = _harness_names(filter(None, [harness]))
+    is_taken = False
+    for name, path in harness_names.items():
+        if name not in checked:
+            continue
+        is_taken = True
         sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     if harness is None:
         fix = "pip install --force-reinstall lmms_eval"
         yield TASKS.problem("names", "lmms-eval has no folder of tasks", fix)
     else:
-        yield from _repeated_names(shipped)
-        if not taken:
+        yield from _repeated_names()
+        if not is_taken:
             sentence = f"no task of lmms-eval has one of the names of ours ({len(checked)})"
             yield TASKS.ok("names", sentence)
     for name in scope.foreign:
-        if name in harness_names:
-            sentence = (
-                f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
-            )
-            yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
-        else:
-            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
-            yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
+        yield _foreign_name(name, ours, is_known=name in harness_names)
 
 
-def _repeated_names(shipped: Set[str]) -> Iterator[CheckResult]:
+def _foreign_name(name: str, ours: Iterable[str], *, is_known: bool) -> CheckResult:
+    """Check that a name that is not ours is one of the harness's."""
+    if is_known:
+        sentence = (
+            f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+        )
+        return TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
+    sentence = (
+        f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
+    )
+    return TASKS.problem(name, sentence, "medtasks tasks lists ours")
+
+
+def _repeated_names() -> Findings:
     """Check that no task of the user has a name that comes with the package."""
+    shipped: set[str] = set()
+    for task in task_files().values():
+        if task.is_shipped:
+            shipped.update((task.name, *task.tags))
     for name, path in index_tasks([own_tasks_folder()]).paths.items():
         if name in shipped:
             sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
             yield TASKS.problem(name, sentence, f"rename it in {path}")
 
 
-def _harness_names(folder: Path) -> dict[str, Path]:
+def _harness_names(folders: Iterable[Path]) -> dict[str, Path]:
     """Return the files of tasks, groups and tags, as the harness indexes them."""
-    index = index_tasks([folder])
+    index = index_tasks(folders)
     paths: dict[str, Path] = {}
     for tag, members in index.members.items():
         for task in members:
@@ -104,10 +118,10 @@ def _harness_names(folder: Path) -> dict[str, Path]:
     return {**paths, **index.paths}
 
 
-def own_tasks(scope: Scope) -> Iterator[CheckResult]:
+def own_tasks(scope: Scope) -> Findings:
     """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
 
-    def check(task: TaskFile) -> Iterator[CheckResult]:
+    def check(task: TaskFile) -> Findings:
         for key in unknown_keys(task):
             sentence = (
                 f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
@@ -115,9 +129,7 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
             yield TASKS.warning(task.name, sentence, "correct it, or remove it")
         problems = list(task_problems(task))
         for problem in problems:
-            yield of_error(
-                TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}"
-            )
+            yield TASKS.of_error(task.name, MedTasksError(problem), f"correct {task.path}")
         if not problems:
             sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
             if not (task.dataset or task.only_harness):
@@ -129,14 +141,14 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
             yield from findings_of(TASKS, task.name, partial(check, task))
 
 
-def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
+def prepared_data(scope: Scope, *, verify: bool) -> Findings:
     """Check the datasets of the chosen tasks, or without tasks those prepared.
 
     Args:
         scope: The tasks.
         verify: Whether files are compared with the manifests.
     """
-    here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
+    here = [name for name in scope.datasets if prepared_state(name) != "no"]
     for name in scope.datasets if scope.has_names else here:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
     if not scope.has_names:
@@ -151,14 +163,12 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
             yield DATASETS.ok("not prepared", sentence)
 
 
-def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
-    from medtasks.data.prepare.prepare_dataset import verify as differences
-
+def _dataset(name: str, *, verify: bool) -> Findings:
     command = _prepare_command(name)
     try:
         prepared_folder(name)
     except MedTasksError as error:
-        finding = of_error(DATASETS, name, State.PROBLEM, error)
+        finding = DATASETS.of_error(name, error)
         yield replace(finding, fix=command) if name in CATALOGUE else finding
         return
     try:
@@ -167,27 +177,34 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
             prepared_folder(manifest.selected_from)  # where the images are
         rows = len(open_documents(name)[SPLIT])
     except MedTasksError as error:
-        yield of_error(DATASETS, name, State.PROBLEM, error, command)
+        yield DATASETS.of_error(name, error, command)
         return
     if rows != manifest.rows:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, sentence, command)
         return
+    yield _prepared_dataset(name, manifest, verify=verify)
+
+
+def _prepared_dataset(name: str, manifest: Manifest, *, verify: bool) -> CheckResult:
+    """Check that a dataset is undamaged, if ``verify`` is set, and that it is the whole published one."""
+    from medtasks.data.prepare.prepare_dataset import verify as differences
+
+    command = _prepare_command(name)
     problems = list(differences(name)) if verify else []
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if problems:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
         sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
-        yield DATASETS.problem(name, sentence, command)
-    elif manifest.sample:
+        return DATASETS.problem(name, sentence, command)
+    if manifest.sample:
         sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
-        yield DATASETS.warning(name, sentence, command)
-    elif not manifest.complete:
+        return DATASETS.warning(name, sentence, command)
+    if not manifest.complete:
         sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"
-        yield DATASETS.warning(name, sentence, command)
-    else:
-        yield DATASETS.ok(name, what)
+        return DATASETS.warning(name, sentence, command)
+    return DATASETS.ok(name, what)
 
 
 def _first_notes(
@@ -213,7 +230,7 @@ def _prepare_command(name: str) -> str:
     return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
 
 
-def hub_token(scope: Scope) -> Iterator[CheckResult]:
+def hub_token(scope: Scope) -> Findings:
     """Check that there is a token for the Hugging Face Hub, if one is needed.
 
     Args:
@@ -225,7 +242,7 @@ def hub_token(scope: Scope) -> Iterator[CheckResult]:
         info = CATALOGUE.get(name)
         if info is None or info.access is not Access.GATED or not info.source.startswith(_HUB):
             continue
-        if not (dataset_folder(name) / FILE_NAME).is_file():
+        if prepared_state(name) == "no":
             sources.add(info.source)
     if not sources:
         return
@@ -242,7 +259,7 @@ def hub_token(scope: Scope) -> Iterator[CheckResult]:
     yield CheckResult(CREDENTIALS, "Hub token", scope.state, sentence, fix)
 
 
-def readable_replies() -> Iterator[CheckResult]:
+def readable_replies() -> Findings:
     """Check that other users cannot read saved replies, journals and credentialed data, which may quote a patient."""
     mode = home().stat().st_mode & 0o777 if home().is_dir() else 0
     if mode & 0o077:
@@ -264,7 +281,7 @@ def readable_replies() -> Iterator[CheckResult]:
             yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
 
 
-def remote_models(scope: Scope) -> Iterator[CheckResult]:
+def remote_models(scope: Scope) -> Findings:
     """Check where the environment lets credentialed text go. A run checks its own model."""
     private = credentialed_datasets(scope.datasets)
     if not private:
@@ -272,7 +289,7 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
     try:
         trusted = trusted_model(os.environ)
     except ModelRefused as error:
-        yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
+        yield CREDENTIALS.of_error(TRUSTED, error)
         return
     if trusted:
         sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({join_names(private)})"

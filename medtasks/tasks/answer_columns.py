@@ -142,7 +142,7 @@ def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Rea
     written = {row: value for row, value in enumerate(values) if not is_blank(value)}
     by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
     best, note = _best_way(name, kind, by_way, len(written))
-    read: list[Any] = [written.get(row) for row in range(len(values))]
+    read: list[Any] = list(map(written.get, range(len(values))))
     for row, index in by_way[best].items():
         read[row] = index if kind is Column.LABEL else letter(index)
     return read, note
@@ -194,7 +194,7 @@ def _loose_letter(value: Any, _: Sequence[str]) -> int:
 def _option_text(value: Any, options: Sequence[str]) -> int:
     form = str(value).strip().casefold()
     mark = _MARK.match(form)
-    texts = [str(option) for option in options]
+    texts = list(map(str, options))
     for written in (texts, without_marks(texts) or []):  # "B. left" is also the option "left"
         forms = [text.strip().casefold() for text in written]
         if forms.count(form) == 1:

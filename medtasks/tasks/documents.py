@@ -65,6 +65,7 @@ from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
     DottedName,
+    NewConfig,
     mapping_in,
     resolve_names,
 )
@@ -72,6 +73,7 @@ from medtasks.tasks.task_variants import (
     MESSAGES_OF,
     TEXT_OF,
     THINKING,
+    Hook,
     thinking_prompt,
     told_prompt,
 )
@@ -218,7 +220,7 @@ def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[st
         return variants.nota(documents, control=True)
     if task.variant == ROTATED:
         family = task_file(str(task.base)).family
-        clusters = family.independent_clusters([Sample(document) for document in documents])
+        clusters = family.independent_clusters(list(map(Sample, documents)))
         return variants.rotated(documents, clusters)
     change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(variants, task.variant)
     return change(documents)
@@ -302,7 +304,7 @@ def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list
 
 def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
     """Return the strictest access level of a task's documents. The text is empty if they name no dataset."""
-    levels = {access_of(name) for name in _names(task, documents)}
+    levels = map(access_of, _names(task, documents))
     return str(max(levels, key=list(Access).index, default=""))
 
 
@@ -337,7 +339,7 @@ def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path
     return paths
 
 
-def image_settings(task: TaskFile) -> Mapping[str, Any]:
+def image_settings(task: TaskFile) -> Config:
     """Return the settings by which a task's images are found: those of the harness's default model family."""
     return default_settings(task_config(task.name))
 
@@ -391,9 +393,9 @@ def _key_problems(written: Config) -> list[str]:
     return misspelt + alone
 
 
-def _resolve_values(written: Config) -> tuple[dict[str, Any], list[str]]:
+def _resolve_values(written: Config) -> tuple[NewConfig, list[str]]:
     """Replace dotted names by what they name. Return these values by key, and why others have none."""
-    config: dict[str, Any] = {}
+    config: NewConfig = {}
     problems = []
     for key in written.keys() - {"dataset_path"}:
         try:
@@ -467,22 +469,28 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
 
 def _filter_problems(config: Config) -> Iterator[str]:
     """Yield why filters cannot be made."""
+    for location, step in _filter_steps(config):
+        arguments = dict(step)
+        function = arguments.pop("function")
+        if isinstance(function, str):  # a filter of lmms-eval
+            continue
+        try:
+            function(**arguments)
+        except MedTasksError as error:
+            yield f"{location}: {error}"
+        except Exception as error:  # noqa: BLE001 - a filter may be the user's own
+            parameters = inspect.signature(function).parameters
+            unknown = [argument for argument in arguments if argument not in parameters]
+            hints = (near_match(argument, parameters) for argument in unknown)
+            hint = next(filter(None, hints), "; correct its arguments")
+            yield f"{location}: the filter cannot be made ({one_line(error)}){hint}"
+
+
+def _filter_steps(config: Config) -> Iterator[tuple[str, Config]]:
+    """Yield the steps of all pipelines of filters, each after the location that messages name."""
     for pipeline in config.get("filter_list") or ():
         for step in pipeline["filter"]:
-            function = step["function"]
-            if isinstance(function, str):  # a filter of lmms-eval
-                continue
-            arguments = {key: value for key, value in step.items() if key != "function"}
-            try:
-                function(**arguments)
-            except MedTasksError as error:
-                yield f"filter_list, '{pipeline['name']}': {error}"
-            except Exception as error:  # noqa: BLE001 - a filter may be the user's own
-                parameters = inspect.signature(function).parameters
-                unknown = [argument for argument in arguments if argument not in parameters]
-                hints = (near_match(argument, parameters) for argument in unknown)
-                hint = next(filter(None, hints), "; correct its arguments")
-                yield f"filter_list, '{pipeline['name']}': the filter cannot be made ({one_line(error)}){hint}"
+            yield f"filter_list, '{pipeline['name']}'", step
 
 
 def _unknown_rules(task: TaskFile) -> Iterator[str]:
@@ -513,11 +521,10 @@ def _missing_columns(task: TaskFile, written: Config, document: Document) -> Ite
         if column not in document:
             hint = near_match(column, document) or f"; there are {', '.join(document)}"
             yield f"breakdown: {location_of(written)} has no column '{column}'{hint}"
-    for pipeline in written.get("filter_list") or ():
-        for step in pipeline["filter"]:
-            rule = str(step.get("rule") or "")
-            if step["function"] == f"{HOOKS}filters.ReadWith" and lacks_options(rule, document):
-                yield f"filter_list, '{pipeline['name']}': {NO_OPTIONS.format(rule)}"
+    for location, step in _filter_steps(written):
+        rule = str(step.get("rule") or "")
+        if step["function"] == f"{HOOKS}filters.ReadWith" and lacks_options(rule, document):
+            yield f"{location}: {NO_OPTIONS.format(rule)}"
 
 
 def _different_images(task: TaskFile, other: str) -> list[str]:
@@ -545,9 +552,7 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    settings = mapping_in(config, SETTINGS).values()
-    by_model: list[Any] = [block for block in settings if isinstance(block, Mapping)]
-    blocks = by_model or [config.get(SETTINGS)]
+    blocks = _settings_blocks(config)
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
@@ -557,8 +562,14 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> It
             yield from _unknown_columns(key, hook, document)
         # Hooks of ours open images, which others check.
         if callable(hook) and not (key in _OPENING and is_our_hook(hook)):
-            for block in blocks:
-                yield from _hook_failures(key, hook, document, block, private=private)
+            yield from _hook_failures(key, hook, document, blocks, private=private)
+
+
+def _settings_blocks(config: Config) -> list[Any]:
+    """Return the settings of prompts of each model family, or the only ones, which may be None."""
+    settings = mapping_in(config, SETTINGS).values()
+    by_model = [block for block in settings if isinstance(block, Mapping)]
+    return by_model or [config.get(SETTINGS)]
 
 
 def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
@@ -566,7 +577,7 @@ def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
     valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
     names: set[str] = set()
     for block in blocks:
-        names |= {str(key) for key in block or ()}
+        names.update(map(str, block or ()))
     for name in sorted(names - valid):
         if hint := near_match(name, _PROMPT_SETTINGS):
             yield f"{SETTINGS}: no setting is called '{name}'{hint}"
@@ -585,7 +596,7 @@ def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
 
 
 def call_hook(
-    hook: Callable[..., Any],
+    hook: Hook,
     document: Document,
     settings: Any,
     *,
@@ -607,19 +618,20 @@ def call_hook(
 
 def _hook_failures(
     key: str,
-    hook: Callable[..., Any],
+    hook: Hook,
     document: Document,
-    settings: Any,
+    blocks: Sequence[Any],
     *,
     private: bool,
 ) -> Iterator[str]:
-    """Yield why a hook fails on a sample, called as the harness calls it."""
-    try:
-        call_hook(hook, document, settings, always=key == "doc_to_text")
-    except (JudgeNotConfigured, JudgeRefused):
-        pass  # no fault of the task
-    except MedTasksError as error:
-        yield f"{key}: {error}"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
-        cause = type(error).__name__ if private else one_line(error)
-        yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"
+    """Yield why a hook fails on a sample, called with each block of settings as the harness calls it."""
+    for settings in blocks:
+        try:
+            call_hook(hook, document, settings, always=key == "doc_to_text")
+        except (JudgeNotConfigured, JudgeRefused):
+            pass  # no fault of the task
+        except MedTasksError as error:
+            yield f"{key}: {error}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
+            cause = type(error).__name__ if private else one_line(error)
+            yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"

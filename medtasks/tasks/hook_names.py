@@ -68,11 +68,11 @@ def hook_modules() -> Mapping[str, Any]:
 
 def families() -> dict[str, TaskFamily]:
     """Return all families by the module of their hooks."""
-    return {
-        name: module.process_results.family
-        for name, module in hook_modules().items()
-        if hasattr(module, "process_results")
-    }
+    by_module = {}
+    for name, module in hook_modules().items():
+        if hasattr(module, "process_results"):
+            by_module[name] = module.process_results.family
+    return by_module
 
 
 def public_hooks() -> list[str]:

@@ -32,6 +32,7 @@ _FAMILIES = {
 """Families by the column that has their answers."""
 
 Values = Sequence[Any]
+Columns = dict[str, Any]  # of the file, by our names
 
 
 class QuestionFile:
@@ -79,7 +80,7 @@ class QuestionFile:
         """Yield columns that may hold the options, one with lists or several, and the options of each question."""
         numbered: dict[str, dict[str, str]] = {}
         for name, cells in self.columns.items():
-            yield [name], [listed_options(cell) for cell in cells]
+            yield [name], list(map(listed_options, cells))
             if match := _ENUMERATED.fullmatch(name):
                 numbered.setdefault(match[1].casefold(), {})[match[2].upper()] = name
         for group in numbered.values():
@@ -182,26 +183,13 @@ def new_task(name: str, questions: QuestionFile) -> str:
     return dump_task_file({**config, "description": f"Questions in {questions.file.name}"})
 
 
-def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
+def _family(questions: QuestionFile) -> tuple[str, Columns]:
     """Return the family that columns fit, and the file's columns by our names."""
     for source, options in questions.options():
-        if not all(Column.OPTIONS.holds(each, ()) for each in options):
-            continue
-        columns: dict[str, Any] = {"options": source}
-        question = questions.question(source)
-        kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
-        if question is not None:
-            columns["question"] = question
-        elif all(each == options[0] for each in options):
-            kinds["label"] = Column.LABEL
-        for role, kind in reversed(kinds.items()):
-            answer = questions.answers(kind, options, [*source, str(question)])
-            if answer is None:
-                continue
-            columns[role] = answer
-            if role == "answer" and {"pair_id", "position"} <= questions.columns.keys():
-                return "pairs", columns
-            return _FAMILIES[role], columns
+        if all(Column.OPTIONS.holds(each, ()) for each in options):
+            family = _family_with_options(questions, source, options)
+            if family is not None:
+                return family
     _refuse_faulty_choices(questions)
     question = questions.question()
     if question is None:
@@ -212,6 +200,30 @@ def _family(questions: QuestionFile) -> tuple[str, dict[str, Any]]:
         return "yes_no", {"question": question, "answer": answer}
     answer = questions.column_for("answer", questions.texts([question]))
     return "open_question", {"question": question, "answer": answer}
+
+
+def _family_with_options(
+    questions: QuestionFile,
+    source: Sequence[str],
+    options: Sequence[Values],
+) -> tuple[str, Columns] | None:
+    """Return the family whose answers are among the options in the columns ``source``, or None."""
+    columns: Columns = {"options": source}
+    question = questions.question(source)
+    kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
+    if question is not None:
+        columns["question"] = question
+    elif all(each == options[0] for each in options):
+        kinds["label"] = Column.LABEL
+    for role, kind in reversed(kinds.items()):
+        answer = questions.answers(kind, options, [*source, str(question)])
+        if answer is None:
+            continue
+        columns[role] = answer
+        if role == "answer" and {"pair_id", "position"} <= questions.columns.keys():
+            return "pairs", columns
+        return _FAMILIES[role], columns
+    return None
 
 
 def _refuse_faulty_choices(questions: QuestionFile) -> None:

@@ -25,9 +25,9 @@ from medtasks.tasks.answer_columns import is_blank, listed_options, read_column
 from medtasks.tasks.hook_names import families, family_of, hook_name
 from medtasks.tasks.own_options import LETTERED_PROMPTS, checked_options
 from medtasks.tasks.question_files import (
-    OF_HARNESS,
     asked_rows,
     datasets_of_files,
+    library_arguments,
     local_tables,
     split_of,
 )
@@ -36,6 +36,7 @@ from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, nam
 
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
+Names = Sequence[str]  # of all columns
 
 _IMAGES = ("image_file", "image_files")
 _IDS = ("patient_id", "pair_id", "doc_id")
@@ -242,19 +243,17 @@ def own_table(task: str, config: Config) -> Any:
 def _all_tables(task: str, config: Config) -> Any:
     import datasets
 
-    arguments = mapping_in(config, "dataset_kwargs")
     path = resolve_names(config.get("dataset_path"))
     if path is None:
         raise MedTasksError(
             f"only the harness can load the documents of '{task}', so they are not checked here"
         )
-    if arguments.get("load_from_disk"):
+    if mapping_in(config, "dataset_kwargs").get("load_from_disk"):
         return datasets.load_from_disk(path)
     tables = own_tables(config)
     if tables is not None:
         return tables
-    passed_on = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
-    return datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
+    return datasets.load_dataset(path, config.get("dataset_name"), **library_arguments(config))
 
 
 def own_tables(config: Config) -> Any:
@@ -266,7 +265,7 @@ def own_tables(config: Config) -> Any:
     shown_columns = names_in_templates(mapping_in(config, SETTINGS))
     shown_columns = shown_columns.union(*map(names_in, mapping.values()))
 
-    def texts(names: Sequence[str]) -> set[str]:
+    def texts(names: Names) -> set[str]:
         return shown_columns.union(*(columns for _, columns in needed_columns(config, names)))
 
     return local_tables(config, texts)
@@ -322,13 +321,7 @@ def _under_our_names(
             table = with_image_files(table, name, holders, places, root)
         elif holders != [name] and holders:
             sources[name] = holders
-    columns: NewColumns = {}
-    for name, holders in sources.items():
-        values = _columns_of(table, holders)
-        columns[name] = values[holders[0]]
-        if len(holders) > 1:
-            rows = zip(*(values[holder] for holder in holders), strict=True)
-            columns[name] = list(map(_without_empty_end, rows))
+    columns = _joined_columns(table, sources)
     options = (_columns_of(table, ["options"]) | columns).get("options", [])
     as_lists = list(map(listed_options, options))
     if as_lists != options:
@@ -336,7 +329,19 @@ def _under_our_names(
     return table, columns
 
 
-def _sources(config: Config, names: Sequence[str], location: str) -> dict[str, list[str]]:
+def _joined_columns(table: Any, sources: Mapping[str, Sequence[str]]) -> NewColumns:
+    """Return columns by our names, those of several sources as a column of lists."""
+    columns: NewColumns = {}
+    for name, holders in sources.items():
+        values = _columns_of(table, holders)
+        columns[name] = values[holders[0]]
+        if len(holders) > 1:
+            rows = zip(*map(values.__getitem__, holders), strict=True)
+            columns[name] = list(map(_without_empty_end, rows))
+    return columns
+
+
+def _sources(config: Config, names: Names, location: str) -> dict[str, list[str]]:
     """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata."""
     mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
     if not isinstance(mapping, Mapping):
@@ -377,7 +382,7 @@ def _holds_images(table: Any, column: str) -> bool:
     return False
 
 
-def default_settings(config: Config) -> Mapping[str, Any]:
+def default_settings(config: Config) -> Config:
     """Return a configuration's settings of prompts and images for the harness's default model family."""
     settings = mapping_in(config, SETTINGS)
     return mapping_in(settings, "default") if "default" in settings else settings
@@ -391,9 +396,7 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 # ---- checks ----
 
 
-def needed_columns(
-    config: Config, names: Sequence[str]
-) -> Iterator[tuple[str, Mapping[str, Column]]]:
+def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns, with what they have to hold.
 
     Args:
@@ -436,7 +439,7 @@ def is_our_hook(hook: object) -> bool:
 def check(
     config: Config,
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     location: str,
     places: Sequence[str],
 ) -> None:
@@ -482,7 +485,7 @@ def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
 def _wrong_values(
     config: Config,
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     places: Sequence[str],
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
@@ -503,7 +506,7 @@ def _wrong_values(
         checked |= required.items()
 
 
-def _check_columns(config: Config, names: Sequence[str], location: str) -> None:
+def _check_columns(config: Config, names: Names, location: str) -> None:
     """Raise MedTasksError for columns that hooks need and the documents lack, each with the first that needs it."""
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
@@ -547,7 +550,7 @@ def _fault_of_entry(kind: Column, entry: Any) -> str:
 def following(
     process_results: object,
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     count: int,
 ) -> NewColumns:
     """Return the columns that follow from others, such as ids, each of shape (documents,).
@@ -560,7 +563,7 @@ def following(
     """
     family = family_of(process_results)
     paired = family is not None and family.paired
-    added = _following_ids(columns, names, count, paired=paired)
+    added = _doc_ids(columns, names, count, paired=paired) | _image_ids(columns, names)
     if paired and "categories" not in names:
         added["categories"] = [[]] * count
     if family is None or family.short is None:
@@ -570,7 +573,7 @@ def following(
 
 def _following_of_closed_questions(
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     count: int,
 ) -> NewColumns:
     added: NewColumns = {}
@@ -588,14 +591,14 @@ def _following_of_closed_questions(
     return added
 
 
-def _following_ids(
+def _doc_ids(
     columns: Columns,
-    names: Sequence[str],
+    names: Names,
     count: int,
     *,
     paired: bool,
 ) -> NewColumns:
-    """Return ``doc_id``, unless it is there as texts, and ``image_id``, unless it is there or nothing has images."""
+    """Return the column ``doc_id``, unless it is there as texts."""
     ids: Iterable[Any] = range(count)
     if "doc_id" in names:
         ids = columns["doc_id"]
@@ -603,13 +606,15 @@ def _following_ids(
         members = zip(columns["pair_id"], columns["position"], strict=True)
         ids = [f"{pair}/{position}" for pair, position in members]
     doc_ids = list(map(str, ids))
-    added: NewColumns = {}
-    if doc_ids != columns.get("doc_id"):
-        added["doc_id"] = doc_ids
+    return {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
+
+
+def _image_ids(columns: Columns, names: Names) -> NewColumns:
+    """Return the column ``image_id``, unless it is there or nothing has images."""
     if "image_id" in names:
-        return added
+        return {}
     if "image_files" in names:
-        added["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
-    elif "image_file" in names:
-        added["image_id"] = list(columns["image_file"])
-    return added
+        return {"image_id": [" ".join(files) or None for files in columns["image_files"]]}
+    if "image_file" in names:
+        return {"image_id": list(columns["image_file"])}
+    return {}

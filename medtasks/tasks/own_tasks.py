@@ -29,11 +29,18 @@ from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestio
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, make_folder, written_whole
 from medtasks.tasks.prompt_settings import prompt_settings
-from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
+from medtasks.tasks.task_files import (
+    check_task_name,
+    tagged_tasks,
+    task_config,
+    task_files,
+    variant_of,
+)
 from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
     DottedName,
+    NewConfig,
     dump_task_file,
     harness_folder,
     index_tasks,
@@ -94,7 +101,7 @@ def prepare_own(
     return manifest
 
 
-def _config_like_published(questions: OwnQuestions, name: str) -> dict[str, Any]:
+def _config_like_published(questions: OwnQuestions, name: str) -> NewConfig:
     """Return the configuration of the task of a user's folder, after those of published datasets."""
     names = own_keys(name, name, TAG)
     config = {**names, **task_config(_MODELS[questions.kind]), **names}
@@ -163,15 +170,9 @@ def select_as(
         UnknownName: There is no such column.
         MedTasksError: The name is taken or invalid, no document matches, or nothing can be written.
     """
-    if not name.isidentifier() or name != name.lower():
-        raise MedTasksError(
-            f"'{name}' cannot be a task's name; take small letters, digits and underscores"
-        )
+    check_task_name(name)
     names = tasks_of_part(dataset, name)
     shipped = task_files()
-    if not names:
-        datasets = {task.dataset for task in shipped.values() if task.dataset}
-        raise unknown_name("dataset with tasks", dataset, datasets)
     groups = groups_of_part(dataset, name, names)
     for new in (*names.values(), *groups.values()):
         refuse_taken(new, name, _PART_COMMAND, "--as")
@@ -193,11 +194,19 @@ def select_as(
 
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
-    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
+    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks.
+
+    Raises:
+        UnknownName: No task asks about the dataset.
+    """
     names = {}
-    for task in task_files().values():
-        if task.kind == "task" and task.dataset == dataset and task.name.startswith(dataset):
+    tasks = task_files().values()
+    for task in tasks:
+        if task.dataset == dataset and task.name.startswith(dataset):
             names[task.name] = name + task.name.removeprefix(dataset)
+    if not names:
+        datasets = {task.dataset for task in tasks if task.dataset}
+        raise unknown_name("dataset with tasks", dataset, datasets)
     return names
 
 
@@ -218,7 +227,7 @@ def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[st
     return names
 
 
-def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
+def task_copy(model: str, name: str, dataset: str, description: str) -> NewConfig:
     """Return the configuration of a task like another one on a dataset of the user's own.
 
     Args:
@@ -232,7 +241,7 @@ def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str
     return {**config, **own_keys(name, dataset, []), "metadata": metadata}
 
 
-def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str) -> dict[str, Any]:
+def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str) -> NewConfig:
     """Return the configuration of a group like another one.
 
     Args:
@@ -247,7 +256,7 @@ def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str
     return {**config, "group": name, "task": members, "metadata": metadata}
 
 
-def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
+def own_keys(task: str, dataset: str, tags: object) -> NewConfig:
     """Return the keys of a task file for its name and its data, which are prepared.
 
     Example:
@@ -262,7 +271,7 @@ def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
     }
 
 
-def own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
+def own_metadata(metadata: Config, dataset: str, **about: Any) -> NewConfig:
     """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
     copied = {**metadata, **about, "dataset": dataset}
     copied["data"] = DottedName(f"medtasks.data.provenance_of.{dataset}")
@@ -296,8 +305,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
         )
     if name not in tasks:
         return
-    members = [tasks[member] for member in (name, *tasks[name].members) if member in tasks]
-    if others := {member.dataset for member in members if member.dataset is not None} - {dataset}:
+    members = (name, *tasks[name].members)
+    others = {tasks[member].dataset or dataset for member in members if member in tasks} - {dataset}
+    if others:
         raise MedTasksError(
             f"there is a task '{name}' on your dataset '{min(others)}' already; choose another name with {option}"
         )
@@ -305,11 +315,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
 
 def _is_taken(name: str, path: Path) -> bool:
     """Return whether a name is that of a dataset, a tag, a variant, or a task in another file than ``path``."""
-    tasks = task_files()
-    if name in tasks and tasks[name].path != path:
-        return True
-    if any(name in task.tags and task.path != path for task in tasks.values()):
-        return True
+    for task in task_files().values():
+        if task.path != path and name in (task.name, *task.tags):
+            return True
     if name in CATALOGUE or variant_of(name) or tagged_tasks(name):
         return True
     harness = harness_folder()

@@ -12,7 +12,7 @@ from typing import Any
 
 from medtasks.errors import MedTasksError
 from medtasks.families.templates import names_in_template
-from medtasks.tasks.task_index import read_config, tasks_folder
+from medtasks.tasks.task_index import Config, NewConfig, read_config, tasks_folder
 
 _MARK = "image_mark"
 # Simple models that find an image's position by a mark; all others put images first.
@@ -22,7 +22,7 @@ _MARKS = {
 }
 
 
-def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
+def prompt_settings(name: str) -> dict[str, NewConfig]:
     """Return new settings by model family, those of other models under ``"default"``.
 
     Args:
@@ -33,8 +33,8 @@ def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     """
     if name not in _settings_by_name():
         raise AttributeError(f"there is no medtasks.hooks.settings_of.{name}")
-    default = copy.deepcopy(_settings_by_name()[name])
-    by_family: dict[str, dict[str, Any]] = {}
+    default: dict[str, Any] = copy.deepcopy(_settings_by_name()[name])
+    by_family: dict[str, NewConfig] = {}
     for key, block in [*default.items()]:
         if isinstance(block, Mapping):
             by_family |= dict.fromkeys(key.split(), default.pop(key))
@@ -45,7 +45,7 @@ def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     return settings
 
 
-def for_other_model(settings: Mapping[str, Any], family: str, model: str) -> dict[str, Any]:
+def for_other_model(settings: Config, family: str, model: str) -> NewConfig:
     """Return the settings of a family for a model that runs its checkpoints, with the marks of images that it reads.
 
     Args:
@@ -72,13 +72,13 @@ def prompt_families() -> frozenset[str]:
     return frozenset().union(*map(prompt_settings, _settings_by_name()))
 
 
-def _has_places(settings: Mapping[str, Any]) -> bool:
+def _has_places(settings: Config) -> bool:
     return bool(names_in_template(str(settings.get("template"))) & {"image", "images"})
 
 
 @cache
-def _settings_by_name() -> Mapping[str, dict[str, Any]]:
-    settings: dict[str, dict[str, Any]] = {}
+def _settings_by_name() -> Mapping[str, NewConfig]:
+    settings: dict[str, NewConfig] = {}
     for path in tasks_folder().glob("*/prompts.yml"):
         settings |= read_config(path)
     return settings

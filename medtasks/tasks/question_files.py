@@ -25,13 +25,14 @@ from medtasks.tasks.task_index import (
     LOCAL_LOADERS,
     ROWS,
     Config,
+    NewConfig,
     mapping_in,
     names_in,
     resolve_names,
 )
 
-OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
-"""Arguments of a task's data that the harness does not pass on to the library."""
+# Arguments of a task's data that the harness does not pass on to the library.
+_OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
@@ -51,6 +52,17 @@ def split_of(config: Config) -> str:
         'dev'
     """
     return str(config.get("test_split") or config.get("validation_split") or "test")
+
+
+def library_arguments(config: Config) -> NewConfig:
+    """Return the arguments of a task's data that the harness passes on to the library.
+
+    Example:
+        >>> library_arguments({"dataset_kwargs": {"sep": ";", "force_download": True}})
+        {'sep': ';'}
+    """
+    arguments = mapping_in(config, "dataset_kwargs")
+    return {name: value for name, value in arguments.items() if name not in _OF_HARNESS}
 
 
 def is_local(config: Config) -> bool:
@@ -79,17 +91,16 @@ def datasets_of_files(config: Config) -> set[str]:
     import datasets
 
     path = str(resolve_names(config.get("dataset_path")))
-    arguments = mapping_in(config, "dataset_kwargs")
     files = [Path(path)]
     if is_local(config) and not dataset_holding(files[0]):
         with contextlib.suppress(Exception):  # loading them raises the same
             files += itertools.chain(*(_named_files(config, path)[1] or {}).values())
         with contextlib.suppress(Exception):
-            options = {name: value for name, value in arguments.items() if name not in OF_HARNESS}
+            options = library_arguments(config)
             builder = datasets.load_dataset_builder(path, config.get("dataset_name"), **options)
             names = itertools.chain(*builder.config.data_files.values())
             files += [Path(_PROTOCOLS.sub("", name)) for name in names]
-    return {name for name in map(dataset_holding, files) if name}
+    return set(filter(None, map(dataset_holding, files)))
 
 
 @owner_only()
@@ -106,9 +117,8 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
     import datasets
 
     path = resolve_names(config.get("dataset_path"))
-    written = mapping_in(config, "dataset_kwargs")
-    arguments = {name: value for name, value in written.items() if name not in OF_HARNESS}
-    if not isinstance(path, str) or written.get("load_from_disk"):
+    arguments = library_arguments(config)
+    if not isinstance(path, str) or mapping_in(config, "dataset_kwargs").get("load_from_disk"):
         return None
     kind: str
     files: Files | None
@@ -132,7 +142,7 @@ def _loaded_anew(
     path: str,
     kind: str,
     files: Files,
-    arguments: Mapping[str, Any],
+    arguments: Config,
 ) -> Any:
     """Return files as the library reads them, under a key of their state in its cache."""
     import datasets
@@ -152,7 +162,7 @@ def _loaded_anew(
     return datasets.load_dataset(path, config.get("dataset_name"), **settings)
 
 
-def _folder_files(config: Config, path: str, arguments: Mapping[str, Any]) -> tuple[str, Files]:
+def _folder_files(config: Config, path: str, arguments: Config) -> tuple[str, Files]:
     """Return kind and files of a folder as the Hub keeps datasets."""
     import datasets
 
@@ -217,7 +227,7 @@ def _matching(task: object, *names: str) -> list[Path]:
     return matches
 
 
-def _reading_options(arguments: Mapping[str, Any]) -> dict[str, str]:
+def _reading_options(arguments: Config) -> dict[str, str]:
     """Return a user's choices for :func:`read_table`, among the arguments of the library."""
     import datasets
 
@@ -247,13 +257,15 @@ def _table(
     for file in files:
         table_file = read_table(file, TABLE_KINDS[kind], **options)
         rows += table_file.rows
-        is_typed = is_typed or table_file.is_typed
+        is_typed |= table_file.is_typed
         for note in table_file.notes:
             warn_once(f"{file}: {note}", "INFO")
-    names = [*dict.fromkeys(name for row in rows for name in row.values)]
+    names = [*dict.fromkeys(itertools.chain.from_iterable(row.values for row in rows))]
     as_texts = names if is_typed else texts(names)
-    columns = {name: [row.values.get(name) for row in rows] for name in names}
-    columns |= {name: _numbers(columns[name]) for name in names if name not in as_texts}
+    columns = {}
+    for name in names:
+        cells = [row.values.get(name) for row in rows]
+        columns[name] = cells if name in as_texts else _numbers(cells)
     table = datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
     table.places = [row.place for row in rows]
     return table
@@ -295,7 +307,7 @@ def asked_rows(table: Any, config: Config) -> Any:
     return selected
 
 
-def _chosen_rows(table: Any, conditions: Mapping[str, Any]) -> list[int]:
+def _chosen_rows(table: Any, conditions: Config) -> list[int]:
     """Return the numbers, from 0, of the rows with one of the wanted values in each column."""
     chosen = list(range(len(table)))
     for name, values in conditions.items():

@@ -38,7 +38,9 @@ _IMAGES = "medtasks.hooks.images.images"
 _UNNAMED = "none"
 _TAKE_FIRST = "take_first"
 _READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
+_UNFILTERED: Sequence[Config] = ({"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]},)
 _LIKELIHOODS = "multiple_choice"
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ class TaskFile:
     rows: Mapping[str, Rule] = field(default_factory=dict)
     process_results: DottedName | None = None
     metric_list: DottedName | None = None
-    members: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    breakdown: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-    thinking: tuple[str, ...] = ()
+    members: Names = ()
+    tags: Names = ()
+    breakdown: Names = ()
+    variants: Names = ()
+    thinking: Names = ()
     variant: str | None = None
     base: str | None = None
     same_as: str | None = None
@@ -88,6 +90,11 @@ class TaskFile:
     def is_shipped(self) -> bool:
         """Whether its file is one of this package."""
         return self.path.is_relative_to(tasks_folder())
+
+    @property
+    def has_own_files(self) -> bool:
+        """Whether it asks about files of a user's own, which were not prepared here."""
+        return self.kind == "task" and self.dataset is None
 
     @property
     def compares_likelihoods(self) -> bool:
@@ -184,10 +191,7 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
     metadata = mapping_in(config, "metadata")
     location = str(config.get("dataset_path", ""))
     dataset = location.removeprefix(_PREPARED) if location.startswith(_PREPARED) else None
-    dataset_name = metadata.get("dataset")
     process_results = config.get("process_results")
-    metrics = config.get("metric_list")
-    same_as = metadata.get("same_as")
     family = family_of(process_results)
     rows = dict(_rows(config, family))
     variants = VARIANTS if _has_images(config, dataset) else ()
@@ -198,17 +202,21 @@ def task_file_of(name: str, config: Config, path: Path) -> TaskFile:
         path=path,
         description=description_in(config),
         dataset=dataset,
-        guarded_as=dataset or (dataset_name if isinstance(dataset_name, str) else None),
+        guarded_as=dataset or _value_of_type(metadata.get("dataset"), str),
         output_type=str(config.get("output_type", "generate_until")),
         rows=rows,
-        process_results=process_results if isinstance(process_results, DottedName) else None,
-        metric_list=metrics if isinstance(metrics, DottedName) else None,
+        process_results=_value_of_type(process_results, DottedName),
+        metric_list=_value_of_type(config.get("metric_list"), DottedName),
         tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(names_in(metadata.get("breakdown"))),
-        same_as=same_as if isinstance(same_as, str) else None,
+        same_as=_value_of_type(metadata.get("same_as"), str),
         variants=tuple(variant for variant in variants if variant not in impossible),
         thinking=thinking_of(config, family, rows),
     )
+
+
+def _value_of_type(value: object, kind: type) -> Any:
+    return value if isinstance(value, kind) else None
 
 
 def _has_images(config: Config, dataset: str | None) -> bool:
@@ -256,22 +264,31 @@ def description_in(config: Config) -> str:
 
 def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
     """Yield the rows of results by filter name. Replies that no rule reads are read by the family's own."""
-    default = None if family is None else family.extractor
-    by_judge = family is not None and default is None
-    if family is not None and config.get("output_type") == _LIKELIHOODS:
-        default = LIKELIHOOD_EXTRACTOR
-    unfiltered: list[dict[str, Any]] = [{"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}]
-    for pipeline in config.get("filter_list") or unfiltered:
+    for pipeline in config.get("filter_list") or _UNFILTERED:
         steps = pipeline.get("filter") or []
         name = str(pipeline["name"])
-        rule = _named_rule(steps)
-        if rule is not None:
-            yield name, rule
-        elif by_judge:
-            fenced = any(step.get("fenced") for step in steps)
-            yield "reference" if name == _UNNAMED else name, Rule(fenced=fenced)
-        elif default and all(step.get("function") in (_TAKE_FIRST, _READ_WITH) for step in steps):
-            yield name, Rule(default)
+        rule = _named_rule(steps) or _rule_of_family(config, family, steps)
+        if rule is None:
+            continue
+        if rule.extractor is None and name == _UNNAMED:
+            name = "reference"
+        yield name, rule
+
+
+def _rule_of_family(
+    config: Config,
+    family: TaskFamily | None,
+    steps: Sequence[Config],
+) -> Rule | None:
+    """Return how a family reads replies after filters that name no rule, None after filters of others."""
+    if family is None:
+        return None
+    if family.extractor is None:  # a judge reads them
+        return Rule(fenced=any(step.get("fenced") for step in steps))
+    if any(step.get("function") not in (_TAKE_FIRST, _READ_WITH) for step in steps):
+        return None
+    by_likelihood = config.get("output_type") == _LIKELIHOODS
+    return Rule(LIKELIHOOD_EXTRACTOR if by_likelihood else family.extractor)
 
 
 def _named_rule(steps: Sequence[Config]) -> Rule | None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shlex
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,8 @@ from medtasks.tasks.installed_packages import folder_of_package, task_packages
 from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
     Config,
+    Configs,
+    NewConfig,
     TaskIndex,
     dump_task_file,
     harness_folder,
@@ -56,7 +58,10 @@ TAG_ENDINGS: Mapping[str, Sequence[str]] = {"_sanity": SANITY, "_stress": STRESS
 VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index for a variant, or for the tag of a task's variants."""
 
-_included: Mapping[str, TaskFile] = {}
+TasksByName = Mapping[str, TaskFile]
+IndexEntries = dict[str, NewConfig]  # of the harness's index, by name
+
+_included: TasksByName = {}
 
 
 def include(folders: Sequence[Path]) -> None:
@@ -72,7 +77,7 @@ def include(folders: Sequence[Path]) -> None:
                 f"there is no folder {folder}; give the one with your task files with {INCLUDE}"
             )
     index = index_tasks([Path(os.path.abspath(folder)) for folder in folders], strict=True)
-    _included = {task.name: task for task in _tasks(index)}
+    _included = _by_name(_tasks(index))
 
 
 @contextlib.contextmanager
@@ -109,15 +114,19 @@ def included_folders(*names: str) -> list[str]:
     return list(folders)
 
 
-def few_shot_problems(configs: Mapping[str, Config]) -> list[str]:
+def few_shot_problems(configs: Configs) -> list[str]:
     """Return why ``--num_fewshot`` cannot be given to tasks, a sentence each.
 
     Args:
         configs: Contents of the tasks' files, by name.
     """
-    ignoring = [name for name, config in configs.items() if config.get("num_fewshot") == 0]
-    others = [name for name in configs if name not in ignoring]
-    failing = [name for name in others if not configs[name].get("fewshot_config")]
+    ignoring = []
+    failing = []
+    for name, config in configs.items():
+        if config.get("num_fewshot") == 0:
+            ignoring.append(name)
+        elif not config.get("fewshot_config"):
+            failing.append(name)
     problems = []
     for names, effect in (
         (ignoring, "has no effect on {}, whose files set it to 0"),
@@ -143,7 +152,7 @@ def refuse_shipped_names() -> None:
             )
 
 
-def task_files() -> Mapping[str, TaskFile]:
+def task_files() -> TasksByName:
     """Return all tasks and groups by name, sorted: ours, of the user's own datasets and folders, and of packages.
 
     Few-shot twins are listed, variants are not; :func:`task_file` knows both.
@@ -154,7 +163,7 @@ def task_files() -> Mapping[str, TaskFile]:
     others: dict[str, TaskFile] = {}
     for tasks in installed_tasks().values():
         others |= tasks
-    users = {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))}
+    users = _by_name(_tasks(index_tasks(own_tasks_folders(), strict=True)))
     for name in others.keys() & users.keys():
         warn_once(
             f"'{name}' is a task of an installed package ({others[name].path}) and one of your own, which counts "
@@ -164,17 +173,17 @@ def task_files() -> Mapping[str, TaskFile]:
 
 
 @cache
-def installed_tasks() -> Mapping[Path, Mapping[str, TaskFile]]:
+def installed_tasks() -> Mapping[Path, TasksByName]:
     """Return the tasks of installed packages by name, for each of the folders that hold their files.
 
     A package that is broken, or has a name of ours, the harness's or another package's, is left out with a warning.
     """
-    packages: dict[Path, Mapping[str, TaskFile]] = {}
+    packages: dict[Path, TasksByName] = {}
     for point in task_packages():
         try:
             folder = folder_of_package(point)
             index = index_tasks([folder], strict=True)
-            tasks = {task.name: task for task in _tasks(index)}
+            tasks = _by_name(_tasks(index))
             if not tasks:
                 raise MedTasksError(f"{folder} holds no task file")
             taken = names_of_others(tasks)
@@ -193,6 +202,18 @@ def installed_tasks() -> Mapping[Path, Mapping[str, TaskFile]]:
         else:
             packages[folder] = tasks
     return packages
+
+
+def check_task_name(name: str) -> None:
+    """Check the name of a new task.
+
+    Raises:
+        MedTasksError: It is not of small letters, digits and underscores.
+    """
+    if not name.isidentifier() or name != name.lower():
+        raise MedTasksError(
+            f"'{name}' cannot be a task's name; take small letters, digits and underscores"
+        )
 
 
 def names_of_others(names: Collection[str]) -> dict[str, Path]:
@@ -214,15 +235,16 @@ def names_of_others(names: Collection[str]) -> dict[str, Path]:
 class _Tasks(Mapping[str, TaskFile]):
     """Tasks and groups by name. A look-up reads at most one file of ours, only a listing reads them all."""
 
-    def __init__(self, included: Mapping[str, TaskFile], users: Mapping[str, TaskFile]) -> None:
+    def __init__(self, included: TasksByName, users: TasksByName) -> None:
         self._included = included
         self._users = users
 
     def __getitem__(self, name: str) -> TaskFile:
-        for tasks in (self._included, _tasks_in(name.removesuffix(TWIN_ENDING)), self._users):
+        shipped = _tasks_in(name.removesuffix(TWIN_ENDING))
+        for tasks in (self._included, shipped):
             if name in tasks:
                 return tasks[name]
-        raise KeyError(name)
+        return self._users[name]
 
     def __iter__(self) -> Iterator[str]:
         names = {*self._included, *self._users}
@@ -233,12 +255,12 @@ class _Tasks(Mapping[str, TaskFile]):
 
 
 @cache
-def _tasks_in(file: str) -> Mapping[str, TaskFile]:
+def _tasks_in(file: str) -> TasksByName:
     """Return our task or group of this name and the others of its file, such as its few-shot twin."""
     path = _shipped_paths().get(file)
     if path is None:
         return {}
-    return {task.name: task for task in _tasks(index_tasks([path], strict=True))}
+    return _by_name(_tasks(index_tasks([path], strict=True)))
 
 
 @cache
@@ -249,6 +271,10 @@ def _shipped_paths() -> Mapping[str, Path]:
         for name, base, _ in listed_variants(folder):
             paths[name] = paths[base]
     return paths
+
+
+def _by_name(tasks: Iterable[TaskFile]) -> dict[str, TaskFile]:
+    return {task.name: task for task in tasks}
 
 
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
@@ -309,7 +335,7 @@ def task_config(name: str) -> dict[str, Any]:
     return _config_of(task_file(name))
 
 
-def _config_of(task: TaskFile) -> dict[str, Any]:
+def _config_of(task: TaskFile) -> NewConfig:
     return {**with_image_roots(read_config(task.path), task.path.parent), **task.differs}
 
 
@@ -326,7 +352,7 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
     return None if task is None else (str(task.base), str(task.variant))
 
 
-def _variant(name: str, tasks: Mapping[str, TaskFile]) -> TaskFile | None:
+def _variant(name: str, tasks: TasksByName) -> TaskFile | None:
     for variant in ENDINGS:
         base = tasks.get(name.removesuffix(f"_{variant}"))
         if name not in tasks and base is not None and variant in (*base.variants, *base.thinking):
@@ -384,18 +410,23 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
         members = tagged_tasks(name) if variant is None else [variant]
         members += [task for task in tasks.values() if name in task.tags]
     elif tasks[name].kind == "group":
-        members = []
-        for member in tasks[name].members:
-            if member in above:
-                continue
-            inside = members_of(member, (*above, name))
-            if not inside:
-                # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-                return []
-            members += inside
+        members = _members_of_group(tasks[name], above)
     else:
         members = [tasks[name]]
-    return list({task.name: task for task in members}.values())
+    return list(_by_name(members).values())
+
+
+def _members_of_group(group: TaskFile, above: tuple[str, ...]) -> list[TaskFile]:
+    members: list[TaskFile] = []
+    for member in group.members:
+        if member in above:
+            continue
+        inside = members_of(member, (*above, group.name))
+        if not inside:
+            # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+            return []
+        members += inside
+    return members
 
 
 def tasks_of(name: str) -> list[str]:
@@ -411,7 +442,7 @@ def tasks_of(name: str) -> list[str]:
 # ---- files for the harness ----
 
 
-def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
+def index_entries(index: Configs, *, sanity: bool = True) -> IndexEntries:
     """Return entries of the harness's task index for tasks without files, and for the tags of their variants.
 
     They have free names only, and belong to tasks of ours that no file of the harness or the user has replaced.
@@ -420,13 +451,10 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         index: The harness's index, entries by name.
         sanity: Whether sanity, stress and thinking variants have entries.
     """
-    entries: dict[str, dict[str, Any]] = {}
+    entries: IndexEntries = {}
     tasks = {**task_files()}
     taken = {*index, *tasks}
-    for task in tasks.values():
-        origin = index.get(task.origin or task.name, {})
-        if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
-            continue
+    for task, origin in _indexed_tasks(tasks.values(), index):
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
@@ -434,10 +462,20 @@ def index_entries(index: Mapping[str, Config], *, sanity: bool = True) -> dict[s
         for variant, name in free.items():
             entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         if is_new:
-            for tag in task.tags:
-                _add_to_tag(tag, task.name, entries, index)
+            _add_to_tags(task, entries, index)
         entries |= _variant_tags(task, free, index)
     return entries
+
+
+def _indexed_tasks(
+    tasks: Iterable[TaskFile],
+    index: Configs,
+) -> Iterator[tuple[TaskFile, Config]]:
+    """Yield the tasks whose file is the one in the harness's index, with its entry there."""
+    for task in tasks:
+        origin = index.get(task.origin or task.name, {})
+        if os.path.abspath(str(origin.get("yaml_path"))) == str(task.path):
+            yield task, origin
 
 
 def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
@@ -446,24 +484,24 @@ def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
     return {variant: name for variant, name in names.items() if name not in taken}
 
 
-def _add_to_tag(
-    tag: str,
-    task: str,
-    entries: dict[str, dict[str, Any]],
-    index: Mapping[str, Config],
+def _add_to_tags(
+    task: TaskFile,
+    entries: IndexEntries,
+    index: Configs,
 ) -> None:
     empty: Config = {"type": "tag", "task": [], "yaml_path": -1}
-    entry = entries.get(tag) or index.get(tag) or empty
-    entries[tag] = {**entry, "task": [*entry["task"], task]}
+    for tag in task.tags:
+        entry = entries.get(tag) or index.get(tag) or empty
+        entries[tag] = {**entry, "task": [*entry["task"], task.name]}
 
 
 def _variant_tags(
     task: TaskFile,
     names: Mapping[str, str],
-    index: Mapping[str, Config],
-) -> dict[str, dict[str, Any]]:
+    index: Configs,
+) -> IndexEntries:
     """Return entries of the free tags for a task with its variants, whose ``names`` are given by variant."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: IndexEntries = {}
     for ending, variants in TAG_ENDINGS.items():
         tag = task.name + ending
         members = [name for variant, name in names.items() if variant in variants]
@@ -481,7 +519,7 @@ class _Entry(dict[str, Any]):
 
     def __init__(
         self,
-        facts: Mapping[str, Any],
+        facts: Config,
         task: TaskFile,
         variant: str | None = None,
     ) -> None:

@@ -39,6 +39,9 @@ _MAPPINGS = (
 )
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
+Configs = Mapping[str, Config]  # by task, or by another name
+NewConfig = dict[str, Any]
+"""Configuration, or a part of one, that belongs to the caller, who may change it."""
 LOCAL_LOADERS = frozenset(
     {"csv", "tsv", "excel", "xlsx", "json", "jsonl", "parquet", "text", "pandas", "arrow"},
 )
@@ -144,8 +147,8 @@ class TaskIndex:
         members: Names of the members of each group or tag.
     """
 
-    configs: Mapping[str, Config] = field(default_factory=dict)
-    groups: Mapping[str, Config] = field(default_factory=dict)
+    configs: Configs = field(default_factory=dict)
+    groups: Configs = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -204,7 +207,7 @@ def index_tasks(
     groups: dict[str, Config] = {}
     paths: dict[str, Path] = {}
     members: dict[str, list[str]] = {}
-    names = [name.encode() for name in naming]
+    names = list(map(str.encode, naming))
 
     for path in _yaml_files(folders):
         config = _read_task(path, names, strict=strict)
@@ -279,7 +282,7 @@ def _group_members(entries: Sequence[Any]) -> list[str]:
     return names
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> NewConfig:
     """Return the content of a file and the files it includes: its own keys replace included ones whole.
 
     Raises:
@@ -299,7 +302,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def with_included(path: Path, content: Config) -> dict[str, Any]:
+def with_included(path: Path, content: Config) -> NewConfig:
     """Return the content of a file together with that of the files it includes.
 
     Args:
@@ -307,7 +310,7 @@ def with_included(path: Path, content: Config) -> dict[str, Any]:
         content: Its own keys, as :func:`own_config` returns them.
     """
     config = dict(content)
-    merged: dict[str, Any] = {}
+    merged: NewConfig = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         file = Path(name) if Path(name).is_file() else path.parent / name
         merged |= with_included(file, own_config(file))
@@ -332,7 +335,7 @@ def is_short(path: Path) -> bool:
     return "family" in with_included(path, own_config(path))
 
 
-def with_family(config: Config, folder: Path) -> dict[str, Any]:
+def with_family(config: Config, folder: Path) -> NewConfig:
     """Return the whole configuration of a short task file: what its family supplies, below the file's own keys.
 
     Args:
@@ -344,6 +347,7 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     """
     written = dict(config)
     family, data, image, columns = (written.pop(key, None) for key in FAMILY_KEYS)
+    columns = columns or {}
     base = _keys_of_family(str(family))
     default = {**base[SETTINGS]["default"]}
     if data is not None:
@@ -351,18 +355,12 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     if (folder / str(data)).is_file():
         base["dataset_path"] = str(folder.absolute() / str(data))
         default["image_root"] = os.path.dirname(base["dataset_path"])
-    if not isinstance(columns or {}, Mapping):
+    if not isinstance(columns, Mapping):
         raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
-    metadata = {**base["metadata"], COLUMNS: columns or {}}
-    if not image:
-        raise MedTasksError(
-            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
-        )
-    if image == "none":
+    images = _image_columns(image)
+    if not images:
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
-    else:
-        name = "image_files" if isinstance(image, list) else "image_file"
-        metadata[COLUMNS] = {name: image, **metadata[COLUMNS]}
+    metadata = {**base["metadata"], COLUMNS: {**images, **columns}}
     if "description" in written:
         metadata["description"] = written.pop("description")
     settings = written.get(SETTINGS, {})
@@ -375,7 +373,22 @@ def with_family(config: Config, folder: Path) -> dict[str, Any]:
     return merged
 
 
-def _keys_of_family(family: str) -> dict[str, Any]:
+def _image_columns(image: Any) -> NewConfig:
+    """Return the column with images by our name, for the key ``image`` of a short task file.
+
+    Raises:
+        MedTasksError: The file has no such key.
+    """
+    if not image:
+        raise MedTasksError(
+            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
+        )
+    if image == "none":
+        return {}
+    return {"image_files" if isinstance(image, list) else "image_file": image}
+
+
+def _keys_of_family(family: str) -> NewConfig:
     """Return the keys that a family supplies: those of its file, or of any question type with hooks of this name.
 
     Raises:
@@ -395,7 +408,7 @@ def _keys_of_family(family: str) -> dict[str, Any]:
     return keys
 
 
-def with_image_roots(config: Config, folder: Path) -> dict[str, Any]:
+def with_image_roots(config: Config, folder: Path) -> NewConfig:
     """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it exists.
 
     Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
@@ -508,15 +521,23 @@ def _list_problems(config: Config) -> Iterator[str]:
         if not isinstance(entries, list | DottedName | None):
             yield f"'{key}' is {_shape(entries)} and has to be a list; write {key}: [{example}]"
         for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
-            if not isinstance(entry, Mapping):
-                yield f"entry {number} of '{key}' is {_shape(entry)} and has to be a mapping; write {example}"
-            elif missing := [name for name in required if name not in entry]:
-                names = ", ".join(f"'{name}'" for name in entry)
-                fault = f"has no '{missing[0]}', only {names}"
-                yield f"entry {number} of '{key}' {fault}; write {example}, each with a colon"
+            fault = _fault_of_entry(entry, required, example)
+            if fault:
+                yield f"entry {number} of '{key}' {fault}"
             elif "filter" in required:
                 # The steps of a pipeline are looked at after the lists themselves.
                 lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
+
+
+def _fault_of_entry(entry: Any, required: Sequence[str], example: str) -> str:
+    """Describe why the harness cannot use an entry of a list. The text is empty if it can."""
+    if not isinstance(entry, Mapping):
+        return f"is {_shape(entry)} and has to be a mapping; write {example}"
+    for missing in required:
+        if missing not in entry:
+            names = ", ".join(f"'{name}'" for name in entry)
+            return f"has no '{missing}', only {names}; write {example}, each with a colon"
+    return ""
 
 
 def names_in(value: object) -> list[str]:

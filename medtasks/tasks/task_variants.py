@@ -36,12 +36,15 @@ from medtasks.tasks.task_index import (
     SETTINGS,
     Config,
     DottedName,
+    NewConfig,
     mapping_in,
     names_in,
     own_config,
     with_included,
 )
 
+Rules = Mapping[str, Rule]  # by the name of a row of results
+Hook = Callable[..., Any]
 TAGS = "think"
 BOXED = "think_boxed"
 THINKING = (TAGS, BOXED)
@@ -72,6 +75,7 @@ _KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")
 # Other prompts whose last line asks for the bare letter.
 _OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")
 _ROOM = "max_new_tokens"
+_BY_MODEL = "model_specific_generation_kwargs"
 
 
 def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
@@ -84,7 +88,7 @@ def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
             yield f"{base}_{rule['ending']}", base, rule
 
 
-def listed_changes(path: Path) -> Iterator[dict[str, Any]]:
+def listed_changes(path: Path) -> Iterator[NewConfig]:
     """Yield the differences of each task that ``variants.yml`` makes of the one in a file."""
     for name, origin, rule in listed_variants(path.parent):
         if origin != path.stem:
@@ -107,7 +111,7 @@ def listed_changes(path: Path) -> Iterator[dict[str, Any]]:
         yield changes
 
 
-def twin_changes(name: str, config: Config) -> dict[str, Any]:
+def twin_changes(name: str, config: Config) -> NewConfig:
     """Return the differences of the few-shot twin of a task whose file says ``config``."""
     metadata = {**mapping_in(config, "metadata")}
     few_shot = metadata.pop("few_shot")
@@ -127,7 +131,7 @@ def twin_changes(name: str, config: Config) -> dict[str, Any]:
     }
 
 
-def _name_changes(name: str, *, is_prepared: bool) -> dict[str, Any]:
+def _name_changes(name: str, *, is_prepared: bool) -> NewConfig:
     return {"task": name, "task_alias": DottedName(f"{_LABEL}{name}") if is_prepared else name}
 
 
@@ -135,10 +139,10 @@ def variant_changes(
     name: str,
     variant: str,
     config: Config,
-    rows: Mapping[str, Rule],
+    rows: Rules,
     family: TaskFamily | None,
     description: str,
-) -> dict[str, Any]:
+) -> NewConfig:
     """Return the differences of a variant of a task.
 
     Args:
@@ -176,42 +180,42 @@ def variant_changes(
     return changes
 
 
-def _thinking_changes(name: str, config: Config, rows: Mapping[str, Rule]) -> dict[str, Any]:
+def _thinking_changes(name: str, config: Config, rows: Rules) -> NewConfig:
     """Return the prompt, room and filters of a thinking variant, with the documents and careful rows of its task."""
+    settings = mapping_in(config, "generation_kwargs")
+    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
+    changes: NewConfig = {
+        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
+        "generation_kwargs": {"until": [], **settings, _ROOM: room},
+        "filter_list": _reasoned_filters(rows),
+    }
+    if config.get("doc_to_messages"):
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
+    by_model = {}
+    for model, kwargs in mapping_in(config, _BY_MODEL).items():
+        by_model[model] = {key: value for key, value in kwargs.items() if key != _ROOM}
+    if by_model:
+        changes[_BY_MODEL] = by_model
+    return changes
+
+
+def _reasoned_filters(rows: Rules) -> list[NewConfig]:
+    """Return filters that read the answer after the reasoning, for each row but ``reference*``."""
     filters = []
     for title, row in rows.items():
         if title.startswith("reference"):
             continue
-        options = {
-            "function": DottedName(f"{HOOKS}filters.ReadWith"),
-            "rule": row.extractor,
-            "option": row.option_form,
-            "fenced": row.fenced or None,
-            "reasoned": True,
-        }
-        step = {key: value for key, value in options.items() if value is not None}
-        filters.append({"name": title, "filter": [step]})
-    settings = mapping_in(config, "generation_kwargs")
-    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
-    changes: dict[str, Any] = {
-        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
-        "generation_kwargs": {"until": [], **settings, _ROOM: room},
-        "filter_list": filters,
-    }
-    if config.get("doc_to_messages"):
-        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
-    if by_model := mapping_in(config, "model_specific_generation_kwargs"):
-        changes["model_specific_generation_kwargs"] = {
-            model: {key: value for key, value in kwargs.items() if key != _ROOM}
-            for model, kwargs in by_model.items()
-        }
-    return changes
+        step: NewConfig = {"function": DottedName(f"{HOOKS}filters.ReadWith")}
+        options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None}
+        step |= {key: value for key, value in options.items() if value is not None}
+        filters.append({"name": title, "filter": [step | {"reasoned": True}]})
+    return filters
 
 
 def thinking_of(
     config: Config,
     family: TaskFamily | None,
-    rows: Mapping[str, Rule],
+    rows: Rules,
 ) -> tuple[str, ...]:
     """Return the names of a task's thinking variants.
 
@@ -238,7 +242,7 @@ def thinking_of(
 # ---- prompts of variants ----
 
 
-def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
+def told_prompt(prompt: Hook) -> Hook:
     """Return a ``doc_to_text`` that says that the image is missing, before a prompt of the user's own.
 
     Example:
@@ -254,10 +258,10 @@ def told_prompt(prompt: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def thinking_prompt(
-    prompt: Callable[..., Any],
+    prompt: Hook,
     variant: str,
     family: TaskFamily,
-) -> Callable[..., Any]:
+) -> Hook:
     """Return a ``doc_to_text`` or ``doc_to_messages`` that instructs to reason, around a task's own.
 
     Of messages, the last turn of the user holds the instruction.
@@ -294,7 +298,7 @@ def _instruct_turns(
     """Return messages with the instruction to reason in the last turn of the user."""
     turns = copy.copy(messages)
     last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")
-    content = [dict(part) for part in turns[last]["content"]]
+    content = list(map(dict, turns[last]["content"]))
     texts = [part for part in content if part["type"] == "text"]
     if not texts:
         texts = [{"type": "text", "text": ""}]
@@ -331,14 +335,17 @@ def _last_lines() -> Mapping[str, str]:
 def _ask_for_box(text: str, doc: Document, family: TaskFamily) -> str:
     """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
     lines = _last_lines()
-    bare = next((line for line in lines if text.endswith(line)), None)
-    if bare is not None:
-        return f"{text.removesuffix(bare)}{lines[bare]}"
+    bare = next(filter(text.endswith, lines), None)
+    if bare is None:
+        return f"{text}\n{lines[_bare_line(doc, family)]}"
+    return f"{text.removesuffix(bare)}{lines[bare]}"
+
+
+def _bare_line(doc: Document, family: TaskFamily) -> str:
+    """Return the kit's last line for the bare answer to a question."""
     mixed = family.asked_for is AskedFor.LETTER_OR_YES_NO
     if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != "binary"):
-        bare = _line("medevalkit_mmmu")
-    else:
-        closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
-        language = "_zh" if doc.get("language") == "zh" else ""
-        bare = _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
-    return f"{text}\n{lines[bare]}"
+        return _line("medevalkit_mmmu")
+    closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
+    language = "_zh" if doc.get("language") == "zh" else ""
+    return _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")

@@ -10,7 +10,7 @@ from medtasks.model_adapters.hf_vlm import HfVlm
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.doctor import examining, tasks_and_data
-from medtasks.doctor.check_results import AREAS, HARNESS, MODEL, State, findings_of, scope_of
+from medtasks.doctor.check_results import AREAS, HARNESS, MODEL, TASKS, State, findings_of, scope_of
 from medtasks.doctor.examining import examine, harness_version, importable_model, package_versions
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
@@ -58,7 +58,7 @@ def test_failing_checks_cost_nothing_else(monkeypatch):
     others = [item for item in usual if item.area != "datasets" and item.name != "version"]
     assert [finding for finding in others if finding not in findings] == []
     with pytest.raises(KeyboardInterrupt):
-        findings_of("tasks", "second", Mock(side_effect=KeyboardInterrupt))
+        findings_of(TASKS, "second", Mock(side_effect=KeyboardInterrupt))
 
 
 def test_a_model_of_the_harness_is_imported(monkeypatch):
