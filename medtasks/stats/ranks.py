@@ -76,4 +76,5 @@ def _compare(differences: Floats, units: Units) -> tuple[float, float]:
     # One unit, or dyads that all share members.
     if math.isnan(error.error) or not error.degrees > 0:
         return mean, 1.0
-    return mean, 0.5**error.degrees  # equal differences show nothing of their spread
+    # Equal differences show nothing of their spread.
+    return mean, 0.5**error.degrees if mean else 1.0

@@ -40,6 +40,15 @@ def test_models_are_compared_on_the_samples_that_both_have():
     assert rank_intervals(values, range(100)) == [(1, 2), (1, 2)]
 
 
+def test_gains_and_losses_that_cancel_within_every_patient_show_no_difference():
+    first = np.array([1.0, 0.5] * 20)
+    second = np.array([0.5, 1.0] * 20)
+
+    ranks = rank_intervals(np.stack([first, second]), [f"patient {n // 2}" for n in range(40)])
+
+    assert ranks == [(1, 2), (1, 2)]
+
+
 def test_samples_of_one_unit_are_no_independent_evidence():
     values = np.array([right(100), right(50)])
     assert rank_intervals(values, [f"patient {sample // 25}" for sample in range(100)]) == [
