@@ -228,9 +228,7 @@ def download_and_check(
     _guard_evaluation()  # again, for an index made before the evaluator is imported
     import datasets
 
-    from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import NOT_OF_ALL
-    from medtasks.home import dataset_holding
     from medtasks.lmms.prompt_family import choose_blocks
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import is_our_hook, own_tables
@@ -240,18 +238,15 @@ def download_and_check(
     choose_blocks(task)
     config = vars(task.config)
     name = str(task.config.task)
-    path = config.get("dataset_path")
-    dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
-    if dataset:
-        prepared_folder(dataset)
-    variant = variant_of(name)
-    if variant and variant[1] in NOT_OF_ALL:
+    dataset = _prepared_dataset(config.get("dataset_path"))
+    base, variant = variant_of(name) or (name, "")
+    if variant in NOT_OF_ALL:
         check_possible(task_file(name))
     if not any(is_our_hook(config.get(key)) for key in _HOOKS):
         with private_copies(config):
             return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
-    file = task_files().get(variant[0] if variant else name)
+    file = task_files().get(base)
     tables = own_tables(task_config(file.name) if file else config)
     load = (lambda *_, **__: tables) if tables else datasets.load_dataset
     with private_copies(config), replace_attribute(datasets, "load_dataset", load):
@@ -261,6 +256,21 @@ def download_and_check(
     if not dataset:
         _complete(task)
     return result
+
+
+def _prepared_dataset(path: object) -> str | None:
+    """Return the dataset of ours whose documents are at a path, if it is one of ours.
+
+    Raises:
+        DatasetNotPrepared: They are not on this machine.
+    """
+    from medtasks.data.dataset_lookup import prepared_folder
+    from medtasks.home import dataset_holding
+
+    dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
+    if dataset:
+        prepared_folder(dataset)
+    return dataset
 
 
 def _set_image_roots(task: Any, folder: Path) -> None:
@@ -312,23 +322,13 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
     or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
-    call = inspect.signature(evaluate).bind(*args, **kwargs)
-    tasks = []
-    # Names and files that cannot be read are reported by the harness.
-    with contextlib.suppress(Exception):
-        from medtasks.tasks.documents import check_judge
-        from medtasks.tasks.task_files import members_of
+    from medtasks.lmms.prompt_family import asked_as_family
+    from medtasks.tasks.documents import check_judge
 
-        named = getattr(call.arguments.get("cli_args"), "tasks", None)
-        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
-            # The harness took the name for that of a folder of task files, which is here, too.
-            call.arguments["tasks"] = [named]
-        for name in call.arguments["tasks"]:
-            tasks += members_of(name)
+    call = inspect.signature(evaluate).bind(*args, **kwargs)
+    tasks = _members(call.arguments)
     for task in tasks:
         check_judge(task)
-    from medtasks.lmms.prompt_family import asked_as_family
-
     try:
         with asked_as_family(call.arguments):
             results = evaluate(*call.args, **call.kwargs)
@@ -341,6 +341,24 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if isinstance(results, dict):
         _redact(results, call.arguments.get("cli_args"))
     return results
+
+
+def _members(arguments: dict[str, Any]) -> list[Any]:
+    """Return the tasks of ours that a call asks for, as far as their names and files can be read.
+
+    The harness reports those that cannot. Where it took a name for that of a folder, ``arguments`` get the name.
+    """
+    tasks: list[Any] = []
+    with contextlib.suppress(Exception):
+        from medtasks.tasks.task_files import members_of
+
+        named = getattr(arguments.get("cli_args"), "tasks", None)
+        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
+            # The harness took the name for that of a folder of task files, which is here, too.
+            arguments["tasks"] = [named]
+        for name in arguments["tasks"]:
+            tasks += members_of(name)
+    return tasks
 
 
 def _redact(results: dict[str, Any], arguments: Any) -> None:
