@@ -451,14 +451,10 @@ def _build_requests(
     for request in task._instances:
         if request.doc_id in rows and not (request.metadata or {}).get(_PADDING):
             requests.append(request)
-    task._instances = requests or _as_padding(task._instances)
-
-
-def _as_padding(requests: Sequence[Any]) -> list[Any]:
-    """Return the requests of the first document, marked as padding."""
-    first = requests[0].doc_id
-    padding = [request for request in requests if request.doc_id == first]
-    for request in padding:
-        request.metadata = {**(request.metadata or {}), _PADDING: True}
-        request.doc_id = _NO_ROW
-    return padding
+    if not requests:
+        first = task._instances[0].doc_id
+        requests = [request for request in task._instances if request.doc_id == first]
+        for request in requests:
+            request.metadata = {**(request.metadata or {}), _PADDING: True}
+            request.doc_id = _NO_ROW
+    task._instances = requests

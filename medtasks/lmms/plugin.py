@@ -228,7 +228,9 @@ def download_and_check(
     _guard_evaluation()  # again, for an index made before the evaluator is imported
     import datasets
 
+    from medtasks.data.dataset_lookup import prepared_folder
     from medtasks.data.variants import NOT_OF_ALL
+    from medtasks.home import dataset_holding
     from medtasks.lmms.prompt_family import choose_blocks
     from medtasks.tasks.documents import check_possible
     from medtasks.tasks.own_documents import is_our_hook, own_tables
@@ -238,7 +240,10 @@ def download_and_check(
     choose_blocks(task)
     config = vars(task.config)
     name = str(task.config.task)
-    dataset = _prepared_dataset(config.get("dataset_path"))
+    path = config.get("dataset_path")
+    dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
+    if dataset:
+        prepared_folder(dataset)
     base, variant = variant_of(name) or (name, "")
     if variant in NOT_OF_ALL:
         check_possible(task_file(name))
@@ -256,21 +261,6 @@ def download_and_check(
     if not dataset:
         _complete(task)
     return result
-
-
-def _prepared_dataset(path: object) -> str | None:
-    """Return the dataset of ours whose documents are at a path, if it is one of ours.
-
-    Raises:
-        DatasetNotPrepared: They are not on this machine.
-    """
-    from medtasks.data.dataset_lookup import prepared_folder
-    from medtasks.home import dataset_holding
-
-    dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
-    if dataset:
-        prepared_folder(dataset)
-    return dataset
 
 
 def _set_image_roots(task: Any, folder: Path) -> None:

@@ -509,7 +509,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         streams: Sequence[Sequence[Sequence[int]]],
     ) -> list[Result]:
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
-        failures = self.open_failures(work.kind, requests)
+        failures = self.open_failure_log(work.kind, requests)
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
         rows = self.arguments.batch_size

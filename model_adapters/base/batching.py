@@ -400,7 +400,9 @@ class FeatureCache(BoundedCache[torch.Tensor]):
                 if key not in by_key:
                     by_key[key] = self._look_up(key, prompt.pixels[at : at + 1], compute)
                 parts.append(by_key[key])
-            rows.append(torch.cat(parts) if parts else None)
+            if len(parts) > 1:
+                parts = [torch.cat(parts)]
+            rows.append(parts[0] if parts else None)
         return rows
 
     def _look_up(

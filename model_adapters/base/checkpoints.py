@@ -370,10 +370,11 @@ class SentencePieceText:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``, without control pieces, the unknown piece and added tokens."""
+        unknown = self._model.unk_id()
         pieces = []
         for token in ids:
-            is_text = token < self.vocabulary and token != self._model.unk_id()
-            if is_text and not self._model.IsControl(token):
+            is_piece = token < self.vocabulary and token != unknown
+            if is_piece and not self._model.IsControl(token):
                 pieces.append(token)
         return str(self._model.DecodeIds(pieces))
 

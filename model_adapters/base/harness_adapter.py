@@ -132,7 +132,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             )
         return typed
 
-    def open_failures(self, kind: str, requests: Sequence[Request]) -> FailureLog:
+    def open_failure_log(self, kind: str, requests: Sequence[Request]) -> FailureLog:
         """Return the log of failures for a call of the harness.
 
         Args:

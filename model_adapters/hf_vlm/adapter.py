@@ -251,17 +251,20 @@ class HfVlm(MedicalAdapter):
         uncut = replace(questions, cuts={})
         if any(prompt.closed for prompt in prompts):  # a prompt that is closed is read as one
             questions = uncut
-
-        def way(batch: Questions) -> Callable[[], list[Likelihood]]:
-            return partial(score_by_question, batch, self, self._score_whole, self._prefixes)
-
+        score_shared = partial(
+            score_by_question, model=self, score_whole=self._score_whole, cache=self._prefixes
+        )
         after_cuts = questions.positions_of(questions.cuts)
         of_several = questions.positions_of(questions.several)
         scores = None
         if after_cuts:
-            scores = self._try_way("a shared prefix", way(questions), items, after_cuts)
+            scores = self._try_way(
+                "a shared prefix", partial(score_shared, questions), items, after_cuts
+            )
         if scores is None and of_several:
-            scores = self._try_way("a shared prompt", way(uncut), items, of_several)
+            scores = self._try_way(
+                "a shared prompt", partial(score_shared, uncut), items, of_several
+            )
         return scores or self._score_whole(items)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:

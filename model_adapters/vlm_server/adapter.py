@@ -305,7 +305,7 @@ class VlmServer(HarnessAdapter):
     ) -> list[Result]:
         """Do ``work`` on the samples of each unit of positions, ``concurrency`` units at once."""
         reader = RequestReader(self.task_dict, kind == "loglikelihood")
-        failures = self.open_failures(kind, requests)
+        failures = self.open_failure_log(kind, requests)
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
 

@@ -161,18 +161,14 @@ def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
         raise BadAnswer("the server's answer has no content")
     if not isinstance(text, str | None):
         raise BadAnswer("the content of the server's answer is no text")
+    # vLLM since 0.12 uses the first name, older versions and SGLang the second.
+    reasoning = message.get("reasoning") or message.get("reasoning_content")
     return {
         "text": text or "",
         "cut": cut,
-        "reasoning": _reasoning_of(message),
+        "reasoning": reasoning if isinstance(reasoning, str) else "",
         "tokens": _token_counts(answer.get("usage")),
     }
-
-
-def _reasoning_of(message: ServerAnswer) -> str:
-    # vLLM since 0.12 uses the first name, older versions and SGLang the second.
-    reasoning = message.get("reasoning") or message.get("reasoning_content")
-    return reasoning if isinstance(reasoning, str) else ""
 
 
 def _token_counts(usage: Any) -> list[int | None]:

@@ -206,7 +206,7 @@ class OptionScorer:
         # Ids of options after the same last ids, None if they merge with these.
         self._ids: dict[tuple[Ids, str], Ids | None] = {}
         self._tail: Ids = ()
-        self.ways: Counter[str] = Counter()  # options scored, by way
+        self.ways = Counter[str]()  # options scored, by way
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
         """Score the options of one question.
