@@ -7,7 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from PIL import Image
 
@@ -41,10 +41,10 @@ class Question(tuple[list[dict[str, Any]], list[Image.Image]]):
 class FunctionModel(MedicalAdapter):
     """A function that answers lists of :class:`Question`. What it cannot answer is a failed sample."""
 
-    model_id: ClassVar[str] = "adapter"
-    arguments_type: ClassVar[type[AdapterArguments]] = FunctionArguments
-    draws_in_batches: ClassVar[bool] = True
-    stops_after: ClassVar[int | None] = 32
+    model_id = "adapter"
+    arguments_type = FunctionArguments
+    draws_in_batches = True
+    stops_after = 32
     function: Callable[[list[Question]], Sequence[str | None]]
     named_as: str
 

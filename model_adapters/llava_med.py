@@ -3,11 +3,11 @@
 transformers refuses the published ``config.json`` (``llava_mistral``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from PIL import Image
@@ -19,7 +19,7 @@ from medtasks.net.journal import digest_of
 from medtasks.version import ARCHITECTURES_NEED
 
 from .base.adapter import MedicalAdapter
-from .base.arguments import AdapterArguments, CheckpointArguments, argument
+from .base.arguments import CheckpointArguments, argument
 from .base.batching import Encoded, Spans
 from .base.checkpoints import (
     CheckpointError,
@@ -132,9 +132,9 @@ class LlavaMedArguments(CheckpointArguments):
 class LlavaMed(MedicalAdapter):
     """LLaVA-Med, greedy unless the task asks for sampling."""
 
-    model_id: ClassVar[str] = "llava_med"
-    arguments_type: ClassVar[type[AdapterArguments]] = LlavaMedArguments
-    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
+    model_id = "llava_med"
+    arguments_type = LlavaMedArguments
+    least_versions = ARCHITECTURES_NEED
     arguments: LlavaMedArguments
     tokenizer: SentencePieceText
     pad_id = slot_id = UNKNOWN_ID
@@ -248,7 +248,7 @@ class LlavaMed(MedicalAdapter):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``."""
-        return self.tokenizer.decode([token for token in ids if token > END_ID])
+        return self.tokenizer.decode(ids)
 
     def fingerprint(self) -> str:
         """Add configuration and tokenizer, which a hub id in the arguments does not name."""

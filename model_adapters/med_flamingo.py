@@ -24,7 +24,7 @@ from medtasks.errors import MedTasksError
 from medtasks.version import ARCHITECTURES_NEED
 
 from .base.adapter import MedicalAdapter
-from .base.arguments import AdapterArguments, CheckpointArguments, argument
+from .base.arguments import CheckpointArguments, argument
 from .base.batching import KV_CACHE, Encoded, PaddedBatch, Spans
 from .base.checkpoints import (
     HUB_ID,
@@ -34,6 +34,7 @@ from .base.checkpoints import (
     check_device_map,
     fill,
     from_hub,
+    layer_numbers,
     on_meta,
     place,
     published_folder,
@@ -55,7 +56,6 @@ END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
 STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
 """The end marker's output row was never trained, so that the model continues with another example. The second string is
 its misspelling in MediConfusion's prompts."""
-_UNKNOWN_ID = 0
 _END_ID = 2
 WEIGHTS_FILE = "model.pt"
 _BLOCKS = "lang_encoder.gated_cross_attn_layers"
@@ -389,8 +389,8 @@ def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
     Of LLaMA's ``total`` layers every n-th has a block.
     """
     shapes = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
-    before = _numbers(rf"{re.escape(_BLOCKS)}\.(\d+)\.", shapes)
-    levels = _numbers(r"perceiver\.layers\.(\d+)\.", shapes)
+    before = layer_numbers(f"{_BLOCKS}.", shapes)
+    levels = layer_numbers("perceiver.layers.", shapes)
     if not before or min(before) >= total:
         raise CheckpointError(
             f"{weights} lacks '{_BLOCKS}.N' for N below LLaMA's {total} layers; is it Med-Flamingo's?"
@@ -407,12 +407,6 @@ def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
         every = 4
         depth = 6
     return range(every - 1, total, every), shapes["perceiver.latents"][0], depth
-
-
-def _numbers(pattern: str, keys: Iterable[str]) -> set[int]:
-    """Return the numbers in the keys that begin with a pattern, whose group they are."""
-    matches = [re.match(pattern, key) for key in keys]
-    return {int(match[1]) for match in matches if match}
 
 
 @dataclass(frozen=True)
@@ -448,9 +442,9 @@ def _weights_file(name: str) -> Path:
 class MedFlamingo(MedicalAdapter):
     """Few-shot model: the prompt holds one ``<image>`` per image, demonstrations first."""
 
-    model_id: ClassVar[str] = "med_flamingo"
-    arguments_type: ClassVar[type[AdapterArguments]] = MedFlamingoArguments
-    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
+    model_id = "med_flamingo"
+    arguments_type = MedFlamingoArguments
+    least_versions = ARCHITECTURES_NEED
     arguments: MedFlamingoArguments
     stop_strings = STOP_STRINGS
     network: MedFlamingoNetwork
@@ -551,4 +545,4 @@ class MedFlamingo(MedicalAdapter):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text without markers and without the unknown piece, which the official demo removes too."""
-        return self._text.decode([token for token in ids if token != _UNKNOWN_ID])
+        return self._text.decode(ids)

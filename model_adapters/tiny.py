@@ -16,7 +16,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -158,8 +158,8 @@ class TinyArguments(AdapterArguments):
 class MedTasksTiny(MedicalAdapter):
     """LLaVA in miniature, whose reply and every likelihood depend on the images and on the text."""
 
-    model_id: ClassVar[str] = "medtasks_tiny"
-    arguments_type: ClassVar[type[AdapterArguments]] = TinyArguments
+    model_id = "medtasks_tiny"
+    arguments_type = TinyArguments
     arguments: TinyArguments
     tokens: Sequence[str]  # texts of the ids after the special ones
     pad_id = PAD_ID
@@ -231,18 +231,15 @@ class MedTasksTiny(MedicalAdapter):
         Random weights spell no letter, so their replies to listed options begin with the likeliest one. With
         ``wording=made_up`` a made-up sentence is put around each reply, or a refusal in its place.
         """
-        replies = super().generate_batch(prompts, settings, seed)
-        if self.arguments.weights == "random":
-            replies = [
-                self._begin_with_letter(prompt, reply, settings)
-                for prompt, reply in zip(prompts, replies, strict=True)
-            ]
-        if self.arguments.wording == "plain":
-            return replies
-        return [
-            in_made_up_words(prompt.ids, reply)
-            for prompt, reply in zip(prompts, replies, strict=True)
-        ]
+        replies = []
+        generated = super().generate_batch(prompts, settings, seed)
+        for prompt, reply in zip(prompts, generated, strict=True):
+            if self.arguments.weights == "random":
+                reply = self._begin_with_letter(prompt, reply, settings)
+            if self.arguments.wording == "made_up":
+                reply = in_made_up_words(prompt.ids, reply)
+            replies.append(reply)
+        return replies
 
     def _begin_with_letter(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
         """Let a reply to listed options begin with the likeliest letter."""

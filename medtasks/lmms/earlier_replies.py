@@ -18,7 +18,7 @@ from medtasks.runs.replies import WRITTEN_TWICE, SampleLine, read_lines
 from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.runs.reply_origins import COPIED, KEPT, ORIGIN
 from medtasks.runs.run import NO_SAMPLES
-from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
+from medtasks.runs.run_manifest import RunManifest, read_manifests
 
 KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 """Environment variable with the path of the earlier run's manifest."""
@@ -33,14 +33,15 @@ class KeptReply:
     prompt: str = ""  # empty where it is not recorded, or withheld
 
 
-def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptReply]:
+KeptReplies = Mapping[tuple[str, int, int], KeptReply]
+"""Kept replies by task, row of its data and number of the request."""
+
+
+def kept_replies(tasks: Mapping[str, Any]) -> KeptReplies:
     """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`, none if it is not set.
 
     Args:
         tasks: Tasks of the harness, by name.
-
-    Returns:
-        Replies by task, row of its data and number of the request.
     """
     path = os.environ.get(KEPT_VARIABLE)
     if not path:
@@ -50,7 +51,8 @@ def kept_replies(tasks: Mapping[str, Any]) -> dict[tuple[str, int, int], KeptRep
     for name, record in manifest.tasks.items():
         if name not in tasks or not record.samples:
             continue
-        for row, replies, line in _rows(manifest, name, record, tasks[name]):
+        samples = Path(path).parent / record.samples
+        for row, replies, line in _rows(manifest, name, samples, tasks[name]):
             origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
             for number, reply in enumerate(replies):
                 if not _is_failed(reply):
@@ -67,12 +69,10 @@ def _is_failed(reply: Any) -> bool:
 def _rows(
     manifest: RunManifest,
     name: str,
-    record: TaskRecord,
+    samples: Path,
     task: Any,
 ) -> Iterator[tuple[int, list[Any], SampleLine]]:
     """Yield each unchanged row with its replies, from the samples file or, if withheld there, the saved ones."""
-    assert manifest.path is not None
-    samples = manifest.path.parent / str(record.samples)
     if not samples.is_file():
         warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
         return
@@ -87,7 +87,7 @@ def _rows(
             changed.add(line.row)
             continue
         replies = _single_replies(line)
-        if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
+        if any(map(is_withheld, map(str, replies))):
             withheld[row] = line
         else:
             yield row, _replies_to_requests(replies, task.config.output_type), line

@@ -7,7 +7,7 @@ a shard, and tasks of likelihoods, which the harness cannot score itself.
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence, Set
 from functools import partial
 from itertools import chain
 from types import ModuleType
@@ -61,35 +61,30 @@ def guard_evaluation(module: ModuleType) -> None:
 def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     from medtasks.lmms.remote_models import private_calls, refuse_remote_model
 
-    call = inspect.signature(evaluate).bind(*args, **kwargs)
-    lm = call.arguments["lm"]
-    tasks = dict(_tasks(call.arguments["task_dict"]))
+    options = inspect.signature(evaluate).bind(*args, **kwargs).arguments
+    lm = options["lm"]
+    tasks = dict(_tasks(options["task_dict"]))
     _keep_text_out_of_logs(tasks)
-    ours = {name: task for name, task in tasks.items() if _is_ours(task)}
+    ours: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name, task in tasks.items():
+        (ours if _is_ours(task) else others)[name] = task
     is_lmms = evaluate.__module__.startswith("lmms_eval.")
-    _refuse_examples(ours, call.arguments, is_lmms=is_lmms)
-    shard = _part_from_environment(call.arguments, is_lmms=is_lmms)
+    _refuse_examples(ours, options, is_lmms=is_lmms)
+    shard = _part_from_environment(options, is_lmms=is_lmms)
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
     _prepare_model(lm, tasks, datasets)
-    others = {}
-    if is_lmms:
-        others = {name: task for name, task in tasks.items() if name not in ours}
     origins: SampleOrigins = {}
-    try:
-        with (
-            private_calls(lm, datasets),
-            _asking_only(shard, tasks) as rows,
-            _watch(lm, ours, origins),
-            score_as_intended(others),
-        ):
-            results = evaluate(*args, **kwargs)
-    except Exception as error:
-        if _UNDER_AGENT not in os.environ:
-            raise
-        # The harness would end with 0, which torchrun takes for success: the other processes would wait in vain.
-        end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
+    with (
+        _end_under_agent(options),
+        private_calls(lm, datasets),
+        _asking_only(shard, tasks) as rows,
+        _watch(lm, ours, origins),
+        score_as_intended(others if is_lmms else {}),
+    ):
+        results = evaluate(*args, **kwargs)
     if ours:  # shards share images, so their counts would not add up
         _record_images(results, ours if shard is None else {})
     for part in _gather(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
@@ -97,10 +92,24 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     _record_notices(results)
     if results is not None:  # only the first of several processes has them
         # A sample that the harness's response cache answers leaves the model no request.
-        cached = ours if call.arguments.get("response_cache") is not None else {}
+        cached = ours if options.get("response_cache") is not None else {}
         _record_origins(results, origins, cached)
         _annotate(results, lm, ours, shard, rows)
     return results
+
+
+@contextlib.contextmanager
+def _end_under_agent(options: Mapping[str, Any]) -> Iterator[None]:
+    """End one of torchrun's processes after an error within the block.
+
+    The harness would end with 0, which torchrun takes for success: the other processes would wait in vain.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _UNDER_AGENT not in os.environ:
+            raise
+        end_after(error, debug=options.get("verbosity") == "DEBUG")
 
 
 def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
@@ -307,13 +316,12 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
     if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:
         say(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({join_names(flat)})")
     for name, task in tasks.items():
+        keys = image_keys(task)
+        if keys.isdisjoint(opened):
+            continue
+        facts = _facts_of_images(keys, opened)
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        all_keys = image_keys(task)
-        keys = all_keys & opened.keys()
-        if not keys:
-            continue
-        facts = _facts_of_images({key: opened[key] for key in keys}, len(all_keys - keys))
         # Of a prepared dataset the manifest says all but how volumes are shown.
         data = dict(metadata.get("data", facts))
         if SHOWN_VOLUMES in facts:
@@ -321,23 +329,29 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
         config["metadata"] = {**metadata, "data": data}
 
 
-def _facts_of_images(opened: Mapping[Any, Any], unopened: int) -> dict[str, Any]:
+def _facts_of_images(keys: Set[Any], opened: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the rules by which images and volumes of a task were shown, and how many of them how.
 
-    ``unopened`` is the number of its other images, such as those of replies from an earlier run.
+    Those of ``keys`` that were not ``opened``, such as images of replies from an earlier run, are counted.
     """
     from medtasks.data.dataset_manifest import SHOWN_VOLUMES, counted_conversions
     from medtasks.data.images.decoding import Decoding
 
-    rules = {rule for _, rule in opened}
-    decodings = sorted({rule.rule for rule in rules if isinstance(rule, Decoding)})
-    volumes = sorted(str(rule) for rule in rules if not isinstance(rule, Decoding))
-    counts = counted_conversions(image.conversions for image in opened.values())
-    if unopened:
-        counts["not opened in this run"] = unopened
-    facts = {"image_rule": " and ".join(decodings) or "volumes", "image_conversions": counts}
+    shown = keys & opened.keys()
+    decodings = set()
+    volumes = []
+    for rule in {rule for _, rule in shown}:
+        if isinstance(rule, Decoding):
+            decodings.add(rule.rule)
+        else:
+            volumes.append(str(rule))
+    counts = counted_conversions(opened[key].conversions for key in shown)
+    if keys - shown:
+        counts["not opened in this run"] = len(keys - shown)
+    rule = " and ".join(sorted(decodings)) or "volumes"
+    facts = {"image_rule": rule, "image_conversions": counts}
     if volumes:
-        facts[SHOWN_VOLUMES] = " and ".join(volumes)
+        facts[SHOWN_VOLUMES] = " and ".join(sorted(volumes))
     return facts
 
 
@@ -363,6 +377,11 @@ def _annotate(
     for row in chain(scores.values(), groups.values()):
         if "alias" in row:
             row["alias"] = " ".join([row["alias"], *remarks])
+    _report_lost(scores, ours)
+
+
+def _report_lost(scores: Mapping[str, Any], ours: HarnessTasks) -> None:
+    """Print how many samples of each task are in no score."""
     lost = []
     for name in ours:
         counts = counts_of(scores.get(name, {}))

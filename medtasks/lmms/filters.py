@@ -82,7 +82,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
         """Read the answers as texts, such as the letter of an option, empty where a reply has none."""
         texts = [open_envelope(reply)[0] for reply in replies]
         if self._row.reasoned:
-            texts = [without_its_reasoning(reply) for reply in texts]
+            texts = list(map(without_its_reasoning, texts))
         if not self.rule:
             return [reply.text or "" for reply in texts]
         extract = extractor_of(self.rule).extract

@@ -28,7 +28,7 @@ from medtasks.extract.failure import (
 )
 from medtasks.home import packaged_facts
 from medtasks.lmms import AnyFunction, replace_attribute
-from medtasks.lmms.earlier_replies import KeptReply
+from medtasks.lmms.earlier_replies import KeptReplies, KeptReply
 from medtasks.runs.redaction import redact
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.runs.reply_origins import SampleOrigins, combined_origin
@@ -38,10 +38,7 @@ from medtasks.tasks.task_variants import THINKING
 _FACTS = packaged_facts(__package__, "harness_models")
 _EMPTY = _FACTS["empty_after_errors"]
 EMPTY_AFTER_ERRORS = frozenset(
-    (
-        *(f"chat.{name}" for name in _EMPTY["chat"]),
-        *(f"simple.{name}" for name in _EMPTY["simple"]),
-    )
+    {*map("chat.{}".format, _EMPTY["chat"]), *map("simple.{}".format, _EMPTY["simple"])}
 )
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply is ambiguous."""
 
@@ -58,7 +55,7 @@ class _Watch:
     module: str  # of the harness, that gives the replies
     marks_replies: bool  # whether the model's own text is escaped, see medtasks.extract.failure
     tasks: Collection[str]
-    earlier: Mapping[tuple[str, int, int], KeptReply]
+    earlier: KeptReplies
     origins: SampleOrigins
 
     def answers(
@@ -139,7 +136,7 @@ class _Watch:
 def watch_replies(
     lm: Any,
     tasks: Collection[str],
-    earlier: Mapping[tuple[str, int, int], KeptReply],
+    earlier: KeptReplies,
     origins: SampleOrigins,
 ) -> Iterator[None]:
     """Mark the failures of a model in its replies to tasks within the block.
@@ -147,7 +144,7 @@ def watch_replies(
     Args:
         lm: Model of the harness.
         tasks: Names of our tasks.
-        earlier: Replies that are not asked again, by task, row of its data and number of the request.
+        earlier: Replies that are not asked again.
         origins: Gets the origins of the replies.
     """
     completions = chat_completions(lm)
@@ -206,11 +203,11 @@ def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
     """Return the text of a reply, or the mark of its failure or cut, by the module of the model that gave it."""
     if not isinstance(text, str):
         return NO_TEXT
-    if is_full and failure_cause(text) is None and not without_cut_mark(text)[1]:
-        text = cut_reply(text)
     cause = failure_cause(text)
     if cause is not None:
         return failed_reply(redact(cause))
+    if is_full and not without_cut_mark(text)[1]:
+        text = cut_reply(text)
     if module in EMPTY_AFTER_ERRORS and not text.strip():
         return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
     pattern = ERROR_TEXTS.get(module)
@@ -262,14 +259,14 @@ def _annotate(completion: Any, uses_tools: bool) -> Any:
     cause = failure_of(completion)
     choice = completion.choices[0]
     message = choice.message
-    content = message.content
+    text = message.content if isinstance(message.content, str) else ""
     is_cut = choice.finish_reason == "length"
     if uses_tools:
-        message.content = "" if content is None else _escape(content)
+        message.content = "" if message.content is None else _escape(message.content)
     elif cause:
         message.content = failed_reply(cause)
-    elif is_cut or (isinstance(content, str) and content):
-        reply = escaped_reply(content) if isinstance(content, str) else ""
+    elif is_cut or text:
+        reply = escaped_reply(text)
         reasoning = _reasoning_of(message)
         if reasoning:
             reply = reasoned_reply(reasoning, reply)

@@ -244,14 +244,14 @@ def download_and_check(
     dataset = dataset_holding(Path(path)) if isinstance(path, str) else None
     if dataset:
         prepared_folder(dataset)
-    variant = variant_of(name)
-    if variant and variant[1] in NOT_OF_ALL:
+    base, variant = variant_of(name) or (name, "")
+    if variant in NOT_OF_ALL:
         check_possible(task_file(name))
     if not any(is_our_hook(config.get(key)) for key in _HOOKS):
         with private_copies(config):
             return download(task, *args, **kwargs)
     # A user's own files, and a relative ``image_root``, are looked for next to the task's file.
-    file = task_files().get(variant[0] if variant else name)
+    file = task_files().get(base)
     tables = own_tables(task_config(file.name) if file else config)
     load = (lambda *_, **__: tables) if tables else datasets.load_dataset
     with private_copies(config), replace_attribute(datasets, "load_dataset", load):
@@ -312,23 +312,13 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     The results and the arguments, which the harness prints next to the scores, are redacted. Raises JudgeNotConfigured,
     or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
-    call = inspect.signature(evaluate).bind(*args, **kwargs)
-    tasks = []
-    # Names and files that cannot be read are reported by the harness.
-    with contextlib.suppress(Exception):
-        from medtasks.tasks.documents import check_judge
-        from medtasks.tasks.task_files import members_of
+    from medtasks.lmms.prompt_family import asked_as_family
+    from medtasks.tasks.documents import check_judge
 
-        named = getattr(call.arguments.get("cli_args"), "tasks", None)
-        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
-            # The harness took the name for that of a folder of task files, which is here, too.
-            call.arguments["tasks"] = [named]
-        for name in call.arguments["tasks"]:
-            tasks += members_of(name)
+    call = inspect.signature(evaluate).bind(*args, **kwargs)
+    tasks = _members(call.arguments)
     for task in tasks:
         check_judge(task)
-    from medtasks.lmms.prompt_family import asked_as_family
-
     try:
         with asked_as_family(call.arguments):
             results = evaluate(*call.args, **call.kwargs)
@@ -341,6 +331,24 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     if isinstance(results, dict):
         _redact(results, call.arguments.get("cli_args"))
     return results
+
+
+def _members(arguments: dict[str, Any]) -> list[Any]:
+    """Return the tasks of ours that a call asks for, as far as their names and files can be read.
+
+    The harness reports those that cannot. Where it took a name for that of a folder, ``arguments`` get the name.
+    """
+    tasks: list[Any] = []
+    with contextlib.suppress(Exception):
+        from medtasks.tasks.task_files import members_of
+
+        named = getattr(arguments.get("cli_args"), "tasks", None)
+        if isinstance(named, str) and os.path.isdir(named) and members_of(named):
+            # The harness took the name for that of a folder of task files, which is here, too.
+            arguments["tasks"] = [named]
+        for name in arguments["tasks"]:
+            tasks += members_of(name)
+    return tasks
 
 
 def _redact(results: dict[str, Any], arguments: Any) -> None:

@@ -218,41 +218,39 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     Returns:
         A text to follow "is not sent", empty for a permitted destination.
     """
-    if not destination.url and not destination.source:
+    fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
+    if not destination.url:
+        if destination.source:
+            return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
         reason = "it is unknown where it sends questions"
         if destination.runs_code:
             reason = "it may run code that comes with its checkpoint"
         return f"because {reason}; choose a model that is known to answer on this machine"
-    fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
-    if not destination.url:
-        return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
     origin = servers.origin(destination.url)
     host = servers.host(destination.url)
     to = f"to {origin}"
     if destination.source:
         to += f" ({destination.source})"
-    is_local = servers.is_loopback(host)
     try:
-        if not is_local and trusted_model(environment) != origin:
+        if not servers.is_loopback(host) and trusted_model(environment) != origin:
             fix += f", or, if your data use agreement allows it, set {TRUSTED}={origin}"
             return f"{to}, which is not this machine; {fix}"
     except ModelRefused as error:
         return f"{to}, which is not this machine; {error}"
-    scheme = destination.url.partition(":")[0]
     proxy = ""
-    if destination.obeys_proxies and (is_local or scheme == "http"):
-        proxy = _proxy_variable(scheme, host, environment)
+    if destination.obeys_proxies:
+        proxy = _proxy_variable(destination.url, environment)
     if not proxy:
         return ""
     return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
 
 
-def _proxy_variable(
-    scheme: str,
-    host: str,
-    environment: Mapping[str, str],
-) -> str:
-    """Return the variable that names a proxy for a host, empty if there is none."""
+def _proxy_variable(url: str, environment: Mapping[str, str]) -> str:
+    """Return the variable that names a proxy which could read questions to a server, empty if there is none."""
+    scheme = url.partition(":")[0]
+    host = servers.host(url)
+    if scheme != "http" and not servers.is_loopback(host):
+        return ""
     # Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
     exempt = environment.get("no_proxy", environment.get("NO_PROXY", ""))
     entries = {entry.strip() for entry in exempt.lower().split(",")}
@@ -288,12 +286,12 @@ def planned_destinations(
             "base_url": arguments.get("base_url"),
             "OPENAI_API_BASE": environment.get("OPENAI_API_BASE"),
             "OPENAI_BASE_URL": environment.get("OPENAI_BASE_URL"),
+            "": "https://api.openai.com/v1",  # the client's default
         }
-        source = next((name for name, address in addresses.items() if address), "")
+        source = next(name for name, address in addresses.items() if address)
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
-        # the client's default
-        address = addresses[source] if source else "https://api.openai.com/v1"
-        return _destinations(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
+        destinations = _destinations(addresses[source], source, obeys_proxies=obeys_proxies)
+        return destinations or [Destination("")]
     return _of_local(module) if file in LOCAL_MODELS else [Destination("")]
 
 

@@ -102,7 +102,9 @@ class ChatClient:
         *,
         backoff_s: float,
         patience: int,
-        trouble: Callable[[Exception, Server, str], Exception] | None = None,
+        trouble: Callable[[Exception, Server, str], Exception] = lambda error, server, _: (
+            trouble_of(error, server)
+        ),
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
         # Imported here because it takes a second that a run without a server should not pay.
@@ -222,10 +224,7 @@ class ChatClient:
         except (OpenAIError, ValueError, RecursionError) as error:
             if isinstance(error, APIStatusError) and error.status_code in (429, 503):
                 self._limit.halve(begun)
-            server = self.server_at(path)
-            if self._trouble is None:
-                raise trouble_of(error, server) from None
-            raise self._trouble(error, server, path) from None
+            raise self._trouble(error, self.server_at(path), path) from None
         is_answer = True
         try:
             return await take(answer)

@@ -74,7 +74,7 @@ class SqliteCache:
                     f"CREATE TABLE IF NOT EXISTS {self._table} {columns} WITHOUT ROWID"
                 )
                 connection.executemany(
-                    f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items())
+                    f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", values.items()
                 )
         except (sqlite3.Error, OSError) as error:
             self.on_failure(error)

@@ -221,18 +221,13 @@ def _status_trouble(error: Any, server: Server, words: str) -> RemoteTrouble:
     """Classify an answer with an HTTP status that is no success."""
     name = server.name
     status = error.status_code
-    code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else str(status)
-    label = f"HTTP {status}"
-    if code != str(status):
-        label += f", {code}"
-    if words:
-        label += f": {words}"
+    label = _status_label(error, words)
     outage = ""  # cause that affects every request
     if status in server.refusals:
         outage = f"{name} refused the request ({label}); {server.refusals[status]}"
     elif 300 <= status < 400:
         outage = f"{name} redirects elsewhere ({label}); {server.fix_address}"
-    elif code == "insufficient_quota":
+    elif error.code == "insufficient_quota":
         outage = f"{name} has no quota left ({label})"
     if outage:
         return RemoteTrouble(outage, retry=False, outage=True, status=status)
@@ -247,6 +242,17 @@ def _status_trouble(error: Any, server: Server, words: str) -> RemoteTrouble:
     if status == 429:
         cause = f"{name} limits the rate of requests ({label})"
     return RemoteTrouble(cause, retry=True, outage=status != 429, wait_s=wait_s, status=status)
+
+
+def _status_label(error: Any, words: str) -> str:
+    """Return an answer's status for messages, with its short code and ``words`` if there are any."""
+    label = f"HTTP {error.status_code}"
+    code = str(error.code or "")
+    if _CODE.fullmatch(code) and code != str(error.status_code):
+        label += f", {code}"
+    if words:
+        label += f": {words}"
+    return label
 
 
 def unreadable(server: Server) -> RemoteTrouble:

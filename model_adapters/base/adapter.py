@@ -19,7 +19,6 @@ from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from PIL import Image
 from torch import nn
-from tqdm import tqdm
 from transformers import GenerationConfig, StoppingCriteriaList
 
 from medtasks.extract.failure import escaped_reply, failed_reply
@@ -45,11 +44,10 @@ from .batching import (
     score,
     split_continuation,
 )
-from .harness_adapter import NEUTRAL, HarnessAdapter
+from .harness_adapter import NEUTRAL, HarnessAdapter, HarnessScores
 from .requests import (
     IMAGES,
     BatchRunner,
-    FailureLog,
     Item,
     LoadedRequest,
     Request,
@@ -80,9 +78,11 @@ def _tensor_sample(name: str, tensor: torch.Tensor) -> bytes:
 def _named_files(arguments: AdapterArguments) -> list[tuple[str, str, str]]:
     """List the files that arguments name: argument, file name, and content or size."""
     files = []
-    prose = {field.name for field in dataclasses.fields(arguments) if field.metadata.get("prose")}
-    for argument, value in sorted(dataclasses.asdict(arguments).items()):
-        if not isinstance(value, str) or not value or argument in NEUTRAL | prose:
+    for field in sorted(dataclasses.fields(arguments), key=attrgetter("name")):
+        value = getattr(arguments, field.name)
+        if not isinstance(value, str) or not value:
+            continue
+        if field.name in NEUTRAL or field.metadata.get("prose"):
             continue
         path = Path(value).expanduser()
         paths = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -90,7 +90,7 @@ def _named_files(arguments: AdapterArguments) -> list[tuple[str, str, str]]:
             digest = str(file.stat().st_size)
             if file.stat().st_size <= _READ_WHOLE:
                 digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            files.append((argument, file.name, digest))
+            files.append((field.name, file.name, digest))
     return files
 
 
@@ -113,7 +113,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             def encode(self, text, images, reply=""):
                 slots = [self.slot_id] * (64 * len(images))
                 ids = slots + self.tokenizer.encode(text + reply)
-                return Encoded(ids, self.prepared(images, clip_pixels))
+                return Encoded(ids, self.prepare_once(images, clip_pixels))
 
     ``MyNetwork`` has ``language_model`` and ``image_features``. A model of another kind scores and generates itself::
 
@@ -431,9 +431,6 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
                 replies.append(text if is_error else counted_as(text, escaped_reply(text)))
             return replies
 
-        def store(reply: CountedReply) -> dict[str, Any]:
-            return {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]}
-
         work = Work(
             kind="generate_until",
             prepare=prepare,
@@ -441,15 +438,16 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             execute=execute,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
             decisive=lambda loaded: decoding(loaded.request),
-            stored=store,
+            stored=lambda reply: {
+                "text": str(reply),
+                "counts": [reply.input_tokens, reply.output_tokens],
+            },
             restored=lambda text, counts: CountedReply(text, *counts),
         )
         replies = self._run(work, typed, plan_streams(typed, group, unit))
         return self.format_replies(typed, replies)
 
-    def loglikelihood(
-        self, requests: Sequence[Any]
-    ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
+    def loglikelihood(self, requests: Sequence[Any]) -> HarnessScores:
         """Score every continuation that the harness asks for.
 
         Args:
@@ -511,19 +509,15 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         streams: Sequence[Sequence[Sequence[int]]],
     ) -> list[Result]:
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
-        request_count = sum(not request.padding for request in requests)
-        failures = FailureLog(
-            work.kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors
-        )
+        failures = self.open_failure_log(work.kind, requests)
         if requests and self._journal is None:
             self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
         rows = self.arguments.batch_size
-        tokens = self.arguments.batch_tokens
-        if tokens and rows == 1:
+        tokens = self.arguments.batch_tokens or math.inf
+        if tokens < math.inf and rows == 1:
             rows = sys.maxsize  # batch_tokens decides alone
         rows = min(rows, self.arguments.max_batch_size or rows)
-        name = f"{self.model_id} {work.kind}"
-        with tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar:
+        with self.open_progress(work.kind, len(requests)) as bar:
             runner = BatchRunner(
                 requests, work, reader, rows, tokens, failures, self._journal, bar, self.stops_after
             )

@@ -8,7 +8,7 @@ as JSON strings. ``@FILE`` names a file with either.
 
 import dataclasses
 import json
-import operator
+import math
 import re
 import types
 import typing
@@ -28,6 +28,7 @@ _KINDS = {
     str: "text",
     dict: "an object in JSON",
 }
+_TRUTHS = {"true": True, "false": False}
 _AUTO = re.compile(r"auto(:\d+)?")
 _AUTO_BATCH_SIZE = 64  # to begin with: a batch that does not fit into memory is halved
 
@@ -115,11 +116,15 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
             continue
         if name == "batch_size" and _AUTO.fullmatch(str(value)):  # the harness passes it on unread
             value = _AUTO_BATCH_SIZE
-        kind = declared[name]
-        if isinstance(kind, types.UnionType):
-            kind = typing.get_args(kind)[0]  # ``int`` of ``int | None``
-        values[name] = _read_value(model, fields[name], typing.get_origin(kind) or kind, value)
+        values[name] = _read_value(model, fields[name], _plain_type(declared[name]), value)
     return cls(**values)
+
+
+def _plain_type(declared: Any) -> Any:
+    """Return the type of an argument's values, such as ``int`` for ``int | None``."""
+    if isinstance(declared, types.UnionType):
+        declared = typing.get_args(declared)[0]
+    return typing.get_origin(declared) or declared
 
 
 def _read_value(
@@ -129,25 +134,31 @@ def _read_value(
     value: object,
 ) -> object:
     """Convert a value to its declared type, and check its bounds."""
-    choices = field.metadata.get("choices")
     is_prose = bool(field.metadata.get("prose"))
+    is_json = kind is dict or (is_prose and str(value).startswith('"'))
     problem = AdapterArgumentError(
         f"{model}: argument '{field.name}' must be {_describe_values(field, kind)}, not '{value}'."
     )
-    if isinstance(value, str) and value.startswith("@") and (is_prose or kind is dict):
-        value = _read_file(model, field.name, value[1:])
-        is_prose = False
+    if str(value).startswith("@") and (is_prose or kind is dict):
+        value = _read_file(model, field.name, str(value)[1:])
+        is_json = kind is dict
     try:
-        converted = _convert(kind, value, is_prose)
+        converted = _convert(kind, value, is_json)
     except (ValueError, OverflowError):
         raise problem from None
-    for bound, holds in (("least", operator.ge), ("most", operator.le)):
-        limit = field.metadata.get(bound)
-        if limit is not None and not holds(converted, limit):  # as for a NaN
-            raise problem
-    if not isinstance(converted, kind) or (choices is not None and converted not in choices):
+    if not isinstance(converted, kind) or not _is_possible(converted, field.metadata):
         raise problem
     return converted
+
+
+def _is_possible(value: Any, metadata: Mapping[str, Any]) -> bool:
+    """Return whether a value is among the choices and within the bounds of its argument. NaN is within none."""
+    least = metadata.get("least")
+    most = metadata.get("most")
+    choices = metadata.get("choices")
+    if choices is not None and value not in choices:
+        return False
+    return (least is None or value >= least) and (most is None or value <= most)
 
 
 def _describe_values(field: "dataclasses.Field[Any]", kind: type) -> str:
@@ -176,21 +187,17 @@ def _read_file(model: str, argument_name: str, name: str) -> str:
         ) from error
 
 
-def _convert(kind: type, value: Any, is_prose: bool) -> Any:
+def _convert(kind: type, value: Any, is_json: bool) -> Any:
     """Convert a value of the harness, to another type where it does not fit."""
-    if is_prose and isinstance(value, str) and value.startswith('"'):
+    if is_json and isinstance(value, str):
         value = json.loads(value)
     if kind is dict:
-        return json.loads(value) if isinstance(value, str) else value
+        return value
     if kind is bool:
-        return {"true": True, "false": False}.get(str(value).lower())
-    if kind is float:
-        return float(str(value))
-    if kind is not int:
-        return str(value)
-    if isinstance(value, float) and value.is_integer():  # the harness reads "1e2" as 100.0
-        return int(value)
-    return int(str(value))
+        return _TRUTHS.get(str(value).lower())
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # the harness reads "1e2" as 100.0
+    return kind(str(value))
 
 
 def choose_device(
@@ -217,8 +224,8 @@ def choose_device(
     except RuntimeError:
         device = torch.device("meta")
     gpus = torch.cuda.device_count()
-    is_missing = device.type == "cuda" and (device.index or 0) >= gpus
-    if device.type not in ("cpu", "cuda") or is_missing:
+    usable = {"cpu": math.inf, "cuda": gpus}.get(device.type, 0)
+    if (device.index or 0) >= usable:
         raise AdapterArgumentError(
             f"{model}: device '{requested}' is not present; give cpu, cuda or cuda:N, this machine has {gpus} usable "
             f"GPU(s)."

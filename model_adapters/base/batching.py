@@ -6,8 +6,17 @@ Adapters of models in this process use it. A likelihood must never depend on the
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -65,14 +74,15 @@ class Encoded:
             stop: Token after the last.
             images: Images whose slots lie among the tokens; all by default.
         """
+        ids = self.ids[start:stop]
         if self.pixels is None:
-            return Encoded(self.ids[start:stop], None)
+            return Encoded(ids, None)
         count = len(range(len(self.pixels))[images])
         if count == 0:
-            return Encoded(self.ids[start:stop], None)
+            return Encoded(ids, None)
         # The same tensor for all images: their digests are known already.
         pixels = self.pixels if count == len(self.pixels) else self.pixels[images]
-        return Encoded(self.ids[start:stop], pixels)
+        return Encoded(ids, pixels)
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,19 @@ class PaddedBatch:
             **inputs: Ids or embeddings under the name that the model gives them.
         """
         return {**inputs, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
+
+
+def group_positions(keys: Iterable[Hashable]) -> dict[Hashable, list[int]]:
+    """Return the positions of each key, in the order of first occurrence.
+
+    Example:
+        >>> group_positions("abca")
+        {'a': [0, 3], 'b': [1], 'c': [2]}
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for position, key in enumerate(keys):
+        groups.setdefault(key, []).append(position)
+    return groups
 
 
 def positions_of(mask: torch.Tensor) -> torch.Tensor:
@@ -279,6 +302,24 @@ def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
     return Likelihood(total, len(losses), bool(hits.all()))
 
 
+def row_likelihoods(
+    losses: torch.Tensor,
+    hits: torch.Tensor,
+    lengths: Sequence[int],
+) -> list[Likelihood]:
+    """Sum up the losses of several continuations, one per row, with padding on the right.
+
+    Args:
+        losses: In nats, shape (rows, longest), see :func:`token_losses`.
+        hits: Whether each target is the most likely token, shape of ``losses``.
+        lengths: Number of tokens in each row.
+    """
+    scores = []
+    for row, length in enumerate(lengths):
+        scores.append(likelihood(losses[row, :length], hits[row, :length]))
+    return scores
+
+
 class BoundedCache(Generic[Value]):
     """Values by key, up to ``limit`` bytes. The least recently used goes first."""
 
@@ -356,26 +397,34 @@ class FeatureCache(BoundedCache[torch.Tensor]):
             parts = []
             for at, key in enumerate(prompt.image_keys):
                 assert prompt.pixels is not None  # it has keys
-                features = by_key[key] if key in by_key else self.get(key)
-                if features is None:
-                    features = compute(prompt.pixels[at : at + 1])
-                    if not isinstance(features, torch.Tensor):
-                        raise MedTasksError(
-                            f"image_features must return a tensor, not {type(features).__name__}"
-                        )
-                    features = features.detach()
-                    # A view would keep all of the tensor that it is a part of.
-                    is_whole = features.untyped_storage().nbytes() == features.nbytes
-                    self.keep(key, features if is_whole else features.clone(), features.nbytes)
-                by_key[key] = features
-                parts.append(features)
-            if not parts:
-                rows.append(None)
-            elif len(parts) == 1:
-                rows.append(parts[0])
-            else:
-                rows.append(torch.cat(parts))
+                if key not in by_key:
+                    by_key[key] = self._look_up(key, prompt.pixels[at : at + 1], compute)
+                parts.append(by_key[key])
+            if len(parts) > 1:
+                parts = [torch.cat(parts)]
+            rows.append(parts[0] if parts else None)
         return rows
+
+    def _look_up(
+        self,
+        key: str,
+        image: torch.Tensor,
+        compute: Callable[[torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
+        """Return the features of one image, from the cache if it has them."""
+        features = self.get(key)
+        if features is not None:
+            return features
+        features = compute(image)
+        if not isinstance(features, torch.Tensor):
+            raise MedTasksError(
+                f"image_features must return a tensor, not {type(features).__name__}"
+            )
+        features = features.detach()
+        # A view would keep all of the tensor that it is a part of.
+        is_whole = features.untyped_storage().nbytes() == features.nbytes
+        self.keep(key, features if is_whole else features.clone(), features.nbytes)
+        return features
 
 
 # ---- generation ----
@@ -442,11 +491,11 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
     values = {key: value for key, value in gen_kwargs.items() if value is not None}
     until = values.get("until", ())
     try:
-        until = (until,) if isinstance(until, str) else tuple(until)
+        until = tuple(filter(None, [until] if isinstance(until, str) else until))
         is_sampled = values.get("do_sample", float(values.get("temperature", 0)) > 0)
         settings = GenerationSettings(
             max_new_tokens=int(values.get("max_new_tokens", max_new_tokens)),
-            until=tuple(stop for stop in until if stop),
+            until=until,
             temperature=float(values.get("temperature", 1.0)) if is_sampled else 0.0,
             top_p=float(values.get("top_p", 1.0)),
             top_k=int(values.get("top_k", 0)),
@@ -454,8 +503,8 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
         )
     except (TypeError, ValueError) as error:
         raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error
-    has_output = settings.max_new_tokens >= 1 and settings.num_beams >= 1
-    if not has_output or not 0 < settings.top_p <= 1 or settings.temperature < 0:
+    least = min(settings.max_new_tokens, settings.num_beams)
+    if least < 1 or not 0 < settings.top_p <= 1 or settings.temperature < 0:
         raise MedTasksError(f"the task's generation_kwargs hold an impossible value: {settings}")
     return settings
 
@@ -505,10 +554,8 @@ def cut_reply(
         stop_ids: Tokens, before the first of which the reply ends.
         until: Stop strings, before the first of which the reply ends.
     """
-    end = 0
-    while end < len(ids) and ids[end] not in stop_ids:
-        end += 1
-    return before_stops(decode(ids[:end]), until).strip()
+    before_end = list(takewhile(lambda token: token not in stop_ids, ids))
+    return before_stops(decode(before_end), until).strip()
 
 
 def before_stops(text: str, until: Sequence[str]) -> str:

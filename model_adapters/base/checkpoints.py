@@ -5,7 +5,7 @@ their ``tokenizer.model`` next to lmms-eval at all. SentencePiece itself reprodu
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,19 +89,19 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
 
 def _weight_files(folder: Path) -> list[Path]:
     """List the files with weights in a folder: the shards of its index, or a single file."""
-    for index in (folder / f"{name}.index.json" for name in _SINGLE_FILES):
+    for single in _SINGLE_FILES:
+        index = folder / f"{single}.index.json"
         if not index.is_file():
             continue
         try:
             names = sorted(map(str, {*parse_json(index.read_text())["weight_map"].values()}))
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise CheckpointError(f"{index} is damaged; download it again") from error
-        for name in names:
-            if not (folder / name).is_file():
-                raise CheckpointError(
-                    f"{folder / name} is missing; {index.name} lists it, download it"
-                )
-        return [folder / name for name in names]
+        shards = [folder / name for name in names]
+        for shard in shards:
+            if not shard.is_file():
+                raise CheckpointError(f"{shard} is missing; {index.name} lists it, download it")
+        return shards
     for name in _SINGLE_FILES:
         if (folder / name).is_file():
             return [folder / name]
@@ -114,19 +114,19 @@ def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
     """Open a torch checkpoint, whose tensors are read from disk where they are used."""
     check_unpickling(file)
     try:
-        state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+        state: dict[Any, Any] = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except MemoryError:
         raise
     except Exception as error:  # a damaged pickle raises errors of many kinds
         raise CheckpointError(
             f"{file} is truncated or no torch checkpoint; download it again"
         ) from error
-    for wrapper in ("model_state_dict", "state_dict"):
-        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
-            state = state[wrapper]
     fault = CheckpointError(f"{file} holds no plain dictionary of tensors")
     if not isinstance(state, dict):
         raise fault
+    for wrapper in ("model_state_dict", "state_dict"):
+        if isinstance(state.get(wrapper), dict):
+            state = state[wrapper]
     for key, tensor in state.items():
         if not isinstance(key, str) or not isinstance(tensor, torch.Tensor):
             raise fault
@@ -189,6 +189,18 @@ def fill(
     refuse_missing(path, set(parameters) - set(tensors))
     module.load_state_dict(tensors, strict=False, assign=True)
     module.requires_grad_(False)
+
+
+def layer_numbers(prefix: str, keys: Iterable[str]) -> set[int]:
+    """Return the numbers that follow a prefix in keys.
+
+    Example:
+        >>> sorted(layer_numbers("layers.", ["layers.0.weight", "layers.1.weight", "norm.weight"]))
+        [0, 1]
+    """
+    pattern = re.compile(re.escape(prefix) + r"(\d+)\.")
+    matches = map(pattern.match, keys)
+    return {int(match[1]) for match in matches if match}
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
@@ -357,10 +369,12 @@ class SentencePieceText:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids``, without control pieces and added tokens."""
+        """Return the text of ``ids``, without control pieces, the unknown piece and added tokens."""
+        unknown = self._model.unk_id()
         pieces = []
         for token in ids:
-            if token < self.vocabulary and not self._model.IsControl(token):
+            is_piece = token < self.vocabulary and token != unknown
+            if is_piece and not self._model.IsControl(token):
                 pieces.append(token)
         return str(self._model.DecodeIds(pieces))
 
@@ -417,18 +431,24 @@ def place(
         if part is not language and network is not language:
             part.to(device)
     # Free memory is measured after the other parts have taken theirs of the first GPU.
+    layers = _plan_layers(language, model)
+    skipped = sorted(language._skip_keys_device_placement or ())
+    # Outputs return to the device of the inputs.
+    dispatch_model(language, layers, skip_keys=skipped, force_hooks=True)
+    return network
+
+
+def _plan_layers(language: Any, model: str) -> dict[str, Any]:
+    """Choose the GPU of each part of a language model, by the memory that is free now."""
     memory = {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
     whole = sorted(language._no_split_modules)
     balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
     limits = {gpu: balanced[gpu] for gpu in memory}
     parts = infer_auto_device_map(language, max_memory=limits, no_split_module_classes=whole)
-    if any(not isinstance(gpu, int) for gpu in parts.values()):
+    if not memory.keys() >= set(parts.values()):
         free = sum(memory.values()) / 2**30
         raise AdapterArgumentError(
             f"{model}: device_map='auto' finds {free:.1f} GiB free on {len(memory)} GPU(s), too little for this model; "
             f"free some, use more GPUs, or give dtype=bfloat16."
         )
-    skipped = sorted(language._skip_keys_device_placement or ())
-    # Outputs return to the device of the inputs.
-    dispatch_model(language, dict(parts), skip_keys=skipped, force_hooks=True)
-    return network
+    return dict(parts)

@@ -19,21 +19,35 @@ from lmms_eval import utils as harness_utils
 from lmms_eval.api.instance import GenerationResult, TokenCounts
 from lmms_eval.api.model import lmms
 from loguru import logger
+from tqdm import tqdm
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from .arguments import HarnessArguments, parse_arguments
 from .batching import KNOWN_SETTINGS, CountedReply, Likelihood
-from .requests import Request, TaskDocuments, read_requests
+from .requests import FailureLog, Request, TaskDocuments, read_requests
 
 # Arguments that change no answer. Of the device, only its type counts.
 NEUTRAL = {
-    *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
-    *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
-    *("attempts", "concurrency", "timeout"),
+    "batch_size",
+    "batch_tokens",
+    "max_batch_size",
+    "max_failed",
+    "device",
+    "journal",
+    "feature_cache_mb",
+    "prefix_cache_mb",
+    "loglikelihood_format",
+    "token_counts",
+    "attempts",
+    "concurrency",
+    "timeout",
 }
 _LIBRARIES = ("torch", "transformers", "pillow", "numpy")
+
+HarnessScores = list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]
+"""Likelihoods as the harness takes them, see :meth:`HarnessAdapter.format_scores`."""
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
@@ -118,6 +132,26 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             )
         return typed
 
+    def open_failure_log(self, kind: str, requests: Sequence[Request]) -> FailureLog:
+        """Return the log of failures for a call of the harness.
+
+        Args:
+            kind: Name of the call.
+            requests: Requests of the call, of which padding between ranks does not count.
+        """
+        count = sum(not request.padding for request in requests)
+        return FailureLog(kind, count, self.arguments.max_failed, quotes=self.quotes_errors)
+
+    def open_progress(self, kind: str, total: int) -> "tqdm[Any]":
+        """Return the progress bar of a call of the harness, which only the first process shows.
+
+        Args:
+            kind: Name of the call.
+            total: Number of its requests.
+        """
+        name = f"{self.model_id} {kind}"
+        return tqdm(total=total, desc=name, unit="request", disable=self.rank != 0)
+
     def format_replies(
         self,
         requests: Sequence[Request],
@@ -144,9 +178,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             results.append(GenerationResult(str(reply), counts))
         return results
 
-    def format_scores(
-        self, scores: Sequence[Likelihood]
-    ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
+    def format_scores(self, scores: Sequence[Likelihood]) -> HarnessScores:
         """Return scores as the harness takes them.
 
         Returns:

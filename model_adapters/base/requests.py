@@ -26,6 +26,8 @@ from medtasks.errors import MedTasksError
 from medtasks.net.journal import Entry, Journal, digest_of
 from medtasks.runs.redaction import redact
 
+from .batching import group_positions
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 TaskDocuments = Mapping[str, Mapping[str, Any]]
@@ -125,9 +127,7 @@ def plan_streams(
     Returns:
         One stream per group: units of positions in ``requests``, longest first.
     """
-    groups: dict[Hashable, list[int]] = {}
-    for position, request in enumerate(requests):
-        groups.setdefault(group(request), []).append(position)
+    groups = group_positions(map(group, requests))
     images = _image_names(requests, documents or {})
     longest: Counter[tuple[str, ...]] = Counter()  # context on each image
     for image, request in zip(images, requests, strict=True):
@@ -254,21 +254,25 @@ class RequestReader:
             return Visuals(())
         images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
         for image in images:
-            if not isinstance(image, self._visual_types):
-                accepted = "PIL images, file names, arrays and lists of slices"
-                hint = ""
-                if self._visual_types == IMAGES:
-                    accepted = "PIL images"
-                    hint = "; choose another task, or radfm for volumes"
-                raise MedTasksError(
-                    f"this model takes {accepted}, the task yields {type(image).__name__}{hint}"
-                )
-            slices = image if isinstance(image, list | tuple) else ()
-            if not all(isinstance(part, Image.Image) for part in slices):
-                raise MedTasksError(
-                    "the task yields a list of something other than PIL images, which are no slices"
-                )
+            self._check_type(image)
         return Visuals(tuple(images))
+
+    def _check_type(self, visual: Any) -> None:
+        """Check that the model takes a visual as an image, and that slices are images."""
+        if not isinstance(visual, self._visual_types):
+            accepted = "PIL images, file names, arrays and lists of slices"
+            hint = ""
+            if self._visual_types == IMAGES:
+                accepted = "PIL images"
+                hint = "; choose another task, or radfm for volumes"
+            raise MedTasksError(
+                f"this model takes {accepted}, the task yields {type(visual).__name__}{hint}"
+            )
+        slices = visual if isinstance(visual, list | tuple) else ()
+        if not all(isinstance(part, Image.Image) for part in slices):
+            raise MedTasksError(
+                "the task yields a list of something other than PIL images, which are no slices"
+            )
 
 
 def _visual_digest(visual: Any) -> str:
@@ -408,7 +412,7 @@ class BatchRunner(Generic[Item, Result]):
     work: Work[Item, Result]
     reader: RequestReader
     most_rows: int  # requests in a batch
-    most_tokens: int | None  # tokens in a batch, padding included; ``None`` for any number
+    most_tokens: float  # tokens in a batch, padding included
     failures: FailureLog
     journal: Journal | None
     progress: "tqdm[Any]"  # advanced by one per request
@@ -433,9 +437,7 @@ class BatchRunner(Generic[Item, Result]):
             for unit in stream:
                 prepared = [self._take(position) for position in unit]
                 rows = [*batch, *prepared]
-                longest = max(row.tokens for row in rows)
-                has_room = self.most_tokens is None or len(rows) * longest <= self.most_tokens
-                if len(rows) <= self.most_rows and has_room:
+                if self._have_room(rows):
                     batch = rows
                     continue
                 if batch:
@@ -443,6 +445,11 @@ class BatchRunner(Generic[Item, Result]):
                 batch = prepared
             self._finish(batch)
         return [self._results[position] for position in range(len(self.requests))]
+
+    def _have_room(self, rows: Sequence[_Prepared[Item]]) -> bool:
+        """Return whether requests, padded to the longest of them, fit into one batch."""
+        tokens = len(rows) * max(row.tokens for row in rows)
+        return len(rows) <= self.most_rows and tokens <= self.most_tokens
 
     def _take(self, position: int) -> _Prepared[Item]:
         """Prepare one request, or find its answer in the journal."""
@@ -495,27 +502,31 @@ class BatchRunner(Generic[Item, Result]):
         """
         try:
             results = self.work.execute([row.item for row in batch if row.item is not None])
-            answered = list(zip(batch, results, strict=True))
+            answers = list(zip(batch, results, strict=True))
         except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
             if len(batch) == 1:
                 self._fail(batch[0].position, error)
                 return 0
             is_full = _is_out_of_memory(error)
         else:
-            entries: dict[str, Entry] = {}
-            for row, result in answered:
-                if isinstance(result, Exception):
-                    self._fail(row.position, result)
-                else:
-                    self._results[row.position] = result
-                    entries[row.key] = Entry(self.work.stored(result), row.tokens)
-            if self.journal is not None:
-                self.journal.add(entries)
+            self._keep_answers(answers)
             return len(batch)
         # Outside of the handler, which holds the tensors of the failed pass.
         if is_full:
             return self._halve(batch)
         return max(self._execute([row]) for row in batch)  # so that only the culprit fails
+
+    def _keep_answers(self, answers: Sequence[tuple[_Prepared[Item], Result | Exception]]) -> None:
+        """Take the results of a batch, and write them into the journal."""
+        entries: dict[str, Entry] = {}
+        for row, result in answers:
+            if isinstance(result, Exception):
+                self._fail(row.position, result)
+            else:
+                self._results[row.position] = result
+                entries[row.key] = Entry(self.work.stored(result), row.tokens)
+        if self.journal is not None:
+            self.journal.add(entries)
 
     def _halve(self, batch: Sequence[_Prepared[Item]]) -> int:
         """Run a batch that did not fit into memory in two parts."""

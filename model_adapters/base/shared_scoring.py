@@ -8,8 +8,9 @@ prefix is read once, and the suffixes continue from copies of its keys and value
 import contextlib
 import copy
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,10 +25,11 @@ from .batching import (
     Likelihood,
     PaddedBatch,
     Spans,
-    likelihood,
+    group_positions,
     pad_left,
     pad_right,
     positions_of,
+    row_likelihoods,
     token_losses,
 )
 
@@ -46,17 +48,39 @@ CausalModel = Any
 """A ``MedicalAdapter``, whose module imports this one."""
 Words = tuple[tuple[int, str], ...]
 """Token ids; each image's first one carries the image's key."""
+Options = Sequence[Sequence[Continuation]]
+"""Options of each question."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Places where one prompt is cut."""
+    """One prompt, and where it is cut."""
 
     prompt: Encoded
     words: Words  # of the prompt; its part before a cut names the prefix
     spans: Spans  # its images' columns
-    # Ends of its prefixes, each of which continues the one before; at least one.
-    places: tuple[int, ...]
+    # Length of each prefix in tokens; each continues the one before, and there is at least one.
+    prefix_ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, prompt: Encoded, model: CausalModel) -> "Cuts | None":
+        """Find out where a prompt is cut.
+
+        It is cut by itself, whatever its batch or the cache hold: what is cut alike rounds alike.
+
+        Args:
+            prompt: Prompt of a question.
+            model: The adapter, which says where images lie.
+
+        Returns:
+            ``None`` for a prompt that is better read whole.
+        """
+        spans = model.image_spans(prompt)
+        words = None if spans is None else words_of(prompt, spans)
+        if words is None:
+            return None
+        ends = prefix_ends(spans, len(words))
+        return cls(prompt, words, spans, ends) if ends else None
 
     def part(self, start: int, stop: int) -> Encoded:
         """Return the prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
@@ -88,29 +112,32 @@ def words_of(prompt: Encoded, spans: Spans) -> Words | None:
     return tuple((token, marks.get(column, "")) for column, token in enumerate(prompt.ids))
 
 
-def cut_places(spans: Spans, length: int) -> tuple[int, ...]:
-    """Return the places where a prompt is cut: after its last image, because more questions may follow on that one.
+def prefix_ends(spans: Spans, length: int) -> tuple[int, ...]:
+    """Return the ends of a prompt's prefixes: its last image, because more questions may follow on that one.
 
-    Images before the last one are few-shot examples as a rule: such a prompt is cut before its last image, too.
+    Images before the last one are few-shot examples as a rule: such a prompt has a prefix before its last image, too.
 
     Args:
         spans: Columns of the prompt's images.
         length: Number of the prompt's tokens.
 
     Example:
-        >>> cut_places([(1, 577)], 620), cut_places([(1, 101), (120, 220), (240, 340)], 400)
+        >>> prefix_ends([(1, 577)], 620), prefix_ends([(1, 101), (120, 220), (240, 340)], 400)
         ((577,), (240, 340))
     """
-    start, end = spans[-1] if spans else (0, 0)
-    if len(spans) == 1 and start >= LEAST_LENGTH:
-        return ()  # after a text of its own, which no other question shares
-    places = []
-    if len(spans) > 1 and start >= OWN_LENGTH:
-        places.append(start)
-    if end >= OWN_LENGTH and end - sum(places) >= LEAST_LENGTH:
-        places.append(end)
-    if places and places[-1] < length <= places[-1] * _LEAST_PART:
-        return tuple(places)
+    if not spans:
+        return ()
+    start, end = spans[-1]
+    ends = []
+    if len(spans) == 1:
+        if start >= LEAST_LENGTH:
+            return ()  # after a text of its own, which no other question shares
+    elif start >= OWN_LENGTH:
+        ends.append(start)
+    if end >= OWN_LENGTH and end - sum(ends) >= LEAST_LENGTH:
+        ends.append(end)
+    if ends and ends[-1] < length <= ends[-1] * _LEAST_PART:
+        return tuple(ends)
     return ()
 
 
@@ -156,7 +183,7 @@ def read_prefixes(
     """Read each distinct prefix once, one by one: in a batch, rounding would depend on the content of ``cache``.
 
     Args:
-        cuts: Prompts with their places.
+        cuts: Prompts with the ends of their prefixes.
         model: The adapter.
         cache: Prefixes of earlier batches, to which new ones are added.
 
@@ -167,8 +194,8 @@ def read_prefixes(
     rows = []
     for cut in cuts:
         prefix: CachedPrefix | None = None
-        unread: list[int] = []  # places after the last prefix that was read before
-        for end in reversed(cut.places):
+        unread: list[int] = []  # ends of the prefixes after the last one that was read before
+        for end in reversed(cut.prefix_ends):
             words = cut.words[:end]
             prefix = by_words.get(words) or cache.get(words)
             if prefix is not None:
@@ -284,8 +311,8 @@ def _can_cut(cache: DynamicCache, longest: int) -> bool:
 class Questions:
     """A batch by question: options that share their prompt."""
 
-    places: Sequence[Sequence[int]]  # per question the positions of its options in the batch
-    options: Sequence[Sequence[Continuation]]
+    positions: Sequence[Sequence[int]]  # per question those of its options in the batch
+    options: Options
     cuts: Mapping[int, Cuts]  # by question, without those that are better read whole
 
     @classmethod
@@ -296,23 +323,32 @@ class Questions:
             items: Continuations of one batch, in any order.
             model: The adapter, which says where images lie and what its cache is like.
         """
-        groups: dict[Hashable, list[int]] = {}
-        for position, item in enumerate(items):
-            groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)
-        places = list(groups.values())
-        options = [[items[position] for position in group] for group in places]
+        prompts = [item.prompt for item in items]
+        groups = group_positions((prompt.image_keys, tuple(prompt.ids)) for prompt in prompts)
+        positions = list(groups.values())
+        options = [[items[position] for position in group] for group in positions]
         longest = max(len(item.sequence.ids) for item in items)
         if not _can_cut(DynamicCache(config=model.language_model.config), longest):
-            return cls(places, options, {})
+            return cls(positions, options, {})
         cuts = {}
-        # Each is cut by itself, whatever its batch or the cache hold: what is cut alike rounds alike.
         for question, (option, *_) in enumerate(options):
-            prompt = option.prompt
-            spans = model.image_spans(prompt)
-            words = None if spans is None else words_of(prompt, spans)
-            if words is not None and (ends := cut_places(spans, len(words))):
-                cuts[question] = Cuts(prompt, words, spans, ends)
-        return cls(places, options, cuts)
+            cut = Cuts.of(option.prompt, model)
+            if cut is not None:
+                cuts[question] = cut
+        return cls(positions, options, cuts)
+
+    @property
+    def several(self) -> list[int]:
+        """Numbers of the questions with several options."""
+        return [number for number, options in enumerate(self.options) if len(options) > 1]
+
+    def positions_of(self, questions: Iterable[int]) -> list[int]:
+        """Return the positions of the options of some questions in the batch.
+
+        Args:
+            questions: Numbers of the questions.
+        """
+        return [*itertools.chain.from_iterable(self.positions[number] for number in questions)]
 
 
 def score_by_question(
@@ -334,32 +370,27 @@ def score_by_question(
     """
     options = questions.options
     cuts = questions.cuts
-    single: list[int] = []
-    several: list[int] = []
-    for number, group in enumerate(options):
-        if number not in cuts:
-            (several if len(group) > 1 else single).append(number)
-    scores: dict[int, Sequence[Likelihood]] = {}
-    if single:
-        whole_scores = score_whole([options[number][0] for number in single])
-        for number, whole_score in zip(single, whole_scores, strict=True):
-            scores[number] = [whole_score]
-    if several:
-        shared = _score_after_prompts([options[number] for number in several], model)
-        scores |= zip(several, shared, strict=True)
-    if cuts:
-        after_cuts = [options[number] for number in cuts]
-        shared = _score_after_prefixes(after_cuts, list(cuts.values()), model, cache)
-        scores |= zip(cuts, shared, strict=True)
-    by_place: dict[int, Likelihood] = {}
-    for number, places in enumerate(questions.places):
-        by_place.update(zip(places, scores[number], strict=True))
-    return [by_place[position] for position in range(len(by_place))]
+    several = [number for number in questions.several if number not in cuts]
+    single = sorted(set(range(len(options))) - {*several, *cuts})
+
+    def score_single(groups: Options) -> list[Likelihood]:
+        return score_whole([option for (option,) in groups])
+
+    ways = (
+        (single, score_single),
+        (several, partial(_score_after_prompts, model=model)),
+        ([*cuts], partial(_score_after_prefixes, cuts=[*cuts.values()], model=model, cache=cache)),
+    )
+    scores: dict[int, Likelihood] = {}  # by position in the batch
+    for numbers, score_options in ways:
+        if not numbers:
+            continue
+        by_option = score_options([options[number] for number in numbers])
+        scores.update(zip(questions.positions_of(numbers), by_option, strict=True))
+    return [scores[position] for position in range(len(scores))]
 
 
-def _score_after_prompts(
-    options: Sequence[Sequence[Continuation]], model: CausalModel
-) -> list[list[Likelihood]]:
+def _score_after_prompts(options: Options, model: CausalModel) -> list[Likelihood]:
     """Score the options of questions in one pass over the whole prompts."""
     contexts = pad_left([group[0].prompt for group in options], model.pad_id, model.device)
     # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
@@ -370,11 +401,11 @@ def _score_after_prompts(
 
 
 def _score_after_prefixes(
-    options: Sequence[Sequence[Continuation]],
+    options: Options,
     cuts: Sequence[Cuts],
     model: CausalModel,
     cache: PrefixCache,
-) -> list[list[Likelihood]]:
+) -> list[Likelihood]:
     """Score the options of questions whose prompts continue prefixes."""
     prefixes = read_prefixes(cuts, model, cache)
     suffix, whole = suffixes_of(cuts, prefixes, model)
@@ -384,11 +415,11 @@ def _score_after_prefixes(
 
 
 def _score_options(
-    questions: Sequence[Sequence[Continuation]],
+    questions: Options,
     contexts: PaddedBatch,
     output: Any,
     model: CausalModel,
-) -> list[list[Likelihood]]:
+) -> list[Likelihood]:
     """Score the options of several questions after the pass over their prompts, whose ``output`` is used up.
 
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
@@ -413,11 +444,7 @@ def _score_options(
         losses[longer, 1:], hits[longer, 1:] = _later_losses(
             ids[longer], lengths[longer], owners[longer], contexts, output[KV_CACHE], model
         )
-    scores = []
-    for row, length in enumerate(lengths.tolist()):
-        scores.append(likelihood(losses[row, :length], hits[row, :length]))
-    by_option = iter(scores)
-    return [list(itertools.islice(by_option, len(question))) for question in questions]
+    return row_likelihoods(losses, hits, lengths.tolist())
 
 
 def _later_losses(

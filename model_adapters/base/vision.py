@@ -6,6 +6,7 @@ CLIP preprocesses with PIL alone, to the last bit as the published stacks: trans
 which resizes differently (up to 0.015 after normalisation).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -91,10 +92,8 @@ def clip_batch(
         resized = (int(size * width / short), int(size * height / short))
         rgb = rgb.resize(resized, Image.Resampling.BICUBIC)
         margins = (rgb.width - size, rgb.height - size)
-        if crop_rounding == "floor":
-            left, top = (margin // 2 for margin in margins)
-        else:
-            left, top = (round(margin / 2) for margin in margins)
+        halve = math.floor if crop_rounding == "floor" else round
+        left, top = (halve(margin / 2) for margin in margins)
         rgb = rgb.crop((left, top, left + size, top + size))
         values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
         pixels.append(((values - mean) / deviation).contiguous())

@@ -7,10 +7,10 @@ way that is not proven for a model on its own items is never used.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from loguru import logger
@@ -22,7 +22,6 @@ from medtasks.net.journal import digest_of
 from medtasks.version import ARCHITECTURES_NEED
 
 from ..base.adapter import MedicalAdapter
-from ..base.arguments import AdapterArguments
 from ..base.batching import (
     Continuation,
     Encoded,
@@ -31,10 +30,11 @@ from ..base.batching import (
     PaddedBatch,
     Spans,
     decoding_config,
-    likelihood,
+    group_positions,
     pad_left,
     pad_right,
     positions_of,
+    row_likelihoods,
     score,
     token_losses,
 )
@@ -48,7 +48,7 @@ _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_id
 _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
 _TOLERANCE = 1e-3
-_HALF_TOLERANCE = 0.1
+_HALF_TOLERANCES = {torch.float16: 0.1, torch.bfloat16: 0.1}
 # Errors of models that cannot use our cache.
 _UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
 
@@ -66,9 +66,7 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not ana
 
 
 def _check_continuable(prompts: Sequence[ProcessedPrompt]) -> None:
-    names: set[str] = set()
-    for prompt in prompts:
-        names |= per_token(prompt.inputs or {})
+    names = set().union(*(per_token(prompt.inputs or {}) for prompt in prompts))
     unknown = names - _PER_TOKEN
     if unknown:
         raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
@@ -80,10 +78,10 @@ class HfVlm(MedicalAdapter):
     A blank that tasks put before a continuation is scored too.
     """
 
-    model_id: ClassVar[str] = "hf_vlm"
-    arguments_type: ClassVar[type[AdapterArguments]] = HfVlmArguments
-    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
-    keeps_decoding_settings: ClassVar[bool] = True
+    model_id = "hf_vlm"
+    arguments_type = HfVlmArguments
+    least_versions = ARCHITECTURES_NEED
+    keeps_decoding_settings = True
     arguments: HfVlmArguments
 
     def load(self) -> None:
@@ -182,13 +180,8 @@ class HfVlm(MedicalAdapter):
             _check_continuable(cast(Sequence[ProcessedPrompt], before.prompts))
             return batch.inputs(input_ids=batch.ids)
         prompts = cast(Sequence[ProcessedPrompt], batch.prompts)
-        ready = prompts[0].inputs if len(prompts) == 1 else None
-        if not ready:
-            ready = self.writer.batch(
-                [row.text for row in prompts], [row.images for row in prompts]
-            )
         inputs: dict[str, Any] = {}
-        for name, value in ready.items():
+        for name, value in self.writer.inputs_of(prompts).items():
             if not isinstance(value, torch.Tensor):
                 continue
             # Some tokenizers return token types to models that have none.
@@ -227,12 +220,8 @@ class HfVlm(MedicalAdapter):
         seed: int,
     ) -> list[str]:
         """Generate replies in one batch. Penalties and banned tokens of the checkpoint's settings apply."""
-        generate = super().generate_batch
-
-        def has_images(prompt: Any) -> bool:
-            return bool(prompt.images)
-
-        return _by_kind(prompts, has_images, lambda rows: generate(rows, settings, seed))
+        generate = partial(super().generate_batch, settings=settings, seed=seed)
+        return _by_kind(prompts, lambda prompt: bool(prompt.images), generate)
 
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
@@ -262,22 +251,20 @@ class HfVlm(MedicalAdapter):
         uncut = replace(questions, cuts={})
         if any(prompt.closed for prompt in prompts):  # a prompt that is closed is read as one
             questions = uncut
-
-        def way(batch: Questions) -> Callable[[], list[Likelihood]]:
-            return partial(score_by_question, batch, self, self._score_whole, self._prefixes)
-
-        after_cuts: list[int] = []
-        for question in questions.cuts:
-            after_cuts += questions.places[question]
-        of_several: list[int] = []
-        for places in questions.places:
-            if len(places) > 1:
-                of_several += places
+        score_shared = partial(
+            score_by_question, model=self, score_whole=self._score_whole, cache=self._prefixes
+        )
+        after_cuts = questions.positions_of(questions.cuts)
+        of_several = questions.positions_of(questions.several)
         scores = None
         if after_cuts:
-            scores = self._try_way("a shared prefix", way(questions), items, after_cuts)
+            scores = self._try_way(
+                "a shared prefix", partial(score_shared, questions), items, after_cuts
+            )
         if scores is None and of_several:
-            scores = self._try_way("a shared prompt", way(uncut), items, of_several)
+            scores = self._try_way(
+                "a shared prompt", partial(score_shared, uncut), items, of_several
+            )
         return scores or self._score_whole(items)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
@@ -286,19 +273,26 @@ class HfVlm(MedicalAdapter):
         if any(prompt.closed for prompt in prompts):
             return self._score_by_generation(items)
 
-        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = self.model_inputs(batch)
-            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
-                if ids[-item.tokens :] != item.targets:
-                    raise ValueError("the processor does not put the continuation at the end")
-            keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
-            logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits
-            return logits[:, -keep:]
-
         separate = [row for row, prompt in enumerate(prompts) if not prompt.merged]
+        logits_of = partial(self._last_logits, items)
         in_one_pass = partial(score, items, logits_of, self.pad_id, self.device)
         scores = self._try_way("one pass", in_one_pass, items, separate)
         return scores or self._score_by_generation(items)
+
+    def _last_logits(
+        self,
+        items: Sequence[Continuation],
+        batch: PaddedBatch,
+        keep: int,
+    ) -> torch.Tensor:
+        """Return the logits of the last ``keep`` positions, where every continuation has to be."""
+        inputs = self.model_inputs(batch)
+        for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
+            if ids[-item.tokens :] != item.targets:
+                raise ValueError("the processor does not put the continuation at the end")
+        keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
+        logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits
+        return logits[:, -keep:]
 
     def _try_way(
         self,
@@ -331,8 +325,7 @@ class HfVlm(MedicalAdapter):
             raise
         except _UNSUPPORTED as error:
             reason = f"cannot be computed ({type(error).__name__})"
-        is_half = self.network.dtype in (torch.float16, torch.bfloat16)
-        self._fits[key] = gap <= (_HALF_TOLERANCE if is_half else _TOLERANCE)
+        self._fits[key] = gap <= _HALF_TOLERANCES.get(self.network.dtype, _TOLERANCE)
         message = f"{type(self.network).__name__}: scores with {name} {reason}"
         if self._fits[key]:
             logger.debug("{}", message)
@@ -358,23 +351,16 @@ class HfVlm(MedicalAdapter):
             output_logits=True,
         )
         losses, hits = token_losses(torch.stack(output.logits, dim=1), targets)
-        scores = []
-        for row, prompt in enumerate(prompts):
-            length = len(prompt.targets)
-            scores.append(likelihood(losses[row, :length], hits[row, :length]))
-        return scores
+        return row_likelihoods(losses, hits, [len(prompt.targets) for prompt in prompts])
 
 
 def _by_kind(
     items: Sequence[Item],
-    kind: Callable[[Any], object],
+    kind: Callable[[Any], Hashable],
     run: Callable[[Sequence[Item]], Sequence[Result]],
 ) -> list[Result]:
     """Run items of each kind apart, because most processors cannot mix prompts with and without images."""
-    rows: dict[object, list[int]] = {}
-    for row, item in enumerate(items):
-        rows.setdefault(kind(item), []).append(row)
     results: dict[int, Result] = {}
-    for group in rows.values():
+    for group in group_positions(map(kind, items)).values():
         results.update(zip(group, run([items[row] for row in group]), strict=True))
     return [results[row] for row in range(len(items))]

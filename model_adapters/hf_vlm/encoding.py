@@ -97,8 +97,11 @@ def per_token(inputs: Mapping[str, Any]) -> set[str]:
     if not inputs:
         return set()
     shape = inputs["input_ids"].shape
-    tensors = {name: value for name, value in inputs.items() if torch.is_tensor(value)}
-    return {name for name, value in tensors.items() if value.shape[:2] == shape}
+    names = set()
+    for name, value in inputs.items():
+        if torch.is_tensor(value) and value.shape[:2] == shape:
+            names.add(name)
+    return names
 
 
 @dataclass(frozen=True)
@@ -123,28 +126,20 @@ class PromptWriter:
     ) -> None:
         self._processor = processor
         self._chat = chat
-        token = getattr(processor, "image_token", None)
-        self._image_token = str(token) if token else ""
+        self._image_token = str(getattr(processor, "image_token", None) or "")
         template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
         self._template = template.get("default") if isinstance(template, dict) else template
         self._last: ProcessedPrompt | None = None
         # Whether the template takes content in parts, or else as text.
         self._structured = True
-        is_usable = self._takes_an_image()
-        if self._template is not None and not is_usable:
+        takes_images = self._takes_an_image()
+        if not takes_images:
             self._structured = False
-            is_usable = self._takes_an_image()
-        if chat and not is_usable:
-            state = "has a chat template that takes no image"
-            if self._template is None:
-                state = "has no chat template"
-            raise AdapterArgumentError(
-                f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
-            )
+            takes_images = self._takes_an_image()
         if chat:
-            self._check_template(chat, source)
+            self._check_template(chat, source, takes_images)
         # The template's text for an image, which is often more than the processor's placeholder.
-        self._image_text = self._image_block() if is_usable else self._image_token
+        self._image_text = self._image_block() if takes_images else self._image_token
         bos = processor.tokenizer.bos_token
         # Templates that write the begin of sequence must not get a second one.
         self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
@@ -273,14 +268,23 @@ class PromptWriter:
         inputs.pop("labels", None)  # for training
         return inputs
 
+    def inputs_of(self, prompts: Sequence[ProcessedPrompt]) -> Any:
+        """Return the processor's batch of prompts, which is at hand for a single one that it has seen.
+
+        Args:
+            prompts: Complete prompts. All have images, or none has.
+        """
+        if len(prompts) == 1 and prompts[0].inputs:
+            return prompts[0].inputs
+        return self.batch([row.text for row in prompts], [row.images for row in prompts])
+
     def turn_end(self) -> int | None:
         """Return the special token that the chat template writes after an assistant's reply, if it does."""
         if not self._chat:
             return None
         turns: list[dict[str, Any]] = []
         for role, text in (("user", "Yes?"), ("assistant", _PROBE)):
-            content = [{"type": "text", "text": text}] if self._structured else text
-            turns.append({"role": role, "content": content})
+            turns.append({"role": role, "content": self._content([text])})
         try:
             rendered = self._processor.apply_chat_template(
                 turns, chat_template=self._template, **self._chat.variables
@@ -291,16 +295,26 @@ class PromptWriter:
         added = self._processor.tokenizer.added_tokens_decoder
         return after[0] if after and after[0] in added and added[after[0]].special else None
 
-    def _check_template(self, chat: Template, source: str) -> None:
-        """Raise if the template would silently ignore a variable or the system turn."""
+    def _check_template(self, chat: Template, source: str, takes_images: bool) -> None:
+        """Raise if the template would silently ignore an image, a variable or the system turn."""
+        if not takes_images:
+            state = "has a chat template that takes no image"
+            if self._template is None:
+                state = "has no chat template"
+            raise AdapterArgumentError(
+                f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
+            )
         for name in chat.variables:
             if not re.search(rf"\b{re.escape(name)}\b", str(self._template)):
                 raise AdapterArgumentError(
                     f"hf_vlm: chat_template_kwargs: the chat template of {source} has no variable '{name}'; correct "
                     f"the name or leave it out."
                 )
-        if chat.system is None:
-            return
+        if chat.system is not None:
+            self._check_system(chat, source)
+
+    def _check_system(self, chat: Template, source: str) -> None:
+        """Raise if the template writes no system turn, or its text would stand for an image."""
         try:
             rendered = self._render([None, _PROBE], replace(chat, system=_SYSTEM_PROBE))
         except _RENDERING_ERRORS:
@@ -309,7 +323,7 @@ class PromptWriter:
             raise AdapterArgumentError(
                 f"hf_vlm: the chat template of {source} writes no system turn; leave system_prompt out."
             )
-        if self._image_token and self._image_token in chat.system:
+        if self._image_token and self._image_token in str(chat.system):
             raise AdapterArgumentError(
                 f"hf_vlm: system_prompt holds {self._image_token}, which stands for an image."
             )
@@ -317,18 +331,7 @@ class PromptWriter:
     def _render(self, parts: Sequence[str | None], chat: Template | None = None) -> str:
         """Return system turn, user turn and generation prompt, where ``None`` is an image."""
         chat = chat or self._chat or Template()
-        content: Any
-        if self._structured:
-            content = []
-            for part in parts:
-                if part is None:
-                    content.append({"type": "image"})
-                elif part:
-                    content.append({"type": "text", "text": part})
-        else:
-            image = f"{self._image_token}\n" if self._image_token else ""
-            content = "".join(image if part is None else part for part in parts)
-        turns = [{"role": "user", "content": content}]
+        turns = [{"role": "user", "content": self._content(parts)}]
         if chat.system is not None:
             system = [{"type": "text", "text": chat.system}] if self._structured else chat.system
             turns.insert(0, {"role": "system", "content": system})
@@ -336,3 +339,16 @@ class PromptWriter:
             turns, chat_template=self._template, add_generation_prompt=True, **chat.variables
         )
         return rendered
+
+    def _content(self, parts: Sequence[str | None]) -> Any:
+        """Return the content of a turn as the template takes it, where ``None`` is an image."""
+        if not self._structured:
+            image = f"{self._image_token}\n" if self._image_token else ""
+            return "".join(image if part is None else part for part in parts)
+        content = []
+        for part in parts:
+            if part is None:
+                content.append({"type": "image"})
+            elif part:
+                content.append({"type": "text", "text": part})
+        return content

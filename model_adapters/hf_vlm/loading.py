@@ -110,22 +110,8 @@ def load_processor(arguments: HfVlmArguments) -> Any:
         CheckpointError: The model cannot be run here, or files are missing.
         AdapterArgumentError: The processor does not have a setting of ``processor_kwargs``.
     """
+    _check_architecture(arguments)
     name = arguments.pretrained
-    try:
-        config = AutoConfig.from_pretrained(**_origin(arguments))
-    except _LOADING_ERRORS as error:
-        raise CheckpointError(
-            f"{name} has no usable config.json ({one_line(error)}); check folder or id"
-        ) from error
-    kind = config.model_type
-    if config.is_encoder_decoder:
-        raise CheckpointError(
-            f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models"
-        )
-    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and not arguments.trust_remote_code:
-        raise CheckpointError(
-            f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers"
-        )
     settings = arguments.processor_kwargs or {}
     hint = "put the tokenizer and processor files of the original checkpoint there"
     try:
@@ -145,6 +131,26 @@ def load_processor(arguments: HfVlmArguments) -> Any:
         # Its value does not matter: the attention mask covers it.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return processor
+
+
+def _check_architecture(arguments: HfVlmArguments) -> None:
+    """Check by its configuration that a checkpoint is of a model that can be run here."""
+    name = arguments.pretrained
+    try:
+        config = AutoConfig.from_pretrained(**_origin(arguments))
+    except _LOADING_ERRORS as error:
+        raise CheckpointError(
+            f"{name} has no usable config.json ({one_line(error)}); check folder or id"
+        ) from error
+    kind = config.model_type
+    if config.is_encoder_decoder:
+        raise CheckpointError(
+            f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models"
+        )
+    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and not arguments.trust_remote_code:
+        raise CheckpointError(
+            f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers"
+        )
 
 
 def _check_setting(setting: str, processor: Any) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from PIL import Image
@@ -20,13 +20,14 @@ from medtasks.prompts.messages import image_parts
 from medtasks.version import ARCHITECTURES_NEED
 
 from ..base.adapter import MedicalAdapter
-from ..base.arguments import AdapterArguments, CheckpointArguments, argument
+from ..base.arguments import CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, Spans, split_continuation
 from ..base.checkpoints import (
     CheckpointError,
     SentencePieceText,
     check_device_map,
     fill,
+    layer_numbers,
     on_meta,
     place,
     published_folder,
@@ -157,8 +158,7 @@ class _Sizes:
 
     def count(self, prefix: str) -> int:
         """Return the number of layers, whose numbers follow a prefix in the keys of tensors."""
-        numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in self.shapes]
-        return max((int(match[1]) for match in numbers if match), default=-1) + 1
+        return max(layer_numbers(prefix, self.shapes), default=-1) + 1
 
     def language(self, config: Path, attention: str) -> LlamaConfig:
         """Return LLaMA's configuration. The width of a head is that of the rotary frequencies, or as published."""
@@ -212,10 +212,10 @@ class RadFMArguments(CheckpointArguments):
 class RadFM(MedicalAdapter):
     """RadFM, in which every image, of any depth, becomes 32 embeddings between two marks in the text."""
 
-    model_id: ClassVar[str] = "radfm"
-    arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
-    least_versions: ClassVar[Mapping[str, str]] = ARCHITECTURES_NEED
-    visual_types: ClassVar[tuple[type, ...]] = VOLUMES
+    model_id = "radfm"
+    arguments_type = RadFMArguments
+    least_versions = ARCHITECTURES_NEED
+    visual_types = VOLUMES
     arguments: RadFMArguments
     tokenizer: SentencePieceText
     pad_id = _UNKNOWN_ID
@@ -339,7 +339,7 @@ class RadFM(MedicalAdapter):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text without special tokens and, as in the published code, without unknown ones."""
-        return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])
+        return self.tokenizer.decode(ids)
 
     def _ids(
         self,

@@ -348,9 +348,27 @@ def _fractions(voxels: NDArray[Any], name: str) -> NDArray[np.float32]:
     high = values.max()
     if voxels.dtype == np.uint8:
         values /= np.float32(255)
-    elif not (voxels.dtype.kind == "f" and low >= 0 and high <= 1):
+    elif voxels.dtype.kind != "f" or not 0 <= low <= high <= 1:
         values = (values - low) / (high - low if high > low else np.float32(1))
     return values
+
+
+def _read_nifti(path: Path) -> NDArray[Any]:
+    import nibabel
+
+    try:
+        image = nibabel.as_closest_canonical(nibabel.load(path))
+        voxels = np.asarray(image.dataobj, dtype=np.float32)
+    except Exception as error:
+        raise MedTasksError(f"{path} is damaged or no NIfTI file; write it again") from error
+    if voxels.ndim == 4 and voxels.shape[3] == 1:
+        voxels = voxels[..., 0]
+    if voxels.ndim != 3:
+        raise MedTasksError(
+            f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series"
+        )
+    # Axes point to the right, the front and the head; rows run backwards from the front, columns from the right.
+    return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
 
 
 def _read_file(path: Path) -> NDArray[Any]:
@@ -358,21 +376,7 @@ def _read_file(path: Path) -> NDArray[Any]:
     if not path.is_file():
         raise MedTasksError(f"{path} does not exist; give the file of a volume")
     if name.endswith((".nii", ".nii.gz")):
-        import nibabel
-
-        try:
-            image = nibabel.as_closest_canonical(nibabel.load(path))
-            voxels = np.asarray(image.dataobj, dtype=np.float32)
-        except Exception as error:
-            raise MedTasksError(f"{path} is damaged or no NIfTI file; write it again") from error
-        if voxels.ndim == 4 and voxels.shape[3] == 1:
-            voxels = voxels[..., 0]
-        if voxels.ndim != 3:
-            raise MedTasksError(
-                f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series"
-            )
-        # Axes point to the right, the front and the head; rows run backwards from the front, columns from the right.
-        return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
+        return _read_nifti(path)
     if not name.endswith((".npy", ".npz")):
         raise MedTasksError(
             f"{path} is no volume this can read; give a .nii, .nii.gz, .npy or .npz file"

@@ -15,11 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from lmms_eval.api.instance import GenerationResult
 from loguru import logger
-from tqdm import tqdm
 
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, escaped_reply, failed_reply, reasoned_reply
@@ -29,7 +28,6 @@ from medtasks.net.servers import proven_build
 from medtasks.prompts.instructions import is_instruction
 from medtasks.prompts.messages import IMAGE_MARK, prompt_parts
 
-from ..base.arguments import HarnessArguments
 from ..base.batching import (
     CountedReply,
     GenerationSettings,
@@ -37,9 +35,8 @@ from ..base.batching import (
     before_stops,
     read_settings,
 )
-from ..base.harness_adapter import HarnessAdapter
+from ..base.harness_adapter import HarnessAdapter, HarnessScores
 from ..base.requests import (
-    FailureLog,
     LoadedRequest,
     Request,
     RequestReader,
@@ -67,6 +64,8 @@ from .server_client import (
 )
 
 Result = TypeVar("Result")
+Work = Callable[[Sequence[LoadedRequest]], Awaitable[Sequence[Any]]]
+"""From the samples of a unit to their outcomes, of which each may be an error."""
 # Models whose tokens of one image attend to each other in both directions.
 _BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
 _FIRST = 8  # requests; if these all fail, the run stops
@@ -75,8 +74,8 @@ _FIRST = 8  # requests; if these all fail, the run stops
 class VlmServer(HarnessAdapter):
     """A served model. Building one asks the servers which model they have, and sends no sample."""
 
-    model_id: ClassVar[str] = "vlm_server"
-    arguments_type: ClassVar[type[HarnessArguments]] = VlmServerArguments
+    model_id = "vlm_server"
+    arguments_type = VlmServerArguments
     arguments: VlmServerArguments
 
     def __init__(self, **arguments: object) -> None:
@@ -96,12 +95,13 @@ class VlmServer(HarnessAdapter):
         self._check_image_attention()
         is_causal = self.arguments.image_attention == "causal"
         self.remark = "images read in one direction only" if is_causal else ""  # of all results
-        self._fields: dict[str, Any] = {"model": self.model}
-        if self.arguments.chat_template_kwargs:
-            self._fields["chat_template_kwargs"] = self.arguments.chat_template_kwargs
-        self._fields |= self.arguments.extra_body or {}
+        self._fields: dict[str, Any] = {
+            "model": self.model,
+            "chat_template_kwargs": self.arguments.chat_template_kwargs or None,
+            **(self.arguments.extra_body or {}),
+        }
         self._tokenizer = Tokenizer(self.pool, self.model)
-        self._scorer: OptionScorer | None = None
+        self._scorer = OptionScorer(self._tokenizer, _without_none(self._fields), self.arguments)
         self._special: dict[str, bool] = {}
         self.harness_tasks: Mapping[str, Any] = {}  # by name, set before an evaluation
 
@@ -155,16 +155,16 @@ class VlmServer(HarnessAdapter):
                 f"{self.model_id} decodes without beam search, which servers do not offer over this interface"
             )
         units = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict)
-
-        def fallback(cause: str) -> CountedReply:
-            return CountedReply(failed_reply(cause))
-
-        replies = self._run("generate_until", typed, units, self._reply_to, fallback)
+        replies = self._run(
+            "generate_until",
+            typed,
+            units,
+            self._reply_to,
+            fallback=lambda cause: CountedReply(failed_reply(cause)),
+        )
         return self.format_replies(typed, replies)
 
-    def loglikelihood(
-        self, requests: Sequence[Any]
-    ) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
+    def loglikelihood(self, requests: Sequence[Any]) -> HarnessScores:
         """Score every continuation that the harness asks for.
 
         Args:
@@ -187,21 +187,20 @@ class VlmServer(HarnessAdapter):
 
         # The first question proves where answers begin: options with outer blanks, which a template may cut, go first.
         units.sort(key=is_stripped)
-        if self._scorer is None:
-            fields = {name: value for name, value in self._fields.items() if value is not None}
-            self._scorer = OptionScorer(self._tokenizer, fields, self.arguments)
-        scorer = self._scorer
 
         async def score(samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
             options = [sample.continuation or "" for sample in samples]
-            return await scorer.scores(await self._prompt(samples[0], options), options)
+            return await self._scorer.scores(await self._prompt(samples[0], options), options)
 
-        def fallback(_: str) -> Likelihood:
-            return Likelihood(math.nan, 1, False)
-
-        scores = self._run("loglikelihood", typed, [units], score, fallback)
-        if scorer.ways:
-            ways = ", ".join(f"{count} by {way}" for way, count in scorer.ways.items())
+        scores = self._run(
+            "loglikelihood",
+            typed,
+            [units],
+            score,
+            fallback=lambda _: Likelihood(math.nan, 1, False),
+        )
+        if self._scorer.ways:
+            ways = ", ".join(f"{count} by {way}" for way, count in self._scorer.ways.items())
             logger.info("options scored: {}", ways)
         return self.format_scores(scores)
 
@@ -232,7 +231,7 @@ class VlmServer(HarnessAdapter):
             "seed": seed,
             **self._fields,
         }
-        fields = {name: value for name, value in fields.items() if value is not None}
+        fields = _without_none(fields)
         # Other servers may refuse fields that they do not know.
         if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:
             fields = {"return_prompt_text": True, **fields}
@@ -269,10 +268,9 @@ class VlmServer(HarnessAdapter):
         parts = tuple(prompt_parts(sample.request.context, len(images)))
         digests = tuple(sample.visuals.digests)
         prompt = ServedPrompt(self.arguments.system_prompt, parts, images, digests)
-        marks: set[str] = set()
-        for text in (*prompt.texts, *options):
-            marks.update(POSSIBLY_SPECIAL.findall(text))
-        for mark in sorted(marks):
+        texts = (*prompt.texts, *options)
+        marks = itertools.chain.from_iterable(map(POSSIBLY_SPECIAL.findall, texts))
+        for mark in sorted(set(marks)):
             if mark not in self._special:
                 try:
                     self._special[mark] = len(await self._tokenizer.ids(mark)) == 1
@@ -302,15 +300,12 @@ class VlmServer(HarnessAdapter):
         kind: str,
         requests: Sequence[Request],
         streams: Sequence[Sequence[Sequence[int]]],
-        work: Callable[[Sequence[LoadedRequest]], Awaitable[Sequence[Any]]],
+        work: Work,
         fallback: Callable[[str], Result],
     ) -> list[Result]:
         """Do ``work`` on the samples of each unit of positions, ``concurrency`` units at once."""
         reader = RequestReader(self.task_dict, kind == "loglikelihood")
-        request_count = sum(not request.padding for request in requests)
-        failures = FailureLog(
-            kind, request_count, self.arguments.max_failed, quotes=self.quotes_errors
-        )
+        failures = self.open_failure_log(kind, requests)
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
 
@@ -319,38 +314,29 @@ class VlmServer(HarnessAdapter):
             assert loaded[0].visuals.digests is not None  # computed in this thread, too
             return loaded
 
-        async def outcomes_of(unit: Sequence[int]) -> Sequence[Any]:
-            try:
-                loop = asyncio.get_running_loop()
-                return await work(await loop.run_in_executor(reading, load, unit))
-            except (ServerGone, LikelihoodsMissing):
-                raise
-            except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
-                return [error] * len(unit)
-
         async def do(unit: Sequence[int]) -> None:
             entries: list[Entry] = []
             REPLAYED.set(entries)
-            for position, outcome in zip(unit, await outcomes_of(unit), strict=True):
+            loading = asyncio.get_running_loop().run_in_executor(reading, load, unit)
+            outcomes = await _outcomes(work, loading, len(unit))
+            for position, outcome in zip(unit, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     outcome = fallback(failures.record(requests[position], outcome))
                 results[position] = outcome
             if self._is_copied(entries):
-                for position in unit:
-                    self.copied.add((requests[position].task, requests[position].doc_id))
+                request = requests[unit[0]]  # all of them are on one document
+                self.copied.add((request.task, request.doc_id))
             if self.arguments.max_failed < 1:
                 failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
             bar.update(len(unit))
 
-        name = f"{self.model_id} {kind}"
-        bar: tqdm[Any]
         with (
             ThreadPoolExecutor(1, "samples") as reading,
-            tqdm(total=len(requests), desc=name, unit="request", disable=self.rank != 0) as bar,
+            self.open_progress(kind, len(requests)) as bar,
         ):
             self._run_units(itertools.chain.from_iterable(streams), do)
-        if self.pool.replayed > replayed and self.pool.journal is not None:
-            count = self.pool.replayed - replayed
+        count = self.pool.replayed - replayed
+        if count and self.pool.journal is not None:
             logger.info("{} answers come from {}", count, self.pool.journal.journal.path)
         failures.settle()
         return [results[position] for position in range(len(requests))]
@@ -412,6 +398,14 @@ class VlmServer(HarnessAdapter):
                 f"{server} is there, but has no list of models; let base_url end in /v1"
             )
         models = listed or {}
+        name = self._name_of(models, server)
+        card = models.get(name, {})
+        described = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
+        build = version.get("version") if isinstance(version, dict) else None
+        return {"id": name, **described, "version": build}
+
+    def _name_of(self, models: Mapping[str, Any], server: str) -> str:
+        """Return the name of the model that is meant, which a server that lists its models has to have."""
         names = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
         name = self.arguments.model
         if not name and len(models) == 1:
@@ -425,10 +419,25 @@ class VlmServer(HarnessAdapter):
             raise MedTasksError(
                 f"{server} has no model '{name}'{hint}; give model= in --model_args"
             )
-        card = models.get(name, {})
-        described = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
-        build = version.get("version") if isinstance(version, dict) else None
-        return {"id": name, **described, "version": build}
+        return name
+
+
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+async def _outcomes(
+    work: Work,
+    loading: Awaitable[Sequence[LoadedRequest]],
+    count: int,
+) -> Sequence[Any]:
+    """Do ``work`` on ``count`` samples, and return an error in place of each outcome if it fails."""
+    try:
+        return await work(await loading)
+    except (ServerGone, LikelihoodsMissing):
+        raise
+    except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
+        return [error] * count
 
 
 async def _each(

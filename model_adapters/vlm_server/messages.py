@@ -118,10 +118,17 @@ def choice_of(answer: ServerAnswer, model: str) -> ServerAnswer:
     name = answer.get("model")
     if isinstance(name, str) and name and name != model and not name.startswith(f"{model}-"):
         raise BadAnswer("the server answered with another model than the one that was asked")
-    choices = answer.get("choices")
-    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+    choice = _only_object(answer.get("choices"))
+    if choice is None:
         raise BadAnswer("the server's answer holds no choice, or several of them")
-    return choices[0]
+    return choice
+
+
+def _only_object(entries: object) -> ServerAnswer | None:
+    """Return the entry of a list that holds one object and nothing else, or None of anything else."""
+    if isinstance(entries, list) and len(entries) == 1 and isinstance(entries[0], dict):
+        return entries[0]
+    return None
 
 
 def reply_record(answer: ServerAnswer, model: str) -> JsonObject:
@@ -210,10 +217,11 @@ def next_token_record(
     """
     missing = MissingField("the server's answer lacks the log-probabilities of logprob_token_ids")
     content = (choice_of(answer, model).get("logprobs") or {}).get("content")
-    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+    position = _only_object(content)
+    if position is None:
         raise missing
     by_token: dict[int, object] = {}
-    for entry in content[0].get("top_logprobs") or ():
+    for entry in position.get("top_logprobs") or ():
         if isinstance(entry, dict):
             value = entry.get("logprob")
             if by_token.setdefault(_token_id(entry), value) != value:
@@ -221,7 +229,7 @@ def next_token_record(
     if not set(tokens) <= by_token.keys():
         raise missing
     logprobs = {str(token): read_logprob(by_token[token]) for token in tokens}
-    return {"logprobs": logprobs, "greedy": _token_id(content[0])}
+    return {"logprobs": logprobs, "greedy": _token_id(position)}
 
 
 def _token_id(entry: ServerAnswer) -> int:

@@ -8,6 +8,7 @@ prompt directly, as it does for a model in this process; many chat templates ins
 import asyncio
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,11 +56,11 @@ class BoundaryBroken(BadAnswer):
 
     def __init__(
         self,
-        rendered: str | None,
+        rendered: object,
         fault: str = "does not put the answer directly after the prompt",
     ) -> None:
         super().__init__(f"the served model's chat template {fault}")
-        self.rendered = rendered or ""
+        self.rendered = rendered if isinstance(rendered, str) else ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,18 @@ class Boundary:
 
     put_before: str = ""  # text of the generation prompt that an open turn lacks
     taken_away: str = ""  # text of an open turn that the generation prompt lacks
+
+    def change(self, option: str) -> str:
+        """Return the text of an open turn for an option.
+
+        Raises:
+            BoundaryBroken: The option does not begin with the text to take away.
+        """
+        if not option.startswith(self.taken_away):
+            raise BoundaryBroken(
+                None, f"begins a reply with {self.taken_away!r}, this option does not"
+            )
+        return self.put_before + option.removeprefix(self.taken_away)
 
 
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
@@ -155,6 +168,11 @@ class Conversation:
     ids: Ids  # with every position of its images
     text: str | None  # with one placeholder per image; None if the server does not report it
 
+    @property
+    def tail(self) -> Ids:
+        """Last ids, which decide what an option after them is tokenised to."""
+        return self.ids[-_MERGED:]
+
 
 class OptionScorer:
     """Scores the options of questions.
@@ -188,7 +206,7 @@ class OptionScorer:
         # Ids of options after the same last ids, None if they merge with these.
         self._ids: dict[tuple[Ids, str], Ids | None] = {}
         self._tail: Ids = ()
-        self.ways: dict[str, int] = {}  # options scored, by way
+        self.ways = Counter[str]()  # options scored, by way
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
         """Score the options of one question.
@@ -209,18 +227,33 @@ class OptionScorer:
                     return await self._prove(prompt, options)
         context = None
         if self._letters_agree is not False:
-            context = await self._learn_ids(prompt, options)
-            tail = self._tail if context is None else context.ids[-_MERGED:]
-            ids = {option: self._ids.get((tail, option)) or () for option in options}
-            if all(len(tokens) == 1 for tokens in ids.values()) and len(ids) <= _MOST_IDS:
-                letters = {option: tokens[0] for option, tokens in ids.items()}
-                rendered, scored = await self._letters(prompt, letters, tail)
-                if scored:
-                    return [scored[option] for option in options]
-                context = context or rendered
+            context, scored = await self._score_letters(prompt, options)
+            if scored:
+                return [scored[option] for option in options]
         if context is None:
             context = await self._conversation(prompt)
         return await self._score_others(prompt, context, options, {})
+
+    async def _score_letters(
+        self, prompt: ServedPrompt, options: Sequence[str]
+    ) -> tuple[Conversation | None, dict[str, Likelihood]]:
+        """Score options in one request, if each is one token.
+
+        Returns:
+            The conversation, if that took a request for it, and the scores, none if there are other options.
+        """
+        context = await self._learn_ids(prompt, options)
+        tail = self._tail if context is None else context.tail
+        tokens = {}
+        for option in options:
+            ids = self._ids.get((tail, option)) or ()
+            if len(ids) != 1:
+                return context, {}
+            tokens[option] = ids[0]
+        if len(tokens) > _MOST_IDS:
+            return context, {}
+        rendered, scored = await self._letters(prompt, tokens, tail)
+        return context or rendered, scored
 
     async def _learn_ids(self, prompt: ServedPrompt, options: Sequence[str]) -> Conversation | None:
         """Ask for the ids of short options that are unknown so far.
@@ -232,22 +265,24 @@ class OptionScorer:
         if not self._tokenizes or not unknown or max(map(len, options)) > _LETTER_LENGTH:
             return None
         context = await self._conversation(prompt)
-        tail = context.ids[-_MERGED:]
-        unknown = self._without_ids(unknown, tail)
-        if context.text is None or not unknown:
-            return context
-        texts = [context.text, *(context.text + option for option in unknown)]
+        unknown = self._without_ids(unknown, context.tail)
+        if context.text is not None and unknown:
+            await self._ask_ids(context.text, context.tail, unknown)
+        return context
+
+    async def _ask_ids(self, text: str, tail: Ids, options: Sequence[str]) -> None:
+        """Ask the server's tokenizer for the ids of options after a text that ends with the ids ``tail``."""
+        texts = [text, *(text + option for option in options)]
         try:
             base, *wholes = await asyncio.gather(*map(self._tokenizer.ids, texts))
         except (MissingField, Refused):
             self._tokenizes = False
-            return context
+            return
         except BadAnswer:
-            return context  # for this question alone
-        for option, whole in zip(unknown, wholes, strict=True):
+            return  # for this question alone
+        for option, whole in zip(options, wholes, strict=True):
             is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail
             self._ids[tail, option] = whole[len(base) :] if is_apart else None
-        return context
 
     def _without_ids(self, options: Sequence[str], tail: Ids) -> list[str]:
         return [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
@@ -275,7 +310,7 @@ class OptionScorer:
             ids = prompt_ids(answer)
             rendered = answer.get("prompt_text")
             if context.text is not None and rendered != context.text + option:
-                raise BoundaryBroken(rendered if isinstance(rendered, str) else None)
+                raise BoundaryBroken(rendered)
             start = common_length(context.ids, ids)
             if start == len(ids):
                 raise BadAnswer("the option adds no token to the question")
@@ -286,12 +321,7 @@ class OptionScorer:
             scores = prompt_scores(answer, self._model, start)
             return {"ids": ids[start:], "merged": start < len(context.ids), **scores}
 
-        boundary = self._boundary
-        if not option.startswith(boundary.taken_away):
-            raise BoundaryBroken(
-                None, f"begins a reply with {boundary.taken_away!r}, this option does not"
-            )
-        text = boundary.put_before + option.removeprefix(boundary.taken_away)
+        text = self._boundary.change(option)
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
         record = await self._pool.chat(prompt, fields, parse, text)
         ids = None if record["merged"] else tuple(record["ids"])
@@ -306,7 +336,7 @@ class OptionScorer:
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
         texts = (context.text, context.text + option)
         base, ids = await asyncio.gather(*map(self._tokenizer.ids, texts))
-        if base[-_MERGED:] != context.ids[-_MERGED:]:
+        if base[-_MERGED:] != context.tail:
             raise BadAnswer(
                 "the server's tokenizer makes other tokens of the prompt than its chat route"
             )
@@ -347,7 +377,7 @@ class OptionScorer:
         scored = {telling: self._record(context, telling, first)}
         outcomes = await self._score_others(prompt, context, options, scored)
         # Only now other questions go on: they know the ids of its options, and need not ask for them.
-        self._tail = context.ids[-_MERGED:]
+        self._tail = context.tail
         self._proven = True
         return outcomes
 
@@ -421,8 +451,8 @@ class OptionScorer:
 
     def _record(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
         likelihood, ids = scored
-        self._ids[context.ids[-_MERGED:], option] = ids
-        self.ways[PROMPT_LOGPROBS] = self.ways.get(PROMPT_LOGPROBS, 0) + 1
+        self._ids[context.tail, option] = ids
+        self.ways[PROMPT_LOGPROBS] += 1
         return likelihood
 
     # ---- letters ----
@@ -464,7 +494,7 @@ class OptionScorer:
             self._give_up_letters(str(error))
             return None, {}
         context = Conversation(tuple(record["ids"]), record["text"])
-        if context.ids[-_MERGED:] != tail:
+        if context.tail != tail:
             return context, {}
         scored = {}
         for option, token in tokens.items():
@@ -475,7 +505,7 @@ class OptionScorer:
                 await self._compare(prompt, context, scored)
         if not self._letters_agree:
             return context, {}
-        self.ways["letters"] = self.ways.get("letters", 0) + len(scored)
+        self.ways["letters"] += len(scored)
         return context, scored
 
     async def _compare(

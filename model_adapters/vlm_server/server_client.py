@@ -7,14 +7,13 @@ because servers repeat prompts, and no key may be stored or quoted.
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from openai import APIStatusError, OpenAIError
-from PIL import Image
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
@@ -42,7 +41,7 @@ _READ = 10_000  # characters, of which secrets are redacted before the message i
 _CACHED_BYTES = 256 * 2**20  # of images as data URLs
 _STOPPING = (401, 403)
 # Some servers answer such requests with an error and status 200.
-_MAY_LACK = ("/tokenize", "/detokenize")
+_MAY_LACK = {"/tokenize", "/detokenize"}
 _TOO_LONG = re.compile(
     r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE
 )
@@ -166,6 +165,15 @@ def _refusal(
     return Refused(f"{name} refused the request ({label})")
 
 
+def _concerns_request(error: APIStatusError, words: str) -> bool:
+    """Return whether an error is about one request, unlike those about the server, its model or its load."""
+    status = error.status_code
+    if status == 404:
+        is_about_model = error.param == "model" or error.code == "model_not_found"
+        return not is_about_model and "model" not in words.lower()
+    return 400 <= status < 500 and status not in (*_STOPPING, 408, 429)
+
+
 class ServerGone(MedTasksError):
     """No request can be answered any more: the run stops."""
 
@@ -264,24 +272,18 @@ class ServerPool:
         read: Read,
     ) -> JsonObject:
         """Ask one server after the other until one answers."""
-        images, digests = ((), ()) if prompt is None else (prompt.images, prompt.digests)
-        request = path, body(digests)
+        request = path, body(() if prompt is None else prompt.digests)
         earlier = self._replay(request)
         if earlier is not None:
             return earlier
         urls = []
-        for image, digest in zip(images, digests, strict=True):
-            urls.append(await self._url(image, digest))
-        subject = digest_of(digests or (prompt and prompt.texts))
-
-        def rank(client: ChatClient) -> str:
-            return digest_of(subject, client.server.base_url)
+        subject = digest_of(None)
+        if prompt is not None:
+            urls = await self._urls(prompt)
+            subject = digest_of(prompt.digests or prompt.texts)
 
         cause = self.servers[0].gone or ""
-        # The server that has the subject's images cached, and the others in its place.
-        for server in sorted(self.servers, key=rank, reverse=True):
-            if server.gone is not None:
-                continue
+        for server in self._reachable(subject):
             if (server, path) in self._lacking:
                 raise Refused(f"{server.server_at(path).name} gives no answers")
             take = partial(self._keep_answer, server, request, read)
@@ -290,9 +292,19 @@ class ServerPool:
             except RemoteTrouble as trouble:
                 self._check_failure(server, path, subject, trouble)
                 cause = server.gone or trouble.cause
-        if all(server.gone is not None for server in self.servers):
+        if not any(self._reachable(subject)):
             raise ServerGone(cause)
         raise BadAnswer(cause)
+
+    def _reachable(self, subject: str) -> Iterator[ChatClient]:
+        """Yield the servers that are not gone: the one that has the subject's images cached, and those in its place."""
+
+        def rank(client: ChatClient) -> str:
+            return digest_of(subject, client.server.base_url)
+
+        for server in sorted(self.servers, key=rank, reverse=True):
+            if server.gone is None:
+                yield server
 
     async def _keep_answer(
         self,
@@ -327,8 +339,7 @@ class ServerPool:
         Raises:
             Refused: The server has no such route, whatever the request.
         """
-        is_lacking = path in _MAY_LACK and path not in server.answered_paths
-        if is_lacking and trouble.reached and trouble.retry:
+        if path in _MAY_LACK - server.answered_paths and trouble.reached and trouble.retry:
             self._lacking.add((server, path))
             raise Refused(trouble.cause) from None
         if not trouble.retry:
@@ -341,14 +352,17 @@ class ServerPool:
         if not is_request_to_blame:
             server.lose(trouble.cause, subject)
 
-    async def _url(self, image: Image.Image, digest: str) -> str:
-        """Return an image as data URL. The last ones are cached, as the options of a question have the same images."""
-        task = self._encoding.get(digest)
-        if task is None:
-            task = asyncio.create_task(asyncio.to_thread(data_url, image))
-            size = 4 * image.width * image.height  # base64 of RGB, if not compressed
-            self._encoding.keep(digest, task, size)
-        return await asyncio.shield(task)
+    async def _urls(self, prompt: ServedPrompt) -> list[str]:
+        """Return images as data URLs. The last ones are cached, as the options of a question have the same images."""
+        urls = []
+        for image, digest in zip(prompt.images, prompt.digests, strict=True):
+            task = self._encoding.get(digest)
+            if task is None:
+                task = asyncio.create_task(asyncio.to_thread(data_url, image))
+                size = 4 * image.width * image.height  # base64 of RGB, if not compressed
+                self._encoding.keep(digest, task, size)
+            urls.append(await asyncio.shield(task))
+        return urls
 
     def _replay(self, request: tuple[str, JsonObject]) -> JsonObject | None:
         """Return the answer of an earlier run to a request: path, and body with digests of images."""
@@ -439,9 +453,6 @@ class ServerPool:
             return Refused(f"{server.name} is closed (HTTP {status})")
         words = _words_of(error.body)
         quoted = _quote(words, server.api_key) if self.quotes else ""
-        is_about_model = error.param == "model" or error.code == "model_not_found"
-        if status == 404 and (is_about_model or "model" in words.lower()):
-            return trouble_of(error, server, quoted)
-        if status in (*_STOPPING, 408, 429) or not 400 <= status < 500:
-            return trouble_of(error, server, quoted)
-        return _refusal(server.name, status, words, quoted)
+        if _concerns_request(error, words):
+            return _refusal(server.name, status, words, quoted)
+        return trouble_of(error, server, quoted)

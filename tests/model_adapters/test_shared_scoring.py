@@ -9,7 +9,7 @@ import torch
 from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.batching import KV_CACHE, BoundedCache, Encoded, content_key
 from medtasks.model_adapters.base.requests import plan_streams, read_requests
-from medtasks.model_adapters.base.shared_scoring import cut_places, words_of
+from medtasks.model_adapters.base.shared_scoring import prefix_ends, words_of
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
 from PIL import Image
 
@@ -324,7 +324,7 @@ def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(
 )
 def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
     monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 64)
-    assert cut_places(spans, length) == places
+    assert prefix_ends(spans, length) == places
 
 
 def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_shot, monkeypatch):
@@ -367,7 +367,7 @@ def places_of(adapter, prompt):
     return (
         ()
         if spans is None or words_of(prompt, spans) is None
-        else cut_places(spans, len(prompt.ids))
+        else prefix_ends(spans, len(prompt.ids))
     )
 
 
