@@ -84,7 +84,7 @@ class LlavaBase(LlavaShaped):
         slot = self.processor.image_token
         prompt = f"USER: <image>\n{text} ASSISTANT:{reply}"
         ids = self.processor.tokenizer(prompt.replace(slot, slot * PATCHES))["input_ids"]
-        return Encoded(ids, self.prepare_once(images, self._pixels))
+        return Encoded(ids, self.prepared(images, self._pixels))
 
     def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
         return self.processor.image_processor(list(images), return_tensors="pt")["pixel_values"]

@@ -224,7 +224,7 @@ class LlavaMed(MedicalAdapter):
                 f"--model_args max_length={len(ids)} or more, or a shorter prompt"
             )
         prepare = partial(clip_batch, size=self._side, pad=self._pad, crop_rounding="floor")
-        return Encoded(ids, self.prepare_once(images, prepare))
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots.

@@ -521,7 +521,7 @@ class MedFlamingo(MedicalAdapter):
             )
         size = self.network.vision.config.image_size
         prepare = partial(clip_batch, size=size, pad=False, crop_rounding="round")
-        return Encoded(ids, self.prepare_once(images, prepare))
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the columns of the markers. If text looks at the following image, each has the text before it, too."""

@@ -212,7 +212,7 @@ class MedTasksTiny(MedicalAdapter):
         for token in self.pattern.findall(text + reply):
             ids.append(self.ids_by_token.get(token, UNKNOWN_ID))
         prepare = partial(pixels_of, size=self.shape.image_size)
-        return Encoded(ids, self.prepare_once(images, prepare))
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots, which follow the begin of sequence."""

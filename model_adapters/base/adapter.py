@@ -113,7 +113,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             def encode(self, text, images, reply=""):
                 slots = [self.slot_id] * (64 * len(images))
                 ids = slots + self.tokenizer.encode(text + reply)
-                return Encoded(ids, self.prepare_once(images, clip_pixels))
+                return Encoded(ids, self.prepared(images, clip_pixels))
 
     ``MyNetwork`` has ``language_model`` and ``image_features``. A model of another kind scores and generates itself::
 
@@ -365,7 +365,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     # ---- helpers for models ----
 
-    def prepare_once(
+    def prepared(
         self,
         images: Sequence[Any],
         prepare: Callable[[Sequence[Any]], torch.Tensor | None],

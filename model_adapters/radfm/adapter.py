@@ -280,7 +280,7 @@ class RadFM(MedicalAdapter):
             MedTasksError: An image mark fits no image, or a volume cannot be read.
         """
         ids = self._ids(text, images, reply)
-        return Encoded(ids[: self.arguments.max_length], self.prepare_once(images, self._pixels))
+        return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(
         self,
@@ -312,7 +312,7 @@ class RadFM(MedicalAdapter):
             raise MedTasksError(
                 f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}"
             )
-        pixels = self.prepare_once(images, self._pixels)
+        pixels = self.prepared(images, self._pixels)
         return Continuation(Encoded(before[:room] + targets, pixels), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:

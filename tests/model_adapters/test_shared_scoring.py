@@ -336,11 +336,11 @@ def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_
     pixels[1, 0] = 100
     assert prompt.image_keys == (before[0], content_key(pixels[1:]))
     bench, seen = new_bench(docs=few_shot), []
-    prepare_once = bench.adapter.prepare_once
+    prepared = bench.adapter.prepared
     monkeypatch.setattr(
         bench.adapter,
-        "prepare_once",
-        lambda images, make: prepare_once(images, lambda given: (seen.append(1), make(given))[1]),
+        "prepared",
+        lambda images, make: prepared(images, lambda given: (seen.append(1), make(given))[1]),
     )
     bench.adapter.loglikelihood(bench.scoring(OPTIONS, [15, 0], visual))
     assert len(seen) == 2
