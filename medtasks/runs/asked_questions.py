@@ -66,13 +66,16 @@ class QuestionIndex:
             RepliesError: A name is neither an id nor a row, or some are ids and others are not.
         """
         self.documents = documents
-        self._counts_rows = False
         unknown = {name: row_of(name) for name in names if self.id_of(name) is None}
         for name, row in unknown.items():
             if not 0 <= row < len(documents):
                 raise self.no_document(name, names[name])
-        if not unknown:
-            return
+        if unknown:
+            self._check_rows(unknown, names)
+        self._counts_rows = bool(unknown)
+
+    def _check_rows(self, unknown: Mapping[str, int], names: Mapping[str, str]) -> None:
+        """Raise RepliesError unless all names count rows, as those that are no ids do."""
         first = next(iter(unknown))
         known_id = next((name for name in names if name not in unknown), None)
         if known_id is not None:
@@ -84,7 +87,6 @@ class QuestionIndex:
         has_numbers = any(map(number_of, self.rows))
         if has_numbers and set(unknown.values()) != set(range(len(unknown))):
             raise self.no_document(first, names[first])
-        self._counts_rows = True
 
     @cached_property
     def rows(self) -> Mapping[str, int]:

@@ -266,7 +266,7 @@ def score_command(saved: Iterable[str | None]) -> str:
     Args:
         saved: Results of :func:`save_reply` on all ranks.
     """
-    files = [home() / FOLDER_NAME / name for name in sorted({name for name in saved if name})]
+    files = [home() / FOLDER_NAME / name for name in sorted(set(filter(None, saved)))]
     unsaved = {run.path for run in _runs.values() if run.pending}
     if not files or not all(file.is_file() and file not in unsaved for file in files):
         return "Its replies could not be saved; run the task again once that is fixed."

@@ -142,9 +142,12 @@ def read_results(path: Path, note: Note) -> ResultsFile | None:
         note(f"{path} is no results file of the harness and is left out.")
         return None
     for task in content["results"]:
-        pairs = [name.rpartition(",") for name in mapping_in(content["results"], task)]
-        metrics = {metric for metric, _, _ in pairs}
-        filters = {filter_name for _, _, filter_name in pairs}
+        metrics = set()
+        filters = set()
+        for name in mapping_in(content["results"], task):
+            metric, _, filter_name = name.rpartition(",")
+            metrics.add(metric)
+            filters.add(filter_name)
         if len(metrics) * len(filters) > _MOST_CELLS:
             note(
                 f"{path} holds {len(metrics)} metrics under {len(filters)} filters for {task}, "

@@ -5,7 +5,8 @@ Damaged files are skipped, and a note names each of them.
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import cached_property
@@ -178,18 +179,15 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     notes: list[str] = []
     results, manifests, samples = _read_files(folder, notes)
     by_path = {file.path: file.model for file in results}
-    calls = [(manifest, *_model_and_files(manifest, by_path)) for manifest in manifests]
-    labels = {label for _, label, _ in calls}
-    models = sorted(labels.union(by_path.values()) or {""})
+    calls: dict[str, list[tuple[RunManifest, list[Path]]]] = {}
+    for manifest in manifests:
+        label, files = _model_and_files(manifest, by_path)
+        calls.setdefault(label, []).append((manifest, files))
+    models = sorted({*calls, *by_path.values()} or {""})
     chosen = _choose_model(folder, models, model)
     tasks = _tasks(samples, results, models, chosen, notes)
     counted = {task.results for task in tasks.values()}
-    superseded = by_path.keys() - counted
-    manifests = []
-    for manifest, label, files in calls:
-        is_superseded = files and {*files} <= superseded
-        if label == chosen and not is_superseded:
-            manifests.append(manifest)
+    manifests = _counted_calls(calls.get(chosen, []), by_path.keys() - counted)
     of_model = [file for file in results if file.model == chosen]
     results = [file for file in of_model if file.path in counted] or of_model
     return RecordedRun(
@@ -257,13 +255,13 @@ def _choose_model(
         raise unknown_name("model", str(model), models)
     if len(fitting) == 1:
         return fitting[0]
-    fits = "; ".join(f"'{label}'" for label in fitting)
+    fits = "'; '".join(fitting)
     if model is None:
         raise SeveralModels(
-            f"{folder} holds runs of several models: {fits}; choose one with --model", fitting
+            f"{folder} holds runs of several models: '{fits}'; choose one with --model", fitting
         )
     raise MedTasksError(
-        f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments"
+        f"--model '{model}' fits several runs in {folder}: '{fits}'; give more of its arguments"
     )
 
 
@@ -279,11 +277,19 @@ def _model_and_files(
         if path in models:
             return models[path], files
     # A run that ended before its results has no served name; the only matching one of the folder counts.
-    unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+    unnamed = re.sub(f"^{SERVER}", f" ({SERVER})", label)
     alike = {name for name in models.values() if name.endswith(unnamed)}
     if len(alike) == 1:
         label = alike.pop()
     return label, files
+
+
+def _counted_calls(
+    calls: Sequence[tuple[RunManifest, list[Path]]],
+    superseded: Set[Path],
+) -> list[RunManifest]:
+    """Return the manifests of calls with their results files, without those whose files are all superseded."""
+    return [manifest for manifest, files in calls if not files or {*files} - superseded]
 
 
 def _sort_by_request(
@@ -342,7 +348,7 @@ def _scored_tasks(
 ) -> dict[str, TaskRun]:
     """Return the newest results of each task, but no part after the whole, and note what is left out."""
     tasks: dict[str, TaskRun] = {}
-    older: dict[Path, list[str]] = {}
+    older: dict[Path | None, list[str]] = {}
     parts: dict[Path, list[str]] = {}
     for file in results:
         for name, row in file.rows().items():
@@ -351,7 +357,7 @@ def _scored_tasks(
             if before and recorded.is_part and not before.is_part:
                 parts.setdefault(file.path, []).append(name)
                 continue
-            if before and before.results:
+            if before:
                 older.setdefault(before.results, []).append(name)
             tasks[name] = recorded
     for path, names in older.items():
@@ -409,11 +415,13 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         newest = max(calls.values(), key=lambda manifest: manifest.started)
         expected = _number_of_repeats(newest)
         question = _without_seeds(newest)
-        for folder in folders:
-            is_of_call = folder in calls and _without_seeds(calls[folder]) == question
-            is_beyond = expected and result_files.repeat_number(folder) > expected
-            if not is_of_call or is_beyond:
-                runs.pop(folder, None)
+        readable = runs
+        runs = {}
+        for folder, manifest in calls.items():
+            is_of_call = _without_seeds(manifest) == question
+            is_beyond = 0 < expected < result_files.repeat_number(folder)
+            if is_of_call and not is_beyond:
+                runs[folder] = readable[folder]
     numbered = [result_files.repeat_folder(output, number) for number in range(1, expected + 1)]
     return RepeatedRun(runs, list(dict.fromkeys([*folders, *numbered])))
 

@@ -66,7 +66,7 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     for numbers in by_filter.values():
         if {"scored", "failed"} <= numbers.keys():
             counts.append(SampleCounts(**numbers))
-    return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
+    return max(counts, key=lambda of_filter: of_filter.lost, default=None)
 
 
 @dataclass(frozen=True)
