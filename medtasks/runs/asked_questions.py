@@ -7,7 +7,6 @@ be guessed from their digests.
 
 import contextlib
 import json
-from collections import Counter
 from collections.abc import Mapping
 from functools import cache, cached_property
 from itertools import zip_longest
@@ -96,13 +95,10 @@ class QuestionIndex:
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number, where only one id has that number."""
-        ids = {}
-        counts: Counter[str] = Counter()
+        ids: dict[str, list[str]] = {}
         for doc_id in self.rows:
-            number = number_of(doc_id)
-            ids[number] = doc_id
-            counts[number] += 1
-        return {number: doc_id for number, doc_id in ids.items() if counts[number] == 1}
+            ids.setdefault(number_of(doc_id), []).append(doc_id)
+        return {number: same[0] for number, same in ids.items() if len(same) == 1}
 
     @cached_property
     def _by_digest(self) -> Mapping[str, str]:
@@ -140,11 +136,11 @@ class QuestionIndex:
             RepliesError: There is no such question.
         """
         doc_id = self.id_of(name)
-        if doc_id is None and self._counts_rows and may_be_row:
+        if doc_id is not None:
+            return doc_id
+        if self._counts_rows and may_be_row:
             return str(self.documents[row_of(name)]["doc_id"])
-        if doc_id is None:
-            raise self.no_document(name, location)
-        return doc_id
+        raise self.no_document(name, location)
 
     def no_document(self, name: str, location: str) -> RepliesError:
         """Build the error for a reply that names no document.

@@ -142,15 +142,13 @@ def _json(path: Path, beginning: bytes) -> FileContent:
             records = functools.partial(_lines, path, encoding)
             return FileContent(path, "lines", tuple(row.values for row in head), records)
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
-    rows = []
-    for number, row in enumerate(_columns(content), start=1):
-        rows.append(TableRow(f"{path}, entry {number}", row))
+    rows = _rows_of_columns(content, path)
     if rows:
         return _with_head(path, "list", lambda: iter(rows))
     return _with_head(path, "object", lambda: iter([TableRow(str(path), content)]))
 
 
-def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows_of_columns(content: Mapping[str, Any], path: Path) -> list[TableRow]:
     """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
     names: Any = content.get("columns")
     rows: Any = content.get("data")
@@ -163,7 +161,10 @@ def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
             if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
                 return []
             rows = zip(*columns, strict=True)
-        return [dict(zip(names, cells, strict=True)) for cells in rows]
+        table = []
+        for number, cells in enumerate(rows, start=1):
+            table.append(TableRow(f"{path}, entry {number}", dict(zip(names, cells, strict=True))))
+        return table
     except (TypeError, ValueError):  # rows or columns of several lengths
         return []
 

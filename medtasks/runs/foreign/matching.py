@@ -108,14 +108,7 @@ class MatchedReplies:
         if file.has_our_prompts:
             prompts = "our prompts"
         yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {prompts}, under our rules."
-        steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
-        lacks = counts | {"ambiguous": counts["ambiguous_samples"]}
-        lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
-        of_runs = f" in {len(self.runs)} runs" if len(self.runs) > 1 else ""
-        yield (
-            f"Matched: {counts['matched']} of {counts['samples']} samples{of_runs} (rows: {steps or 'none'}); "
-            f"{lacking or 'none empty, failed or missing'}."
-        )
+        yield self._describe_samples(counts)
         for name, rows in (
             ("Rows of no sample", self.unmatched_rows),
             ("Ambiguous rows", self.ambiguous),
@@ -126,6 +119,17 @@ class MatchedReplies:
             if counts[key]:
                 yield f"{sentence}: {counts[key]}."
         yield from file.notes
+
+    def _describe_samples(self, counts: Mapping[str, Any]) -> str:
+        """Return the sentence on matched samples, how their rows were matched, and samples that lack a reply."""
+        steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
+        lacks = {**counts, "ambiguous": counts["ambiguous_samples"]}
+        lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
+        of_runs = f" in {len(self.runs)} runs" if len(self.runs) > 1 else ""
+        return (
+            f"Matched: {counts['matched']} of {counts['samples']} samples{of_runs} (rows: {steps or 'none'}); "
+            f"{lacking or 'none empty, failed or missing'}."
+        )
 
     def describe(self, matches: Sequence[RowMatch]) -> str:
         """Describe rows by cause, and the first of each by number and text. That of credentialed data is hashed."""
@@ -138,13 +142,15 @@ class MatchedReplies:
         for why, of_rows in texts.items():
             rows = []
             for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
-                excerpt = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-                if self.is_private:
-                    excerpt = f"sha256 {digest(text)}"
-                rows.append(f"row {number} ({excerpt})")
+                rows.append(f"row {number} ({self._excerpt(text)})")
             more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
             descriptions.append(f"{why} ({len(of_rows)}): {', '.join(rows)}{more}")
         return "; ".join(descriptions)
+
+    def _excerpt(self, text: str) -> str:
+        if self.is_private:
+            return f"sha256 {digest(text)}"
+        return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def match_rows(

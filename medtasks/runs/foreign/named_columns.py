@@ -128,7 +128,7 @@ def _candidates(field: str, keys: Collection[str]) -> list[str]:
     if matches:
         return matches[:1]
     for form in _LETTER_COLUMNS:
-        names = [form.format(each) for each in ascii_lowercase]
+        names = map(form.format, ascii_lowercase)
         lettered = list(takewhile(by_name.__contains__, names))
         if len(lettered) > 1:
             return [by_name[name] for name in lettered]

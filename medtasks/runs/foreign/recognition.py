@@ -2,7 +2,7 @@
 
 import itertools
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,11 @@ def _read_files(
 ) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
-    header = [name for field, name in columns.items() if field != "options"]
+    header = {**columns}
+    header.pop("options", None)
     by_path = {}
     for path in paths:
-        contents = _contents_of(path, sheet_name, header, may_be_ours=not is_chosen)
+        contents = _contents_of(path, sheet_name, header.values(), may_be_ours=not is_chosen)
         if contents is not None:
             by_path[path] = contents
     all_contents = list(itertools.chain(*by_path.values()))
@@ -101,7 +102,7 @@ def _read_files(
 def _contents_of(
     path: Path,
     sheet_name: str,
-    header: Sequence[str],
+    header: Collection[str],
     *,
     may_be_ours: bool,
 ) -> list[FileContent] | None:

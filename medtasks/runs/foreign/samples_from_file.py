@@ -141,7 +141,7 @@ def _notes(
     if note:
         yield f"{note}."
     texts = Counter((document["question"], *document["options"]) for document in documents)
-    alike = sum(number for number in texts.values() if number > 1)
+    alike = len(documents) - [*texts.values()].count(1)
     if alike:
         yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
     info = CATALOGUE.get(task.dataset or "")
