@@ -8,6 +8,7 @@ their ``loglikelihood`` and ``generate_until``.
 """
 
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -284,7 +285,7 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutc
     The harness goes on after a file that it could not write, so samples are counted here.
     """
     cut = []
-    foreign = [name for name in names if not tasks_of(name)]
+    foreign = list(itertools.filterfalse(tasks_of, names))
     for path in new:
         results = read_results(path, lambda damage: None)
         if results is None:
@@ -405,7 +406,7 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
             alike.append(task)
     if alike:
         sampled = {**by_user, "temperature": "0.6", "do_sample": "true"}
-        sampling = ",".join(f"{key}={value}" for key, value in sampled.items())
+        sampling = ",".join(map("=".join, sampled.items()))
         yield refuse(
             f"--repeats {repeats} would get the same answers {repeats} times from {join_names(alike)}, decoded at "
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "

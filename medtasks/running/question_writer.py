@@ -127,8 +127,7 @@ def write_questions(
     is_guarded = check_question_files(datasets_of({task.name: built}, {task.name: built}))
     documents = task_documents(task)
     hides_ids = bool(private_datasets(task, documents))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise MedTasksError(f"{folder} is not empty; name a new folder, or delete it first")
+    _check_new(folder)
 
     def name_of(doc_id: str) -> str:
         is_hidden = hides_ids or (batch and not _CUSTOM_ID.fullmatch(doc_id))
@@ -151,6 +150,11 @@ def write_questions(
             shutil.rmtree(folder, ignore_errors=True)  # a part would pass as the whole
             raise
     return manifest
+
+
+def _check_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise MedTasksError(f"{folder} is not empty; name a new folder, or delete it first")
 
 
 def _named_questions(

@@ -115,7 +115,7 @@ class Recipe(_Data):
             raise MedTasksError(
                 f"the recipe {self.recipe} has no backend: {self.hf.without}; {self.server.without}"
             )
-        settings = self.hf if backend == "hf" else self.server
+        settings: BackendSettings = getattr(self, backend)
         if settings.without:
             raise MedTasksError(
                 f"the recipe {self.recipe} does not run with --backend {backend}: {settings.without}"
@@ -123,24 +123,23 @@ class Recipe(_Data):
         arguments: dict[str, JsonValue] = {}
         if backend == "hf":
             model = settings.model
-            arguments = self._weights_arguments()
+            arguments = self._weights_arguments() | {**settings.args}
+            if "pretrained" in user_args:  # other weights have other revisions
+                arguments.pop("revision", None)
         elif user_args.get("base_url"):
             model = SERVER_MODEL
             # Sent to a server per request, not at its start.
             for name in self.hf.args:
                 if name in ("system_prompt", "chat_template_kwargs", "prompt_family"):
                     arguments[name] = self.hf.args[name]
+            arguments |= settings.args
         else:
             raise MedTasksError(
                 f"--backend server needs the server's address: give --model_args base_url=http://127.0.0.1:8000/v1; it "
                 f"is started with: {self.serve_command()}"
             )
-        arguments |= settings.args
-        if backend == "hf" and "pretrained" in user_args:  # other weights have other revisions
-            arguments.pop("revision", None)
         values = {name: write_argument(value) for name, value in arguments.items()}
-        pairs = [f"{name}={value}" for name, value in {**values, **user_args}.items()]
-        return model, ",".join(pairs)
+        return model, ",".join(map("=".join, {**values, **user_args}.items()))
 
     def _weights_arguments(self) -> dict[str, JsonValue]:
         names = {"pretrained": "hub id", "dtype": "dtype"}
@@ -285,6 +284,11 @@ def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     base = _read_with_base(bases[0], extending)
     if _KEY in base:
         base = _way_of_running(base)
+    return _merge(base, keys)
+
+
+def _merge(base: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's keys over those of its base, whose facts and lists come first."""
     merged = {**base, **keys}
     # Validation reports facts that are no mapping, and other keys that are no list.
     facts = keys.get("facts") or {}

@@ -416,9 +416,7 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     """
     name = options.text("model") or "hf"
     arguments = options.pairs("model_args")
-    random_weights = name == "medtasks_tiny" and arguments.get("weights") == "random"
-    weights = {} if random_weights else {**DEFAULTS.get(name, {})}
-    weights |= {key: value for key, value in arguments.items() if key in WEIGHTS and value}
+    weights, cause = _weights_by_argument(name, arguments)
     labels = []
     fingerprints: dict[str, str] = {}
     unknown = []
@@ -430,15 +428,11 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
             unknown.append(f"{key}={label}: {problem}")
         else:
             fingerprints[key] = fingerprint
-    if random_weights:
-        unknown.append(
-            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
-        )
-    elif not weights:
-        unknown.append(f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)")
+    if cause:
+        unknown.append(cause)
     joined = ", ".join(fingerprints.values())
     if len(fingerprints) > 1:
-        joined = ", ".join(f"{key}={fingerprint}" for key, fingerprint in fingerprints.items())
+        joined = ", ".join(map("=".join, fingerprints.items()))
     return ModelFacts(
         name=name,
         arguments=redact(options.text("model_args")),
@@ -446,6 +440,20 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
         fingerprint=None if unknown else joined,
         unknown="; ".join(unknown),
     )
+
+
+def _weights_by_argument(model: str, arguments: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """Return the weights that arguments name, or a model's own, and why it has none on disk or an empty text."""
+    weights = {key: value for key, value in arguments.items() if key in WEIGHTS and value}
+    if model == "medtasks_tiny" and arguments.get("weights") == "random":
+        cause = (
+            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
+        )
+        return weights, cause
+    weights = {**DEFAULTS.get(model, {}), **weights}
+    if weights:
+        return weights, ""
+    return weights, f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
 
 
 def _weights_label(value: str) -> str:
