@@ -85,8 +85,7 @@ def _possible_selection(names: Sequence[str]) -> Selection:
     """
     selection = select(names)
     if selection.missing:
-        causes = [f"{name}: {cause}" for name, cause in selection.missing.items()]
-        raise MedTasksError("; ".join(causes))
+        raise MedTasksError("; ".join(map(": ".join, selection.missing.items())))
     tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
     if compared := [task.name for task in tasks if task.compares_likelihoods]:
         raise likelihood_error(compared)

@@ -203,8 +203,8 @@ def _run(
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
         # Code of a checkpoint has no use for a login.
-        environment = {**os.environ, **variables, **dict.fromkeys(PHYSIONET_VARIABLES, "")}
-        environment[ERROR_VARIABLE] = str(error)
+        no_login = dict.fromkeys(PHYSIONET_VARIABLES, "")
+        environment = {**os.environ, **variables, **no_login, ERROR_VARIABLE: str(error)}
         try:
             process = subprocess.Popen(arguments, env=environment)
         except OSError as failure:

@@ -252,7 +252,7 @@ def _task_names() -> set[str]:
     for plugin in filter(None, os.environ.get("LMMS_EVAL_PLUGINS", "").split(",")):
         with contextlib.suppress(ImportError, ValueError):  # the harness reports these
             spec = importlib.util.find_spec(f"{plugin}.tasks")
-            folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
+            folders += map(Path, (spec and spec.submodule_search_locations) or ())
     index = index_tasks(folders)
     names = {*index.configs, *index.members}
     for name, task in task_files().items():

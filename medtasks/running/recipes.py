@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.runs.harness_options import HarnessOptions, write_argument
+from medtasks.runs.looks import Record
 from medtasks.runs.redaction import redacted_options
 from medtasks.runs.run_manifest import RecipeFacts
 
@@ -26,11 +27,7 @@ _HF_VLM = "hf_vlm"
 _KEY = "recipe"
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Fact(_Data):
+class Fact(Record):
     """A fact about a model."""
 
     value: str | bool
@@ -38,7 +35,7 @@ class Fact(_Data):
     quotation: str = ""  # words of the source
 
 
-class RecipeScores(_Data):
+class RecipeScores(Record):
     """Published scores under a protocol that no task here has, so that no table of the report shows them."""
 
     source: str = Field(min_length=1)
@@ -46,7 +43,7 @@ class RecipeScores(_Data):
     remark: str = ""
 
 
-class BackendSettings(_Data):
+class BackendSettings(Record):
     """Settings of one backend, or the reason why it cannot run the model.
 
     Attributes:
@@ -62,7 +59,7 @@ class BackendSettings(_Data):
     without: str = ""
 
 
-class Recipe(_Data):
+class Recipe(Record):
     """Settings to run one model, and facts about it."""
 
     recipe: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")

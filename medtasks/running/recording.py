@@ -265,17 +265,17 @@ class RunRecording:
         folder = self.path.parent
         tasks = dict(self.manifest.tasks)
         for name, record in tasks.items():
+            changes: dict[str, Any] = {}
             if name in outcome.files:
                 row = outcome.rows.get(name, {})
-                done = with_results(name, record, outcome.files[name], row, folder)
+                tasks[name] = with_results(name, record, outcome.files[name], row, folder)
                 reason = without_home(outcome.reasons.get(name, ""))
                 changes = {"outcome": TaskOutcome.DONE, "reason": reason}
-                tasks[name] = done.model_copy(update=changes)
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
-                tasks[name] = record.model_copy(update=changes)
             if self.manifest.shard:
-                tasks[name] = tasks[name].model_copy(update={"rows": outcome.asked.get(name)})
+                changes["rows"] = outcome.asked.get(name)
+            tasks[name] = tasks[name].model_copy(update=changes)
         notices = tuple(dict.fromkeys([*self.manifest.notices, *outcome.notices]))
         self._change(tasks=tasks, notices=notices, processes=tuple(outcome.processes))
 

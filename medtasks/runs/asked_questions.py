@@ -253,7 +253,7 @@ def changed_parts(
     keys = recorded.get(_IMAGES)
     if isinstance(keys, list):
         with contextlib.suppress(*_NO_IMAGE):
-            pairs = list(zip_longest(images_of(document), keys))
+            pairs = zip_longest(images_of(document), keys)
             are_same = [
                 image and _is_same(image, document, settings, str(key)) for image, key in pairs
             ]

@@ -153,8 +153,7 @@ def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
     """
     public = {}
     for name, value in options.items():
-        is_secret = is_secret_name(name)
-        public[name] = HIDDEN if is_secret else without_home(redact(str(value)))
+        public[name] = HIDDEN if is_secret_name(name) else without_home(redact(str(value)))
     return public
 
 

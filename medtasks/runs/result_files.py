@@ -49,9 +49,14 @@ class ResultsFile:
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Arguments of the harness's command line by name, empty if they are not recorded."""
+        return mapping_in(mapping_in(self.content, "config"), "resolved_cli_args")
+
+    @property
     def created_at(self) -> datetime | None:
         """Time as recorded, None if it is not a time."""
-        zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
+        zone = self.arguments.get("timezone")
         try:  # the harness writes the time in the time zone of its option --timezone
             time = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
             return time.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
@@ -197,6 +202,16 @@ def stamp_of(samples: Path) -> str:
     return samples.name.partition(SAMPLES)[0]
 
 
+def results_path(samples: Path) -> Path:
+    """Return the location of the results file of the process that wrote a samples file.
+
+    Example:
+        >>> results_path(Path("20260801_120000_samples_mediconfusion.jsonl")).name
+        '20260801_120000_results.json'
+    """
+    return samples.with_name(f"{stamp_of(samples)}{RESULTS}")
+
+
 def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
     """Read the results file of the process that wrote a samples file.
 
@@ -207,7 +222,7 @@ def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
     Returns:
         The file, None if it is missing or damaged.
     """
-    path = samples.with_name(f"{stamp_of(samples)}{RESULTS}")
+    path = results_path(samples)
     return read_results(path, note) if task_of(samples) and path.is_file() else None
 
 
@@ -221,17 +236,15 @@ def recorded_folders(runs: Iterable[Path]) -> list[str]:
     """
     recorded: dict[str, None] = {}
     for run in runs:
-        paths = [run.with_name(f"{stamp_of(run)}{RESULTS}")]
+        paths = [results_path(run)]
         if run.is_dir():
             paths = results_files(run)
         for path in paths:
             results = read_results(path, lambda sentence: None)
-            content = results.content if results else {}
-            options = mapping_in(mapping_in(content, "config"), "resolved_cli_args")
-            with contextlib.suppress(KeyError, TypeError):  # not of the command line
-                folders = options["include_path"]
-                if isinstance(folders, str):
-                    folders = [folders]
+            folders = results.arguments.get("include_path") if results else None
+            if isinstance(folders, str):
+                folders = [folders]
+            with contextlib.suppress(TypeError):  # not of the command line
                 recorded |= dict.fromkeys(map(str, folders or ()))
     return list(recorded)
 

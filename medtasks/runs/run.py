@@ -300,14 +300,11 @@ def _sort_by_request(
     """Sort tasks as the newest call named them. The others come last, by name."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     for file in reversed(results):  # in which everything but the command line is sorted by name
-        arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
-        names_asked = str(arguments.get("tasks") or "").split(",")
+        names_asked = str(file.arguments.get("tasks") or "").split(",")
         calls += [tasks_of(name) or [name] for name in names_asked]
+    calls.append(sorted(tasks))
     names = dict.fromkeys(chain.from_iterable(calls))
-    positions = {name: position for position, name in enumerate(names)}
-    unnamed = len(positions)
-    ordered = sorted(tasks, key=lambda name: (positions.get(name, unnamed), name))
-    return {name: tasks[name] for name in ordered}
+    return {name: tasks[name] for name in names if name in tasks}
 
 
 def _tasks(
@@ -374,14 +371,10 @@ def _owner(
     models: Sequence[str],
 ) -> str | None:
     """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
-    same_folder = [file for file in results if file.path.parent == samples.parent]
-    name = f"{result_files.stamp_of(samples)}{RESULTS}"
-    same_process = [file for file in same_folder if file.path.name == name]
-    for candidates in (
-        {file.model for file in same_process},
-        {file.model for file in same_folder},
-        {*models},
-    ):
+    path = result_files.results_path(samples)
+    of_process = {file.model for file in results if file.path == path}
+    of_folder = {file.model for file in results if file.path.parent == path.parent}
+    for candidates in (of_process, of_folder, {*models}):
         if len(candidates) == 1:
             return candidates.pop()
     return None

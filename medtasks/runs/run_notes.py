@@ -10,7 +10,7 @@ from medtasks.runs.redaction import HIDDEN, redact, without_home
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import RecordedRun
-from medtasks.runs.run_manifest import Hardware, RunManifest, TaskOutcome, TaskRecord
+from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import harness_folder, mapping_in
 
@@ -177,17 +177,18 @@ def _in_words(values: Mapping[str, Any], between: str = " ") -> str:
 
 def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
     """Return the facts in a manifest, by name. Unknown ones are None or an empty text."""
+    machine = manifest.hardware
     fingerprints = {}
     for record in manifest.tasks.values():
         if record.dataset:
             fingerprints[record.dataset] = record.fingerprint or "not known"
     versions = {name: version for name, version in manifest.versions.items() if version}
-    facts = {
+    return {
         "command": shlex.join(manifest.command),
         "started": moment(manifest.started),
         "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
         "wall time, s": manifest.seconds,
-        "recipe": None,
+        "recipe": manifest.recipe,
         "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
@@ -196,21 +197,9 @@ def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
         "commit of medtasks": manifest.commit,
         "primary outcome": manifest.stated_primary,
         "seeds": _in_words(manifest.seeds.model_dump()),
-        **_facts_of_machine(manifest.hardware),
-        "settings": _in_words(manifest.settings, "="),
-    }
-    if manifest.recipe is not None:
-        recipe = manifest.recipe
-        facts["recipe"] = f"{recipe.name}, backend {recipe.backend}, {recipe.digest}"
-    return facts
-
-
-def _facts_of_machine(machine: Hardware) -> dict[str, Any]:
-    gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
-    memory = machine.memory
-    return {
         "system": machine.system,
         "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
-        "memory, GB": f"{memory / 1e9:.1f}" if memory else memory,
-        "graphics processors": "; ".join(gpus),
+        "memory, GB": f"{machine.memory / 1e9:.1f}" if machine.memory else None,
+        "graphics processors": "; ".join(map(str, machine.gpus)),
+        "settings": _in_words(manifest.settings, "="),
     }

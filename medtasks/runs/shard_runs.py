@@ -221,7 +221,7 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
                 runs.append(ShardRun(folder, manifest, shard, _parts(folder, manifest)))
                 break
             except _Unfinished as error:
-                causes.append(str(error))
+                causes.append(str(error).rstrip("."))
         else:
             unfinished[shard] = f"{folder} holds no complete run of it ({causes[0]})"
 
@@ -243,11 +243,11 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
 def _parts_in(path: Path) -> dict[str, TaskPart]:
     """Return the records of the tasks in a results file. Raises _Unfinished for a missing or damaged one."""
     if not path.is_file():
-        raise _Unfinished(NO_RESULTS.rstrip("."))
+        raise _Unfinished(NO_RESULTS)
     damage: list[str] = []
     results = read_results(path, damage.append)
     if results is None:
-        raise _Unfinished(" ".join(damage).rstrip("."))
+        raise _Unfinished(" ".join(damage))
     try:
         return {name: _part(results, name, damage) for name in results.content["configs"]}
     except (KeyError, TypeError) as error:
@@ -266,10 +266,10 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
     filters = [str(pipeline["name"]) for pipeline in pipelines] or ["none"]
     is_there = samples_in_place(samples, damage.append)
     if effective and not is_there:
-        raise _Unfinished(NO_SAMPLES.rstrip("."))
+        raise _Unfinished(NO_SAMPLES)
     lines = _lines_by_row(samples, damage) if is_there else {}
     if damage:
-        raise _Unfinished(" ".join(damage).rstrip("."))
+        raise _Unfinished(" ".join(damage))
     whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
     if not whole == len(lines) == effective:
         raise _Unfinished(

@@ -30,7 +30,7 @@ _MOST_REPEATS = 64
 
 def recognise(content: FileContent) -> bool:
     """Return whether records have an ``index`` and the output of a model, or its score."""
-    return "index" in content.keys and bool({_PREDICTION, _REVIEW} & {*content.keys})
+    return "index" in content.keys and not {_PREDICTION, _REVIEW}.isdisjoint(content.keys)
 
 
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:

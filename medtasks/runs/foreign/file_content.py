@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -108,14 +108,8 @@ def read_content(
         return _json(path, beginning)
     _check_twin(path)
     table = read_table(path, has_formulas=False, sheet_name=sheet_name, header=header)
-    head = tuple(row.values for row in table.rows[:_HEAD])
-    return FileContent(
-        path,
-        "table",
-        head,
-        lambda: iter(table.rows),
-        tuple(f"{path}: {note}" for note in table.notes),
-    )
+    content = _with_head(path, "table", lambda: iter(table.rows))
+    return replace(content, notes=tuple(f"{path}: {note}" for note in table.notes))
 
 
 def _check_twin(path: Path) -> None:

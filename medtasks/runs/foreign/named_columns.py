@@ -14,8 +14,6 @@ from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.kit_reader import KitReader
 from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
 
-FIELDS = ("reply", "id", "question", "options", "prompt", "image", "answer")  # that a user can name
-
 _ID = "doc_id"  # name of ours
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "reply": (
@@ -36,6 +34,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "image_path", "image_file", "image_name", "img_name"),
     "answer": ("answer", "gold", "target", "label"),
 }
+FIELDS = tuple(_NAMES)  # that a user can name
 _MISSING: Final = object()
 _LETTER_COLUMNS = ("{}", "option_{}", "option {}")
 _ERRORS = ("#NAME?", "#VALUE!", "#REF!", "#DIV/0!", "#N/A", "#NUM!", "#NULL!")  # of workbooks

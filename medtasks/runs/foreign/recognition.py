@@ -177,7 +177,7 @@ def _is_ours(content: FileContent) -> bool:
 
 def _has_id_alone(content: FileContent) -> bool:
     """Return whether lines have an id, as ours do, and no reply."""
-    has_id = bool({"doc_id", "id"} & {*content.keys})
+    has_id = not {"doc_id", "id"}.isdisjoint(content.keys)
     return content.form == "lines" and has_id and not has_reply(content)
 
 

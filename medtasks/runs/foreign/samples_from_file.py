@@ -117,16 +117,11 @@ def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
         if row.identifier is not None:
             yield row.identifier
             continue
-        in_run = (row.repeat, row.image_names, _asked_texts(row))
+        asked = (row.image_names, row.question or row.prompt, row.options, row.answer)
+        in_run = (row.repeat, asked)
         times_asked[in_run] += 1
-        number = numbers.setdefault(
-            (row.image_names, _asked_texts(row), times_asked[in_run]), row.number
-        )
+        number = numbers.setdefault((asked, times_asked[in_run]), row.number)
         yield f"row {number}"
-
-
-def _asked_texts(row: ForeignRow) -> tuple[Hashable, ...]:
-    return row.question or row.prompt, row.options, row.answer
 
 
 def _notes(
