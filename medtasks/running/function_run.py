@@ -47,8 +47,8 @@ def run_function(
     """
     selection = _possible_selection(names)
     path = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
-    pairs = [f"class={write_argument(path)}"]
-    for key, argument in model_arguments.items():
+    pairs = []
+    for key, argument in {"class": path, **model_arguments}.items():
         if argument is not None:
             pairs.append(f"{key}={write_argument(str(argument))}")
     model_args = ",".join(pairs)

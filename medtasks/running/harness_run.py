@@ -115,8 +115,8 @@ def run_tasks(
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
     zone = [] if read_options(arguments).text("timezone") else _UTC
-    harness = ["-m", "medtasks.lmms.harness_process"]
-    command = [*(launcher or [sys.executable]), *harness, *arguments, *zone]
+    python = launcher or [sys.executable]
+    command = [*python, "-m", "medtasks.lmms.harness_process", *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(tasks) > 1:
         for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
@@ -375,8 +375,8 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
         raise MedTasksError(
             f"seed={values['seed']} is no whole number; give one, or leave it out"
         ) from error
-    pairs = [f"{key}={value}" for key, value in {**values, "seed": seed}.items()]
-    return [*changed, option, ",".join(pairs)]
+    pairs = {**values, "seed": str(seed)}
+    return [*changed, option, ",".join(map("=".join, pairs.items()))]
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:

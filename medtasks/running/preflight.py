@@ -87,7 +87,7 @@ class PlannedRun:
         self.options = options
         self.shard = shard
         self.ours = list(dict.fromkeys(itertools.chain(*map(tasks_of, names))))
-        self.foreign = [name for name in names if not tasks_of(name)]
+        self.foreign = list(itertools.filterfalse(tasks_of, names))
         files = {name: task_file(name) for name in self.ours}
         self.configs: dict[str, Config] = {
             name: task_config(name) for name, file in files.items() if not file.is_shipped
@@ -102,11 +102,11 @@ class PlannedRun:
     @property
     def harness_names(self) -> list[str]:
         """Names that only the harness knows, without files."""
-        return [name for name in self.foreign if not os.path.exists(name)]
+        return list(itertools.filterfalse(os.path.exists, self.foreign))
 
     def count(self) -> int:
         """Return the number of tasks that the harness will run, including members of its own groups and tags."""
-        names = [name for name in self.foreign if not Path(name).is_file()]
+        names = list(itertools.filterfalse(os.path.isfile, self.foreign))
         pieces = [max(re.split(r"[*?\[\]]+", name), key=len) for name in names]
         folder = harness_folder() if names else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
@@ -153,7 +153,7 @@ def check(
         seeds(options)
         with including(options.folders()):
             run = PlannedRun(tasks, options, shard)
-            return [notice for rule in rules for notice in rule(run)]
+            return list(itertools.chain.from_iterable(rule(run) for rule in rules))
     except MedTasksError as error:
         return [refuse(str(error))]
 
@@ -172,8 +172,7 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
             f"--config sets {join_names(ours)} under 'env', too late for what medtasks looks up before the harness "
             f"starts; set it in the environment of this command"
         )
-    # with a published prompt
-    published = list(itertools.filterfalse(included_option, run.ours))
+    published = list(itertools.filterfalse(included_option, run.ours))  # with a published prompt
     if options.text("system_instruction") and published:
         yield warn(
             f"--system_instruction goes in front of every prompt of {join_names(published)}, but not with chat models, "
@@ -287,7 +286,7 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
     The harness's samples file is safe: our hooks overwrite its text (:mod:`medtasks.runs.logged_samples`).
     """
     options = run.options
-    private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
+    private = sorted(set(filter(is_private, run.datasets.values())))
     for leak in _leaks(options) if private else ():
         yield refuse(
             f"{leak}, and text of credentialed data ({join_names(private)}) must not leave what this "
@@ -355,15 +354,15 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
             f"--offset {offset:g} lies before the first row; give the number of rows to skip"
         )
     if run.shard is not None:
-        yield from _choosing_options(run, has_limit=limit is not None, has_offset=bool(offset))
+        yield from _choosing_options(run, offset, limit)
     if offset >= 0 and not is_empty:
         yield from _cut_notices(run, offset, limit)
 
 
-def _choosing_options(run: PlannedRun, *, has_limit: bool, has_offset: bool) -> Iterator[Notice]:
+def _choosing_options(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
     """Refuse options that choose rows next to a shard."""
-    options = ["--limit"] if has_limit else []
-    if has_offset:
+    options = [] if limit is None else ["--limit"]
+    if offset:
         options.append("--offset")
     if run.options.text("cache_requests"):
         options.append("--cache_requests")
@@ -389,7 +388,7 @@ def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
 
 def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
     """Warn of image pairs and rotated questions of which only a part is asked."""
-    names = [name for name in ("offset", "limit") if run.options.text(name)]
+    names = list(filter(run.options.text, ("offset", "limit")))
     setting = " ".join(f"--{name} {run.options.text(name)}" for name in names)
     for task, (kind, loss, part), units in _units_by_task(run) if names else ():
         start = int(offset)
@@ -424,10 +423,9 @@ def _units_by_task(run: PlannedRun) -> Iterator[tuple[str, tuple[str, str, str],
             for question in filter(can_be_rotated, table.to_list()):
                 units += [question["doc_id"]] * len(question["options"])
             yield task, _ROTATIONS, units
-        elif "pair_id" in table.column_names:
-            yield task, _PAIRS, list(table["pair_id"])
         else:
-            yield task, _PAIRS, list(range(len(table)))
+            has_pairs = "pair_id" in table.column_names
+            yield task, _PAIRS, list(table["pair_id"] if has_pairs else range(len(table)))
 
 
 def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:

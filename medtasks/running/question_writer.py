@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +93,8 @@ each output (and error file) here as `replies_001.jsonl` and so on. Models that 
 take them out."""
 
 
-@dataclass(frozen=True)
-class NamedQuestion:
-    """A question of a task and its name in files."""
-
-    name: str
-    question: TaskQuestion
+NamedQuestion = tuple[str, TaskQuestion]
+"""Name in files, and the question of a task."""
 
 
 def write_questions(
@@ -181,7 +176,7 @@ def _named_questions(
     """
     try:
         for question in questions_of(built, limit):
-            yield NamedQuestion(name_of(str(documents[question.row]["doc_id"])), question)
+            yield name_of(str(documents[question.row]["doc_id"])), question
     except (MedTasksError, OSError):
         raise
     except Exception as error:
@@ -202,11 +197,10 @@ def _write_lines(
     """Write a line for each question, and each image once. Return the number of questions and the name of the file."""
     samples = 0
     with (folder / _LINES).open("w", encoding="ascii", newline="\n") as lines:
-        for each in named:
-            question = each.question
+        for name, question in named:
             urls = [_image_file(folder, image) for image in question.images]
             line = {
-                "doc_id": each.name,
+                "doc_id": name,
                 "messages": with_image_urls(question.messages, urls),
                 "generation": dict(settings),
                 "text": question.text,
@@ -242,15 +236,15 @@ def _write_requests(
     names: list[str] = []
     with contextlib.ExitStack() as opened:
         requests = size = 0
-        for each in named:
-            urls = [data_url(image) for image in each.question.images]
-            messages = with_image_urls(each.question.messages, urls)
+        for name, question in named:
+            urls = list(map(data_url, question.images))
+            messages = with_image_urls(question.messages, urls)
             body = {"model": MODEL, "messages": messages, **_request_fields(settings)}
-            request = {"custom_id": each.name, "method": "POST", "url": _ENDPOINT, "body": body}
+            request = {"custom_id": name, "method": "POST", "url": _ENDPOINT, "body": body}
             line = json.dumps(request).encode("ascii") + b"\n"
             if len(line) > _MOST_BYTES:
                 raise MedTasksError(
-                    f"the request for sample {each.name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
+                    f"the request for sample {name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
                     f"in a file; write the questions without --format openai-batch"
                 )
             if not names or requests == _MOST_REQUESTS or size + len(line) > _MOST_BYTES:

@@ -95,8 +95,8 @@ class Recipe(Record):
     @property
     def backends(self) -> tuple[Backend, ...]:
         """The backends that run it, the preferred one first."""
-        settings: Mapping[Backend, BackendSettings] = {"hf": self.hf, "server": self.server}
-        return tuple(name for name, backend in settings.items() if not backend.without)
+        names: tuple[Backend, ...] = ("hf", "server")
+        return tuple(name for name in names if not getattr(self, name).without)
 
     def model_options(self, backend: Backend, user_args: Mapping[str, str]) -> tuple[str, str]:
         """Return the harness's ``--model`` and ``--model_args``.
@@ -215,7 +215,7 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
     by_name: dict[str, Recipe] = {}
     for folder in [_ours(), *reversed(folders)]:
         for path in sorted(folder.rglob("*.yaml")):
-            if (parsed := _parse_recipe(path)) is not None:
+            if parsed := _parse_recipe(path):
                 by_name[parsed.recipe] = parsed
     return dict(sorted(by_name.items()))
 

@@ -386,7 +386,7 @@ def hardware() -> Hardware:
     for line in (_output(query) or "").splitlines():
         if line.count(",") < 2:  # a complaint, which comes with exit code 0, too
             continue
-        name, size, driver = (part.strip() for part in line.rsplit(",", 2))
+        name, size, driver = map(str.strip, line.rsplit(",", 2))
         gpus.append(Gpu(name=name, memory=int(size) if size.isdigit() else None, driver=driver))
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):

@@ -9,7 +9,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from functools import cache, cached_property
-from itertools import zip_longest
+from itertools import filterfalse, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +69,11 @@ class QuestionIndex:
         for name, row in unknown.items():
             if not 0 <= row < len(documents):
                 raise self.no_document(name, names[name])
-        if unknown:
-            self._check_rows(unknown, names)
         self._counts_rows = bool(unknown)
-
-    def _check_rows(self, unknown: Mapping[str, int], names: Mapping[str, str]) -> None:
-        """Raise RepliesError unless all names count rows, as those that are no ids do."""
+        if not unknown:
+            return
         first = next(iter(unknown))
-        known_id = next((name for name in names if name not in unknown), None)
+        known_id = next(filterfalse(unknown.__contains__, names), None)
         if known_id is not None:
             raise RepliesError(
                 f"{names[first]}: '{first}' is no id of the questions and could only count their rows, from 0, while "
@@ -107,7 +104,7 @@ class QuestionIndex:
 
     @cached_property
     def _first_lines(self) -> set[str]:
-        return {_first_line(document) for document in self.documents} - {""}
+        return {*map(_first_line, self.documents)} - {""}
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name is, also as a number or as the digest of an id, or None."""

@@ -247,7 +247,7 @@ def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
             f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234"
         )
     if len(values) == 1:
-        return tuple(values * 4)
+        values *= 4
     return (*values, *DEFAULT_SEEDS[len(values) :])
 
 

@@ -81,7 +81,7 @@ def redacted_values(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list | tuple):
-        return [redacted_values(item) for item in value]
+        return list(map(redacted_values, value))
     if not isinstance(value, Mapping):
         return value
     public = {}

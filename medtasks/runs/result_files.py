@@ -86,7 +86,8 @@ class ResultsFile:
     def fingerprint(self, task: str) -> str | None:
         """Return the fingerprint of a task's data, or None for a task without our metadata."""
         data = mapping_in(mapping_in(self.config(task), "metadata"), "data")
-        return None if data.get("fingerprint") is None else str(data["fingerprint"])
+        fingerprint = data.get("fingerprint")
+        return None if fingerprint is None else str(fingerprint)
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """Return values by ``<metric>,<filter>`` of each task and group that has a score."""

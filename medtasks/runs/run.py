@@ -524,7 +524,7 @@ def replies_to(task: str, source: Source) -> Path:
     """
     harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
     folder = source.path
-    if not (folder.is_dir() and any(any(folder.rglob(name)) for name in harness_names)):
+    if not (folder.is_dir() and any(chain(*map(folder.rglob, harness_names)))):
         return folder
     tasks = source.run.tasks
     if task not in tasks:

@@ -10,7 +10,7 @@ from medtasks.runs.redaction import HIDDEN, redact, without_home
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import RecordedRun
-from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import harness_folder, mapping_in
 
@@ -49,15 +49,15 @@ def moment(recorded: str) -> str:
 
 def missing_tasks(run: RecordedRun) -> dict[str, str]:
     """Return why tasks of the call have no results, and how to get them, by name."""
-    newest = {}
+    newest: dict[str, RunManifest] = {}
     for manifest in run.manifests:
-        for name, record in manifest.tasks.items():
-            newest[name] = (manifest, record)
-    return {name: _why(name, *last) for name, last in newest.items() if name not in run.tasks}
+        newest |= dict.fromkeys(manifest.tasks, manifest)
+    return {name: _why(name, last) for name, last in newest.items() if name not in run.tasks}
 
 
-def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
-    """Say why a task has no results, and which command gives them."""
+def _why(name: str, manifest: RunManifest) -> str:
+    """Say why a task of a call has no results, and which command gives them."""
+    record = manifest.tasks[name]
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
     command = _command_for(name, manifest)
@@ -130,7 +130,7 @@ def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
         if run.tasks[name].scores:
             stale.append(name)
         else:
-            notes.append(f"{name}: {_why(name, last, record)}")
+            notes.append(f"{name}: {_why(name, last)}")
     if stale:
         notes.append(
             f"In the run of {moment(last.started)} these tasks left no results; what is shown of them is older: "

@@ -53,7 +53,7 @@ class TaskPart:
         settings = json.dumps(config, sort_keys=True)
         facts = {f"version of {name}": self.results.of_task("versions", name)}
         served = mapping_in(self.results.content, SERVED_MODEL)
-        facts |= {f"served model's {key}": value for key, value in served.items()}
+        facts |= _with_prefix("served model's ", served)
         facts[f"number of rows of {name}"] = self.total
         facts[f"settings of {name}"] = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
         return facts
@@ -77,29 +77,27 @@ class ShardRun:
         manifest = self.manifest
         model = manifest.model
         options = asked_options(HarnessOptions(manifest.options))
+        for name in _LOCATIONS:
+            options.pop(name, None)
         facts: dict[str, Any] = {
             "--tasks": ",".join(manifest.asked),
             "--primary": manifest.primary or "",
         }
-        facts |= {f"--{name}": value for name, value in options.items() if name not in _LOCATIONS}
+        facts |= _with_prefix("--", options)
         facts["name of the weights"] = model.weights
         facts["fingerprint of the model"] = model.fingerprint or model.unknown
-        facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
-        facts |= _facts_of_installation(manifest)
+        facts |= _with_prefix("seed of ", manifest.seeds.model_dump())
+        facts |= _with_prefix("version of ", manifest.versions)
+        facts["commit of medtasks"] = manifest.commit
+        facts |= manifest.settings
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
             facts |= part.facts(name)
-        return {name: str(value) for name, value in facts.items()}
+        return {name: str(value) for name, value in facts.items() if not _ACCESS.fullmatch(name)}
 
 
-def _facts_of_installation(manifest: RunManifest) -> dict[str, str | None]:
-    """Return versions, and settings that are not of access, by name."""
-    facts = {f"version of {name}": version for name, version in manifest.versions.items()}
-    facts["commit of medtasks"] = manifest.commit
-    for name, value in manifest.settings.items():
-        if not _ACCESS.fullmatch(name):
-            facts[name] = value
-    return facts
+def _with_prefix(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 class _Unfinished(Exception):
@@ -177,10 +175,10 @@ def _check_same_replies(first: ShardRun, other: ShardRun) -> None:
 
 def _records(part: TaskPart) -> dict[int, list[dict[str, Any]]]:
     """Return the recorded samples by row, without the origin of their replies."""
-    return {
-        row: [{**line.record, ORIGIN: None} for line in by_filter]
-        for row, by_filter in part.lines.items()
-    }
+    records = {}
+    for row, by_filter in part.lines.items():
+        records[row] = [{**line.record, ORIGIN: None} for line in by_filter]
+    return records
 
 
 def _check_rows(runs: Sequence[ShardRun]) -> None:

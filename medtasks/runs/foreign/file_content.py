@@ -131,10 +131,11 @@ def _json(path: Path, beginning: bytes) -> FileContent:
         return _with_head(path, "list", lambda: _entries(path, text))
     is_named_so = path.suffix.lower() in _LINES
     if is_named_so or first_line != "{":
-        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
+        readable = itertools.islice(_lines(path, encoding, only_readable=True), _HEAD)
+        head = tuple(row.values for row in readable)
         if is_named_so or len(head) > 1:
             records = functools.partial(_lines, path, encoding)
-            return FileContent(path, "lines", tuple(row.values for row in head), records)
+            return FileContent(path, "lines", head, records)
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
     rows = _rows_of_columns(content, path)
     if rows:

@@ -1,12 +1,11 @@
 """Questions and options inside the prompts of another kit, and the frame that the kit puts around them."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from operator import itemgetter
 
 from medtasks.data.samples import letter
 from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
@@ -119,7 +118,7 @@ def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
     questions = {match.texts[0] for match in matches}
     parts = set()
     for part in questions:
-        if any(part in question for question in questions if question != part):
+        if sum(part in question for question in questions) > 1:
             parts.add(part)
     return [match for match in matches if match.texts[0] not in parts]
 
@@ -152,9 +151,9 @@ def _longer_lists(
     """Yield a list of options with each one that follows it under the next mark."""
     count = len(listed.options)
     marks = (None, letter(count).casefold(), str(count + 1))
-    nearest = bisect_left(options, listed.end, key=itemgetter(0))
-    farthest = bisect_right(options, listed.end + _LONGEST_MARK, key=itemgetter(0))
-    for start, option in options[nearest:farthest]:
+    nearest = bisect_left(options, (listed.end, ""))
+    too_far = bisect_left(options, (listed.end + _LONGEST_MARK + 1, ""))
+    for start, option in options[nearest:too_far]:
         mark = _MARK.fullmatch(text, listed.end, start)
         if mark and mark["mark"] in marks:
             longer = (*listed.options, option)

@@ -18,6 +18,7 @@ from medtasks.runs.foreign.inspect_logs import INSPECT
 from medtasks.runs.foreign.kit_reader import KitReader
 from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
 from medtasks.runs.foreign.named_columns import has_reply, table_reader
+from medtasks.runs.foreign.row_values import as_mapping
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
@@ -86,17 +87,17 @@ def _read_files(
             by_path[path] = contents
     all_contents = list(itertools.chain(*by_path.values()))
     reader = _reader(all_contents, format, columns)
-    if len(by_path) < len(paths):
-        if reader is not None:
-            raise RepliesError(
-                f"some files are in our own form, and others of {reader.name}; name those of one run"
-            )
-        return None
-    if reader is None and all(map(Path.is_file, paths)):
-        if all(map(_has_id_alone, all_contents)):
+    is_partly_ours = len(by_path) < len(paths)
+    if reader is None:
+        has_folder = not all(map(Path.is_file, paths))
+        if is_partly_ours or has_folder or all(map(_has_id_alone, all_contents)):
             return None
         reader = FORMATS["table"]
-    return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
+    elif is_partly_ours:
+        raise RepliesError(
+            f"some files are in our own form, and others of {reader.name}; name those of one run"
+        )
+    return _rows(by_path, reader, has_id="id" in columns)
 
 
 def _contents_of(
@@ -188,11 +189,9 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
         return True
     if record.keys() & {*REPLIES} and not record.keys() & PROMPTS:
         return True  # a file of the harness that says nothing of its questions
-    doc = record.get("doc")
-    if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
+    if {"doc_id", "dataset"} <= as_mapping(record.get("doc")).keys():
         return True
-    score = record.get(SCORE)
-    return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
+    return bool({"schema_version", "sample", ASKED} & as_mapping(record.get(SCORE)).keys())
 
 
 def _reader(
@@ -211,4 +210,4 @@ def _reader(
     if len(kits) > 1:
         names = join_names([kit.name for kit in kits])
         raise RepliesError(f"there are files of several kits: {names}; name those of one run")
-    return kits[0] if kits else None
+    return next(iter(kits), None)

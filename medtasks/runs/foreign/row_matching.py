@@ -240,10 +240,9 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     """
     near = min(_NEAR, len(texts) // _NEAR)
     padded = [None] * near + list(texts) + [None] * near
-    windows: Counter[tuple[object, ...]] = Counter()
-    for position in range(len(texts)):
-        windows[tuple(padded[position : position + 2 * near + 1])] += 1
-    unique = sum(count == 1 for count in windows.values())
+    width = 2 * near + 1
+    windows = Counter(tuple(padded[start : start + width]) for start in range(len(texts)))
+    unique = list(windows.values()).count(1)
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
