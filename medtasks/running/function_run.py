@@ -86,7 +86,7 @@ def _possible_selection(names: Sequence[str]) -> Selection:
     selection = select(names)
     if selection.missing:
         raise MedTasksError("; ".join(map(": ".join, selection.missing.items())))
-    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
+    tasks = map(task_file, filter(tasks_of, wanted_tasks(names)))
     if compared := [task.name for task in tasks if task.compares_likelihoods]:
         raise likelihood_error(compared)
     return selection

@@ -153,7 +153,7 @@ def check(
         seeds(options)
         with including(options.folders()):
             run = PlannedRun(tasks, options, shard)
-            return list(itertools.chain.from_iterable(rule(run) for rule in rules))
+            return list(itertools.chain(*(rule(run) for rule in rules)))
     except MedTasksError as error:
         return [refuse(str(error))]
 

@@ -22,6 +22,7 @@ from medtasks.runs.redaction import redacted_options
 from medtasks.runs.run_manifest import RecipeFacts
 
 Backend = Literal["hf", "server"]
+_BACKENDS: tuple[Backend, ...] = ("hf", "server")
 SERVER_MODEL = "vlm_server"
 _HF_VLM = "hf_vlm"
 _KEY = "recipe"
@@ -95,8 +96,7 @@ class Recipe(Record):
     @property
     def backends(self) -> tuple[Backend, ...]:
         """The backends that run it, the preferred one first."""
-        names: tuple[Backend, ...] = ("hf", "server")
-        return tuple(name for name in names if not getattr(self, name).without)
+        return tuple(name for name in _BACKENDS if not getattr(self, name).without)
 
     def model_options(self, backend: Backend, user_args: Mapping[str, str]) -> tuple[str, str]:
         """Return the harness's ``--model`` and ``--model_args``.
@@ -184,8 +184,8 @@ def expansion(
             )
         return [], None
     chosen = recipe(name, options.folders())
-    if backend not in ("", "hf", "server"):
-        raise unknown_name("backend", backend, ("hf", "server"))
+    if backend not in ("", *_BACKENDS):
+        raise unknown_name("backend", backend, _BACKENDS)
     if options.text("model"):
         raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
     user_args = options.written_model_arguments()
@@ -253,7 +253,7 @@ def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
 def _ours() -> Path:
     import medtasks.model_adapters.recipes
 
-    return Path(next(iter(medtasks.model_adapters.recipes.__path__)))
+    return Path(medtasks.model_adapters.recipes.__path__[0])
 
 
 def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:

@@ -281,9 +281,11 @@ class RunRecording:
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""
-        counts = {name: record.counts for name, record in self.manifest.tasks.items()}
-        allows = self._limit.allows
-        return {name: each for name, each in counts.items() if each and not allows(each)}
+        over = {}
+        for name, record in self.manifest.tasks.items():
+            if record.counts and not self._limit.allows(record.counts):
+                over[name] = record.counts
+        return over
 
     def losses_over_limit(self) -> str:
         """Describe the tasks that lost more samples than may fail, each with the cause of its first failure."""

@@ -237,9 +237,7 @@ def recorded_folders(runs: Iterable[Path]) -> list[str]:
     """
     recorded: dict[str, None] = {}
     for run in runs:
-        paths = [results_path(run)]
-        if run.is_dir():
-            paths = results_files(run)
+        paths = results_files(run) if run.is_dir() else [results_path(run)]
         for path in paths:
             results = read_results(path, lambda sentence: None)
             folders = results.arguments.get("include_path") if results else None

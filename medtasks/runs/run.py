@@ -446,8 +446,7 @@ class Source:
     @cached_property
     def run(self) -> RecordedRun:
         """The run, read once. Damage is logged. Raises MedTasksError if no results are found."""
-        is_folder = self.path.is_dir()
-        run = open_run(self.path, self.model) if is_folder else _run_of_samples(self.path)
+        run = open_run(self.path, self.model) if self.path.is_dir() else _run_of_samples(self.path)
         for note in run.notes:
             warn_once(note)
         return run

@@ -125,7 +125,7 @@ class MatchedReplies:
     def _describe_samples(self, counts: Mapping[str, Any]) -> str:
         """Return the sentence on matched samples, how their rows were matched, and samples that lack a reply."""
         steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
-        lacks = {**counts, "ambiguous": counts["ambiguous_samples"]}
+        lacks = Counter(self.statuses.values())
         lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
         of_runs = f" in {len(self.runs)} runs" if len(self.runs) > 1 else ""
         return (

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain, filterfalse, takewhile
 from string import ascii_lowercase
 from typing import Any, Final
 
@@ -105,7 +105,7 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         if field in names:
             continue
         taken = {*chain(*names.values())}
-        candidates = [name for name in _candidates(field, content.keys) if name not in taken]
+        candidates = list(filterfalse(taken.__contains__, _candidates(field, content.keys)))
         if field == "reply" and len(candidates) != 1:
             fault = "nothing has a name that replies have"
             if candidates:

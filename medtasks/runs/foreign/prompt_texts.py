@@ -157,8 +157,7 @@ def _longer_lists(
         mark = _MARK.fullmatch(text, listed.end, start)
         if mark and mark["mark"] in marks:
             longer = (*listed.options, option)
-            end = start + len(option)
-            yield ListedOptions(longer, listed.start, end, listed.is_lettered)
+            yield ListedOptions(longer, listed.start, start + len(option), listed.is_lettered)
 
 
 def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]:

@@ -85,8 +85,7 @@ def _texts(record: TableRow) -> dict[str, str]:
     texts = {}
     for key, value in record.values.items():
         is_blank = isinstance(value, float) and math.isnan(value)
-        text = None if is_blank else text_of(record, key)
-        if text:
+        if not is_blank and (text := text_of(record, key)):
             texts[key] = text
     return texts
 
