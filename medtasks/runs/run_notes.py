@@ -158,8 +158,8 @@ def _facts_of_results(results: Mapping[str, Any]) -> dict[str, Any]:
         recorded["model arguments"] = config["model_args"]
     if served := mapping_in(results, SERVED_MODEL):
         build = f" (build {served['build']})" if served.get("build") else ""
-        known = {name: value for name, value in served.items() if value is not None}
-        recorded["served model"] = _in_words(known)
+        described = {name: value for name, value in served.items() if value is not None}
+        recorded["served model"] = _in_words(described)
         recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
     installed = harness_folder()
     # Elsewhere the harness records the clone around its environment.

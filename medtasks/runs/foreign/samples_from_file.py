@@ -117,10 +117,10 @@ def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
         if row.identifier is not None:
             yield row.identifier
             continue
-        asked = (row.image_names, row.question or row.prompt, row.options, row.answer)
-        in_run = (row.repeat, asked)
+        texts_and_images = (row.image_names, row.question or row.prompt, row.options, row.answer)
+        in_run = (row.repeat, texts_and_images)
         times_asked[in_run] += 1
-        number = numbers.setdefault((asked, times_asked[in_run]), row.number)
+        number = numbers.setdefault((texts_and_images, times_asked[in_run]), row.number)
         yield f"row {number}"
 
 
