@@ -47,8 +47,8 @@ def run_function(
     """
     selection = _possible_selection(names)
     path = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
-    pairs = [f"class={write_argument(path)}"]
-    for key, argument in model_arguments.items():
+    pairs = []
+    for key, argument in {"class": path, **model_arguments}.items():
         if argument is not None:
             pairs.append(f"{key}={write_argument(str(argument))}")
     model_args = ",".join(pairs)
@@ -85,9 +85,8 @@ def _possible_selection(names: Sequence[str]) -> Selection:
     """
     selection = select(names)
     if selection.missing:
-        causes = [f"{name}: {cause}" for name, cause in selection.missing.items()]
-        raise MedTasksError("; ".join(causes))
-    tasks = [task_file(name) for name in wanted_tasks(names) if tasks_of(name)]
+        raise MedTasksError("; ".join(map(": ".join, selection.missing.items())))
+    tasks = map(task_file, filter(tasks_of, wanted_tasks(names)))
     if compared := [task.name for task in tasks if task.compares_likelihoods]:
         raise likelihood_error(compared)
     return selection

@@ -8,6 +8,7 @@ their ``loglikelihood`` and ``generate_until``.
 """
 
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -114,8 +115,8 @@ def run_tasks(
     tasks = wanted_tasks(names)
     # For the names of its files, as in ours; the harness's default is Singapore's.
     zone = [] if read_options(arguments).text("timezone") else _UTC
-    harness = ["-m", "medtasks.lmms.harness_process"]
-    command = [*(launcher or [sys.executable]), *harness, *arguments, *zone]
+    python = launcher or [sys.executable]
+    command = [*python, "-m", "medtasks.lmms.harness_process", *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(tasks) > 1:
         for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
@@ -202,8 +203,8 @@ def _run(
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
         # Code of a checkpoint has no use for a login.
-        environment = {**os.environ, **variables, **dict.fromkeys(PHYSIONET_VARIABLES, "")}
-        environment[ERROR_VARIABLE] = str(error)
+        no_login = dict.fromkeys(PHYSIONET_VARIABLES, "")
+        environment = {**os.environ, **variables, **no_login, ERROR_VARIABLE: str(error)}
         try:
             process = subprocess.Popen(arguments, env=environment)
         except OSError as failure:
@@ -284,7 +285,7 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutc
     The harness goes on after a file that it could not write, so samples are counted here.
     """
     cut = []
-    foreign = [name for name in names if not tasks_of(name)]
+    foreign = list(itertools.filterfalse(tasks_of, names))
     for path in new:
         results = read_results(path, lambda damage: None)
         if results is None:
@@ -374,8 +375,8 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
         raise MedTasksError(
             f"seed={values['seed']} is no whole number; give one, or leave it out"
         ) from error
-    pairs = [f"{key}={value}" for key, value in {**values, "seed": seed}.items()]
-    return [*changed, option, ",".join(pairs)]
+    pairs = {**values, "seed": str(seed)}
+    return [*changed, option, ",".join(map("=".join, pairs.items()))]
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
@@ -405,7 +406,7 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
             alike.append(task)
     if alike:
         sampled = {**by_user, "temperature": "0.6", "do_sample": "true"}
-        sampling = ",".join(f"{key}={value}" for key, value in sampled.items())
+        sampling = ",".join(map("=".join, sampled.items()))
         yield refuse(
             f"--repeats {repeats} would get the same answers {repeats} times from {join_names(alike)}, decoded at "
             f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "

@@ -11,7 +11,7 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from string import Template
@@ -87,25 +87,26 @@ class PlannedRun:
         self.options = options
         self.shard = shard
         self.ours = list(dict.fromkeys(itertools.chain(*map(tasks_of, names))))
-        self.foreign = [name for name in names if not tasks_of(name)]
+        self.foreign = list(itertools.filterfalse(tasks_of, names))
         files = {name: task_file(name) for name in self.ours}
         self.configs: dict[str, Config] = {
             name: task_config(name) for name, file in files.items() if not file.is_shipped
         }
-        self.datasets: dict[str, str] = {}
         for path in filter(Path.is_file, map(Path, self.foreign)):
             self.configs |= index_tasks([path]).configs
-        for task, config in self.configs.items():
-            path_name = config.get("dataset_path")
-            if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
-                self.datasets[task] = path_name.removeprefix(_PREPARED)
+        self.datasets = _named_datasets(self.configs)
         for name, file in files.items():
             if file.guarded_as:
                 self.datasets[name] = file.guarded_as
 
+    @property
+    def harness_names(self) -> list[str]:
+        """Names that only the harness knows, without files."""
+        return list(itertools.filterfalse(os.path.exists, self.foreign))
+
     def count(self) -> int:
         """Return the number of tasks that the harness will run, including members of its own groups and tags."""
-        names = [name for name in self.foreign if not Path(name).is_file()]
+        names = list(itertools.filterfalse(os.path.isfile, self.foreign))
         pieces = [max(re.split(r"[*?\[\]]+", name), key=len) for name in names]
         folder = harness_folder() if names else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
@@ -113,6 +114,16 @@ class PlannedRun:
         for name in names:
             tasks.update(index.tasks_of(name) or [name])
         return len(tasks)
+
+
+def _named_datasets(configs: Mapping[str, Config]) -> dict[str, str]:
+    """Return the dataset of each of the user's task files that names a prepared one, by task."""
+    datasets = {}
+    for task, config in configs.items():
+        path_name = config.get("dataset_path")
+        if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
+            datasets[task] = path_name.removeprefix(_PREPARED)
+    return datasets
 
 
 def check(
@@ -142,7 +153,7 @@ def check(
         seeds(options)
         with including(options.folders()):
             run = PlannedRun(tasks, options, shard)
-            return [notice for rule in rules for notice in rule(run)]
+            return list(itertools.chain(*(rule(run) for rule in rules)))
     except MedTasksError as error:
         return [refuse(str(error))]
 
@@ -161,7 +172,7 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
             f"--config sets {join_names(ours)} under 'env', too late for what medtasks looks up before the harness "
             f"starts; set it in the environment of this command"
         )
-    published = [name for name in run.ours if not included_option(name)]  # with a published prompt
+    published = list(itertools.filterfalse(included_option, run.ours))  # with a published prompt
     if options.text("system_instruction") and published:
         yield warn(
             f"--system_instruction goes in front of every prompt of {join_names(published)}, but not with chat models, "
@@ -192,8 +203,7 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
     if (run.options.number("num_fewshot") or 0) <= 0:
         return
     configs: dict[str, Config] = {task: task_config(task) for task in run.ours}
-    for problem in few_shot_problems(configs | run.configs):
-        yield refuse(problem)
+    yield from map(refuse, few_shot_problems(configs | run.configs))
 
 
 def _ends_at_blank_line(config: Config, model: str) -> bool:
@@ -212,7 +222,7 @@ def _ends_at_blank_line(config: Config, model: str) -> bool:
 
 def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
     """Warn of tasks whose shards cannot be joined."""
-    names = [name for name in run.foreign if not os.path.exists(name)]
+    names = run.harness_names
     names += [name for name in run.ours if task_file(name).only_harness]
     unmerged = [name for name in names if "*" not in name]
     if run.shard and unmerged:
@@ -224,7 +234,7 @@ def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
 
 def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
     """Look up tasks: the harness takes half a minute to refuse a name."""
-    names = [name for name in run.foreign if not os.path.exists(name)]
+    names = run.harness_names
     tasks = _task_names() if names else set()
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
@@ -241,7 +251,7 @@ def _task_names() -> set[str]:
     for plugin in filter(None, os.environ.get("LMMS_EVAL_PLUGINS", "").split(",")):
         with contextlib.suppress(ImportError, ValueError):  # the harness reports these
             spec = importlib.util.find_spec(f"{plugin}.tasks")
-            folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
+            folders += map(Path, (spec and spec.submodule_search_locations) or ())
     index = index_tasks(folders)
     names = {*index.configs, *index.members}
     for name, task in task_files().items():
@@ -276,7 +286,7 @@ def _private_data(run: PlannedRun) -> Iterator[Notice]:
     The harness's samples file is safe: our hooks overwrite its text (:mod:`medtasks.runs.logged_samples`).
     """
     options = run.options
-    private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
+    private = sorted(set(filter(is_private, run.datasets.values())))
     for leak in _leaks(options) if private else ():
         yield refuse(
             f"{leak}, and text of credentialed data ({join_names(private)}) must not leave what this "
@@ -344,15 +354,15 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
             f"--offset {offset:g} lies before the first row; give the number of rows to skip"
         )
     if run.shard is not None:
-        yield from _choosing_options(run, has_limit=limit is not None, has_offset=bool(offset))
+        yield from _choosing_options(run, offset, limit)
     if offset >= 0 and not is_empty:
         yield from _cut_notices(run, offset, limit)
 
 
-def _choosing_options(run: PlannedRun, *, has_limit: bool, has_offset: bool) -> Iterator[Notice]:
+def _choosing_options(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
     """Refuse options that choose rows next to a shard."""
-    options = ["--limit"] if has_limit else []
-    if has_offset:
+    options = [] if limit is None else ["--limit"]
+    if offset:
         options.append("--offset")
     if run.options.text("cache_requests"):
         options.append("--cache_requests")
@@ -378,20 +388,11 @@ def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
 
 def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
     """Warn of image pairs and rotated questions of which only a part is asked."""
-    settings = {name: run.options.text(name) for name in ("offset", "limit")}
-    setting = " ".join(f"--{name} {text}" for name, text in settings.items() if text)
-    if not setting:
-        return
-    for task, dataset in run.datasets.items():
-        try:
-            table = open_documents(dataset)[SPLIT]
-        except MedTasksError:  # missing or damaged, which is reported elsewhere
-            continue
-        is_rotated = tasks_of(task) == [task] and task_file(task).variant == ROTATED
-        kind, loss, part = _ROTATIONS if is_rotated else _PAIRS
-        units = _units_of(table, is_rotated=is_rotated)
+    names = list(filter(run.options.text, ("offset", "limit")))
+    setting = " ".join(f"--{name} {run.options.text(name)}" for name in names)
+    for task, (kind, loss, part), units in _units_by_task(run) if names else ():
         start = int(offset)
-        if units and start >= len(units):
+        if 0 < len(units) <= start:
             yield warn(
                 f"--offset {start} skips all {len(units)} rows of {task}, which then fails; give a smaller one"
             )
@@ -407,19 +408,24 @@ def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterato
             )
 
 
-def _units_of(table: Any, *, is_rotated: bool) -> list[Any]:
-    """Return the pair or question of each row, counted as the harness does.
+def _units_by_task(run: PlannedRun) -> Iterator[tuple[str, tuple[str, str, str], list[Any]]]:
+    """Yield each task with prepared data, words for its units, and the unit of each row, counted as the harness does.
 
-    Args:
-        table: A prepared dataset, in its order.
-        is_rotated: Whether the task asks each question once for each rotation of its options.
+    A unit is a pair, or a question that the task asks once for each rotation of its options.
     """
-    if not is_rotated:
-        return list(table["pair_id"] if "pair_id" in table.column_names else range(len(table)))
-    units = []
-    for question in filter(can_be_rotated, table.to_list()):
-        units += [question["doc_id"]] * len(question["options"])
-    return units
+    for task, dataset in run.datasets.items():
+        try:
+            table = open_documents(dataset)[SPLIT]
+        except MedTasksError:  # missing or damaged, which is reported elsewhere
+            continue
+        if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
+            units = []
+            for question in filter(can_be_rotated, table.to_list()):
+                units += [question["doc_id"]] * len(question["options"])
+            yield task, _ROTATIONS, units
+        else:
+            has_pairs = "pair_id" in table.column_names
+            yield task, _PAIRS, list(table["pair_id"] if has_pairs else range(len(table)))
 
 
 def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:

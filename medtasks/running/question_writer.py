@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +93,8 @@ each output (and error file) here as `replies_001.jsonl` and so on. Models that 
 take them out."""
 
 
-@dataclass(frozen=True)
-class NamedQuestion:
-    """A question of a task and its name in files."""
-
-    name: str
-    question: TaskQuestion
+NamedQuestion = tuple[str, TaskQuestion]
+"""Name in files, and the question of a task."""
 
 
 def write_questions(
@@ -127,8 +122,7 @@ def write_questions(
     is_guarded = check_question_files(datasets_of({task.name: built}, {task.name: built}))
     documents = task_documents(task)
     hides_ids = bool(private_datasets(task, documents))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise MedTasksError(f"{folder} is not empty; name a new folder, or delete it first")
+    _check_new(folder)
 
     def name_of(doc_id: str) -> str:
         is_hidden = hides_ids or (batch and not _CUSTOM_ID.fullmatch(doc_id))
@@ -151,6 +145,11 @@ def write_questions(
             shutil.rmtree(folder, ignore_errors=True)  # a part would pass as the whole
             raise
     return manifest
+
+
+def _check_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise MedTasksError(f"{folder} is not empty; name a new folder, or delete it first")
 
 
 def _named_questions(
@@ -177,7 +176,7 @@ def _named_questions(
     """
     try:
         for question in questions_of(built, limit):
-            yield NamedQuestion(name_of(str(documents[question.row]["doc_id"])), question)
+            yield name_of(str(documents[question.row]["doc_id"])), question
     except (MedTasksError, OSError):
         raise
     except Exception as error:
@@ -198,11 +197,10 @@ def _write_lines(
     """Write a line for each question, and each image once. Return the number of questions and the name of the file."""
     samples = 0
     with (folder / _LINES).open("w", encoding="ascii", newline="\n") as lines:
-        for each in named:
-            question = each.question
+        for name, question in named:
             urls = [_image_file(folder, image) for image in question.images]
             line = {
-                "doc_id": each.name,
+                "doc_id": name,
                 "messages": with_image_urls(question.messages, urls),
                 "generation": dict(settings),
                 "text": question.text,
@@ -238,15 +236,15 @@ def _write_requests(
     names: list[str] = []
     with contextlib.ExitStack() as opened:
         requests = size = 0
-        for each in named:
-            urls = [data_url(image) for image in each.question.images]
-            messages = with_image_urls(each.question.messages, urls)
+        for name, question in named:
+            urls = list(map(data_url, question.images))
+            messages = with_image_urls(question.messages, urls)
             body = {"model": MODEL, "messages": messages, **_request_fields(settings)}
-            request = {"custom_id": each.name, "method": "POST", "url": _ENDPOINT, "body": body}
+            request = {"custom_id": name, "method": "POST", "url": _ENDPOINT, "body": body}
             line = json.dumps(request).encode("ascii") + b"\n"
             if len(line) > _MOST_BYTES:
                 raise MedTasksError(
-                    f"the request for sample {each.name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
+                    f"the request for sample {name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
                     f"in a file; write the questions without --format openai-batch"
                 )
             if not names or requests == _MOST_REQUESTS or size + len(line) > _MOST_BYTES:

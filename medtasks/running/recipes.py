@@ -12,25 +12,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.runs.harness_options import HarnessOptions, write_argument
+from medtasks.runs.looks import Record
 from medtasks.runs.redaction import redacted_options
 from medtasks.runs.run_manifest import RecipeFacts
 
 Backend = Literal["hf", "server"]
+_BACKENDS: tuple[Backend, ...] = ("hf", "server")
 SERVER_MODEL = "vlm_server"
 _HF_VLM = "hf_vlm"
 _KEY = "recipe"
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Fact(_Data):
+class Fact(Record):
     """A fact about a model."""
 
     value: str | bool
@@ -38,7 +36,7 @@ class Fact(_Data):
     quotation: str = ""  # words of the source
 
 
-class RecipeScores(_Data):
+class RecipeScores(Record):
     """Published scores under a protocol that no task here has, so that no table of the report shows them."""
 
     source: str = Field(min_length=1)
@@ -46,7 +44,7 @@ class RecipeScores(_Data):
     remark: str = ""
 
 
-class BackendSettings(_Data):
+class BackendSettings(Record):
     """Settings of one backend, or the reason why it cannot run the model.
 
     Attributes:
@@ -62,7 +60,7 @@ class BackendSettings(_Data):
     without: str = ""
 
 
-class Recipe(_Data):
+class Recipe(Record):
     """Settings to run one model, and facts about it."""
 
     recipe: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
@@ -98,8 +96,7 @@ class Recipe(_Data):
     @property
     def backends(self) -> tuple[Backend, ...]:
         """The backends that run it, the preferred one first."""
-        settings: Mapping[Backend, BackendSettings] = {"hf": self.hf, "server": self.server}
-        return tuple(name for name, backend in settings.items() if not backend.without)
+        return tuple(name for name in _BACKENDS if not getattr(self, name).without)
 
     def model_options(self, backend: Backend, user_args: Mapping[str, str]) -> tuple[str, str]:
         """Return the harness's ``--model`` and ``--model_args``.
@@ -115,7 +112,7 @@ class Recipe(_Data):
             raise MedTasksError(
                 f"the recipe {self.recipe} has no backend: {self.hf.without}; {self.server.without}"
             )
-        settings = self.hf if backend == "hf" else self.server
+        settings: BackendSettings = getattr(self, backend)
         if settings.without:
             raise MedTasksError(
                 f"the recipe {self.recipe} does not run with --backend {backend}: {settings.without}"
@@ -123,24 +120,23 @@ class Recipe(_Data):
         arguments: dict[str, JsonValue] = {}
         if backend == "hf":
             model = settings.model
-            arguments = self._weights_arguments()
+            arguments = self._weights_arguments() | {**settings.args}
+            if "pretrained" in user_args:  # other weights have other revisions
+                arguments.pop("revision", None)
         elif user_args.get("base_url"):
             model = SERVER_MODEL
             # Sent to a server per request, not at its start.
             for name in self.hf.args:
                 if name in ("system_prompt", "chat_template_kwargs", "prompt_family"):
                     arguments[name] = self.hf.args[name]
+            arguments |= settings.args
         else:
             raise MedTasksError(
                 f"--backend server needs the server's address: give --model_args base_url=http://127.0.0.1:8000/v1; it "
                 f"is started with: {self.serve_command()}"
             )
-        arguments |= settings.args
-        if backend == "hf" and "pretrained" in user_args:  # other weights have other revisions
-            arguments.pop("revision", None)
         values = {name: write_argument(value) for name, value in arguments.items()}
-        pairs = [f"{name}={value}" for name, value in {**values, **user_args}.items()]
-        return model, ",".join(pairs)
+        return model, ",".join(map("=".join, {**values, **user_args}.items()))
 
     def _weights_arguments(self) -> dict[str, JsonValue]:
         names = {"pretrained": "hub id", "dtype": "dtype"}
@@ -188,8 +184,8 @@ def expansion(
             )
         return [], None
     chosen = recipe(name, options.folders())
-    if backend not in ("", "hf", "server"):
-        raise unknown_name("backend", backend, ("hf", "server"))
+    if backend not in ("", *_BACKENDS):
+        raise unknown_name("backend", backend, _BACKENDS)
     if options.text("model"):
         raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
     user_args = options.written_model_arguments()
@@ -219,7 +215,7 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
     by_name: dict[str, Recipe] = {}
     for folder in [_ours(), *reversed(folders)]:
         for path in sorted(folder.rglob("*.yaml")):
-            if (parsed := _parse_recipe(path)) is not None:
+            if parsed := _parse_recipe(path):
                 by_name[parsed.recipe] = parsed
     return dict(sorted(by_name.items()))
 
@@ -257,7 +253,7 @@ def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
 def _ours() -> Path:
     import medtasks.model_adapters.recipes
 
-    return Path(next(iter(medtasks.model_adapters.recipes.__path__)))
+    return Path(medtasks.model_adapters.recipes.__path__[0])
 
 
 def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
@@ -285,6 +281,11 @@ def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     base = _read_with_base(bases[0], extending)
     if _KEY in base:
         base = _way_of_running(base)
+    return _merge(base, keys)
+
+
+def _merge(base: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's keys over those of its base, whose facts and lists come first."""
     merged = {**base, **keys}
     # Validation reports facts that are no mapping, and other keys that are no list.
     facts = keys.get("facts") or {}

@@ -266,17 +266,17 @@ class RunRecording:
         folder = self.path.parent
         tasks = dict(self.manifest.tasks)
         for name, record in tasks.items():
+            changes: dict[str, Any] = {}
             if name in outcome.files:
                 row = outcome.rows.get(name, {})
-                done = with_results(name, record, outcome.files[name], row, folder)
+                tasks[name] = with_results(name, record, outcome.files[name], row, folder)
                 reason = without_home(outcome.reasons.get(name, ""))
                 changes = {"outcome": TaskOutcome.DONE, "reason": reason}
-                tasks[name] = done.model_copy(update=changes)
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
-                tasks[name] = record.model_copy(update=changes)
             if self.manifest.shard:
-                tasks[name] = tasks[name].model_copy(update={"rows": outcome.asked.get(name)})
+                changes["rows"] = outcome.asked.get(name)
+            tasks[name] = tasks[name].model_copy(update=changes)
         notices = tuple(dict.fromkeys([*self.manifest.notices, *outcome.notices]))
         self._change(tasks=tasks, notices=notices, processes=tuple(outcome.processes))
 
@@ -385,7 +385,7 @@ def hardware() -> Hardware:
     for line in (_output(query) or "").splitlines():
         if line.count(",") < 2:  # a complaint, which comes with exit code 0, too
             continue
-        name, size, driver = (part.strip() for part in line.rsplit(",", 2))
+        name, size, driver = map(str.strip, line.rsplit(",", 2))
         gpus.append(Gpu(name=name, memory=int(size) if size.isdigit() else None, driver=driver))
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -415,9 +415,7 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     """
     name = options.text("model") or "hf"
     arguments = options.pairs("model_args")
-    random_weights = name == "medtasks_tiny" and arguments.get("weights") == "random"
-    weights = {} if random_weights else {**DEFAULTS.get(name, {})}
-    weights |= {key: value for key, value in arguments.items() if key in WEIGHTS and value}
+    weights, cause = _weights_by_argument(name, arguments)
     labels = []
     fingerprints: dict[str, str] = {}
     unknown = []
@@ -429,15 +427,11 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
             unknown.append(f"{key}={label}: {problem}")
         else:
             fingerprints[key] = fingerprint
-    if random_weights:
-        unknown.append(
-            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
-        )
-    elif not weights:
-        unknown.append(f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)")
+    if cause:
+        unknown.append(cause)
     joined = ", ".join(fingerprints.values())
     if len(fingerprints) > 1:
-        joined = ", ".join(f"{key}={fingerprint}" for key, fingerprint in fingerprints.items())
+        joined = ", ".join(map("=".join, fingerprints.items()))
     return ModelFacts(
         name=name,
         arguments=redact(options.text("model_args")),
@@ -445,6 +439,20 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
         fingerprint=None if unknown else joined,
         unknown="; ".join(unknown),
     )
+
+
+def _weights_by_argument(model: str, arguments: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """Return the weights that arguments name, or a model's own, and why it has none on disk or an empty text."""
+    weights = {key: value for key, value in arguments.items() if key in WEIGHTS and value}
+    if model == "medtasks_tiny" and arguments.get("weights") == "random":
+        cause = (
+            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
+        )
+        return weights, cause
+    weights = {**DEFAULTS.get(model, {}), **weights}
+    if weights:
+        return weights, ""
+    return weights, f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
 
 
 def _weights_label(value: str) -> str:

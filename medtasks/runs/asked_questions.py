@@ -7,10 +7,9 @@ be guessed from their digests.
 
 import contextlib
 import json
-from collections import Counter
 from collections.abc import Mapping
 from functools import cache, cached_property
-from itertools import zip_longest
+from itertools import filterfalse, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +65,15 @@ class QuestionIndex:
             RepliesError: A name is neither an id nor a row, or some are ids and others are not.
         """
         self.documents = documents
-        self._counts_rows = False
         unknown = {name: row_of(name) for name in names if self.id_of(name) is None}
         for name, row in unknown.items():
             if not 0 <= row < len(documents):
                 raise self.no_document(name, names[name])
+        self._counts_rows = bool(unknown)
         if not unknown:
             return
         first = next(iter(unknown))
-        known_id = next((name for name in names if name not in unknown), None)
+        known_id = next(filterfalse(unknown.__contains__, names), None)
         if known_id is not None:
             raise RepliesError(
                 f"{names[first]}: '{first}' is no id of the questions and could only count their rows, from 0, while "
@@ -84,7 +83,6 @@ class QuestionIndex:
         has_numbers = any(map(number_of, self.rows))
         if has_numbers and set(unknown.values()) != set(range(len(unknown))):
             raise self.no_document(first, names[first])
-        self._counts_rows = True
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
@@ -94,13 +92,10 @@ class QuestionIndex:
     @cached_property
     def _by_number(self) -> Mapping[str, str]:
         """Ids by their number, where only one id has that number."""
-        ids = {}
-        counts: Counter[str] = Counter()
+        ids: dict[str, list[str]] = {}
         for doc_id in self.rows:
-            number = number_of(doc_id)
-            ids[number] = doc_id
-            counts[number] += 1
-        return {number: doc_id for number, doc_id in ids.items() if counts[number] == 1}
+            ids.setdefault(number_of(doc_id), []).append(doc_id)
+        return {number: same[0] for number, same in ids.items() if len(same) == 1}
 
     @cached_property
     def _by_digest(self) -> Mapping[str, str]:
@@ -109,7 +104,7 @@ class QuestionIndex:
 
     @cached_property
     def _first_lines(self) -> set[str]:
-        return {_first_line(document) for document in self.documents} - {""}
+        return {*map(_first_line, self.documents)} - {""}
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name is, also as a number or as the digest of an id, or None."""
@@ -138,11 +133,11 @@ class QuestionIndex:
             RepliesError: There is no such question.
         """
         doc_id = self.id_of(name)
-        if doc_id is None and self._counts_rows and may_be_row:
+        if doc_id is not None:
+            return doc_id
+        if self._counts_rows and may_be_row:
             return str(self.documents[row_of(name)]["doc_id"])
-        if doc_id is None:
-            raise self.no_document(name, location)
-        return doc_id
+        raise self.no_document(name, location)
 
     def no_document(self, name: str, location: str) -> RepliesError:
         """Build the error for a reply that names no document.
@@ -255,7 +250,7 @@ def changed_parts(
     keys = recorded.get(_IMAGES)
     if isinstance(keys, list):
         with contextlib.suppress(*_NO_IMAGE):
-            pairs = list(zip_longest(images_of(document), keys))
+            pairs = zip_longest(images_of(document), keys)
             are_same = [
                 image and _is_same(image, document, settings, str(key)) for image, key in pairs
             ]

@@ -30,6 +30,7 @@ FLAGS = (  # noqa: SIM905 - as above
     "--tui --power-analysis"
 ).split()
 _PARTING = frozenset(",'\"\\{}[]\n")
+_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}  # change of depth
 # Model arguments that control how requests are sent and change no answer.
 TRANSPORT = frozenset(
     (
@@ -246,7 +247,7 @@ def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
             f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234"
         )
     if len(values) == 1:
-        return tuple(values * 4)
+        values *= 4
     return (*values, *DEFAULT_SEEDS[len(values) :])
 
 
@@ -279,20 +280,14 @@ def split_arguments(text: str) -> list[str]:
     quote = ""
     start = 0
     for position, character in enumerate(text):
-        if character in "\"'" and text[max(position - 1, 0) : position] != "\\":
-            if not quote:
-                quote = character
-            elif character == quote:
-                quote = ""
-        elif quote:
-            continue
-        elif character in "{[":
-            depth += 1
-        elif character in "}]":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
+        if character in "\"'" and text[position - 1 : position] != "\\":
+            if quote in ("", character):
+                quote = "" if quote else character
+        elif not quote:
+            depth += _BRACKETS.get(character, 0)
+            if character == "," and depth == 0:
+                parts.append(text[start:position])
+                start = position + 1
     return [*parts, text[start:]]
 
 

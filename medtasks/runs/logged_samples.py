@@ -217,11 +217,12 @@ def save_reply(doc: Document, result: Any) -> str | None:
         return None
     reply, rule = open_envelope(result)
     folder = replies_folder(SCORED_TASK.get() or str(doc.get("dataset") or "unknown"))
+    key = (folder, os.getpid())
     with _lock:
-        run = _runs.get((folder, os.getpid()))
+        run = _runs.get(key)
         if run is None or (doc_id, rule.extractor) in run.read:
             run = _SavedRun(folder / _file_name())
-            _runs[folder, os.getpid()] = run
+            _runs[key] = run
         run.read.add((doc_id, rule.extractor))
         if run.replies.get(doc_id) != reply.text_for_files:
             run.replies[doc_id] = reply.text_for_files
@@ -266,7 +267,7 @@ def score_command(saved: Iterable[str | None]) -> str:
     Args:
         saved: Results of :func:`save_reply` on all ranks.
     """
-    files = [home() / FOLDER_NAME / name for name in sorted({name for name in saved if name})]
+    files = [home() / FOLDER_NAME / name for name in sorted(set(filter(None, saved)))]
     unsaved = {run.path for run in _runs.values() if run.pending}
     if not files or not all(file.is_file() and file not in unsaved for file in files):
         return "Its replies could not be saved; run the task again once that is fixed."

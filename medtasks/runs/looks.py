@@ -16,11 +16,13 @@ ASSUMED = (
 )
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
+    """Base of records in JSON files: no unknown fields, no changes."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class LooksPlan(_Record):
+class LooksPlan(Record):
     """Plan of a comparison.
 
     The seed and the data, which the fingerprint names, give the order of the clusters.
@@ -62,7 +64,7 @@ class LooksPlan(_Record):
             ) from error
 
 
-class LookRecord(_Record):
+class LookRecord(Record):
     """A look in a run's manifest."""
 
     plan: LooksPlan

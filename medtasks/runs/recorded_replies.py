@@ -72,10 +72,9 @@ def read_recorded(
         RepliesError: They cannot be read, or answer another task.
         WithheldReply: A file of the harness holds no replies, because its dataset is credentialed.
     """
-    manifests = [manifest_of_replies(path) for path in paths]
-    for manifest in manifests:
-        if manifest is not None:
-            manifest.check(task, documents)
+    manifests = list(map(manifest_of_replies, paths))
+    for manifest in filter(None, manifests):
+        manifest.check(task, documents)
     file = read_foreign(paths, kit, columns)
     if file is None:
         return RecordedReplies((read_replies(paths, documents, image_settings(task)),))

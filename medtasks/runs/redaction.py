@@ -81,7 +81,7 @@ def redacted_values(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list | tuple):
-        return [redacted_values(item) for item in value]
+        return list(map(redacted_values, value))
     if not isinstance(value, Mapping):
         return value
     public = {}
@@ -153,8 +153,7 @@ def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
     """
     public = {}
     for name, value in options.items():
-        is_secret = is_secret_name(name)
-        public[name] = HIDDEN if is_secret else without_home(redact(str(value)))
+        public[name] = HIDDEN if is_secret_name(name) else without_home(redact(str(value)))
     return public
 
 

@@ -3,9 +3,11 @@
 lmms-eval and lm-eval write one line per sample and filter; our short form is ``{"doc_id", "reply"}``.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
+# Lists that are opened around a reply, by whether several are one per option.
+_LONGEST_LISTS = {True: 0, False: math.inf, None: 1}
 WRITTEN_TWICE = (
     "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
 )
@@ -61,17 +65,14 @@ def read_replies(
             not on this machine.
     """
     paths = [paths] if isinstance(paths, Path) else paths
-    files = []
-    for path in paths:
-        files += _files_of(path)
+    files = list(chain.from_iterable(map(_files_of, paths)))
     replies: dict[str, Reply] = {}
     changes = []
     index = question_index(files, documents)
     for file in files:
         is_strict = not task_of(file)
         samples = read_samples(file, documents, strict=is_strict, settings=settings, index=index)
-        if samples.withheld:
-            _add_saved_replies(samples, documents, settings)
+        _add_saved_replies(samples, documents, settings)
         for doc_id, reply in samples.replies.items():
             if replies.setdefault(doc_id, reply) != reply:
                 raise _two_replies(samples.answered[doc_id], doc_id)
@@ -91,6 +92,8 @@ def _add_saved_replies(
     settings: Mapping[str, Any] | None,
 ) -> None:
     """Add the replies that a samples file withholds, from the files to which the run saved them."""
+    if not samples.withheld:
+        return
     for path in map(saved_file, sorted(samples.saved)):
         if path.is_file():
             index = question_index([path], documents)
@@ -146,7 +149,7 @@ def take_answer_field(replies: Replies, name: str | None) -> dict[str, Reply]:
         fields[doc_id] = replace(reply, text=value or "")
         read += 1
         missing += not value
-    if read and missing == read:
+    if 0 < read == missing:
         raise RepliesError(
             f"none of the {missing} replies has a JSON field '{name}'; give the answer field as the prompt asked for it"
         )
@@ -204,13 +207,13 @@ class SampleLine:
     def match(
         self,
         index: QuestionIndex,
-        settings: Mapping[str, Any],
+        settings: Mapping[str, Any] | None,
     ) -> tuple[str, list[str]]:
         """Find the document that the line answers.
 
         Args:
             index: Questions of the task.
-            settings: Settings of the task's prompt and images.
+            settings: Settings of the task's prompt and images, see :func:`read_replies`.
 
         Returns:
             Its id, and the parts that are not as they were asked.
@@ -218,23 +221,26 @@ class SampleLine:
         Raises:
             RepliesError: There is no such document.
         """
+        doc_id = self._recorded_id(index)
+        if doc_id not in index.rows:
+            return doc_id, [GONE]
+        if self.fingerprint is not None:
+            document = index.documents[index.rows[doc_id]]
+            return doc_id, changed_parts(self.fingerprint, document, settings or {})
+        shows_another = self.prompt and index.shows_another(doc_id, self.prompt)
+        return doc_id, ["question"] if shows_another else []
+
+    def _recorded_id(self, index: QuestionIndex) -> str:
+        """Return the id of the document that the line answers, which may be gone from the data."""
         # Without prepared data, rows may have moved since the run.
         may_have_moved = not self.is_of_harness or index.documents[0].get("dataset") is None
         if self.fingerprint is not None and self.sample is not None and may_have_moved:
-            doc_id = self.sample
-            if doc_id not in index.rows:
-                return doc_id, [GONE]
-        elif self.is_of_harness:
-            doc_id = self.document_in_row(index)
-        elif "doc_id" in self.record:
-            doc_id = index.find(name_of(self.record["doc_id"]), self.place)
-        else:
-            doc_id = index.find(name_of(self.record["id"]), self.place, may_be_row=False)
-        if self.fingerprint is not None:
-            document = index.documents[index.rows[doc_id]]
-            return doc_id, changed_parts(self.fingerprint, document, settings)
-        shows_another = self.prompt and index.shows_another(doc_id, self.prompt)
-        return doc_id, ["question"] if shows_another else []
+            return self.sample
+        if self.is_of_harness:
+            return self.document_in_row(index)
+        if "doc_id" in self.record:
+            return index.find(name_of(self.record["doc_id"]), self.place)
+        return index.find(name_of(self.record["id"]), self.place, may_be_row=False)
 
     def document_in_row(self, index: QuestionIndex) -> str:
         """Return the id of the document in the line's row.
@@ -274,11 +280,7 @@ class SampleLine:
                 raise RepliesError(f"{self.place}: 'reply' must be text or null")
             return Reply.of_text(text)
         recorded = self.record.get("resps", self.record.get("filtered_resps"))
-        if likelihoods is False:
-            recorded = _first_of(recorded)
-        elif likelihoods is None:
-            while isinstance(recorded, list) and len(recorded) == 1:
-                recorded = recorded[0]
+        recorded = _first_of(recorded, _LONGEST_LISTS[likelihoods])
         if isinstance(recorded, list) and recorded:
             return _reply_of_options(recorded)
         if isinstance(recorded, str):
@@ -290,9 +292,9 @@ class SampleLine:
         )
 
 
-def _first_of(recorded: Any) -> Any:
-    """Return the first value in lists of lists."""
-    while isinstance(recorded, list) and recorded:
+def _first_of(recorded: Any, longest: float = math.inf) -> Any:
+    """Return the first value in lists of lists, none of which is longer."""
+    while isinstance(recorded, list) and 0 < len(recorded) <= longest:
         recorded = recorded[0]
     return recorded
 
@@ -468,16 +470,13 @@ def read_samples(
                 raise
             damaged.append(error)
             continue
-        doc_id, changes = line.match(index, settings or {})
+        doc_id, changes = line.match(index, settings)
         if changes:
-            # A question that is gone has no row; the other documents are as private as the first one.
-            is_private = is_private_document(documents[index.rows.get(doc_id, 0)])
-            samples.changed.setdefault(hidden_id("doc", doc_id) if is_private else doc_id, changes)
+            samples.changed.setdefault(_public_id(doc_id, index), changes)
             continue
-        is_other_reply = samples.add_reply(doc_id, reply, line)
-        if is_other_reply and strict:
-            raise _two_replies(line.place, doc_id)
-        if is_other_reply:
+        if samples.add_reply(doc_id, reply, line):
+            if strict:
+                raise _two_replies(line.place, doc_id)
             contradicting += 1
             continue
         samples.add_details(doc_id, line, keep_scores=keep_scores)
@@ -485,6 +484,13 @@ def read_samples(
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
+
+
+def _public_id(doc_id: str, index: QuestionIndex) -> str:
+    """Return an id as messages may show it: the digest of one of credentialed data."""
+    # A question that is gone has no row; the other documents are as private as the first one.
+    document = index.documents[index.rows.get(doc_id, 0)]
+    return hidden_id("doc", doc_id) if is_private_document(document) else doc_id
 
 
 def read_lines(
@@ -522,7 +528,7 @@ def read_lines(
                 else:
                     yield line
     except (OSError, UnicodeDecodeError) as error:
-        cause = (error.strerror or error) if isinstance(error, OSError) else error
+        cause = getattr(error, "strerror", None) or error
         raise RepliesError(f"cannot read replies from {path}: {cause}") from error
     if damaged:
         note(f"Torn lines, left out: {len(damaged)} of {path}.")

@@ -124,10 +124,9 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
 
 
 def _parse_pair(result: Sequence[Any]) -> tuple[float, bool]:
-    if len(result) != 2:
-        return FAILED
     try:
-        return float(result[0]), bool(result[1])
+        loss, is_greedy = result
+        return float(loss), bool(is_greedy)
     except (TypeError, ValueError):
         return FAILED
 

@@ -49,9 +49,14 @@ class ResultsFile:
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Arguments of the harness's command line by name, empty if they are not recorded."""
+        return mapping_in(mapping_in(self.content, "config"), "resolved_cli_args")
+
+    @property
     def created_at(self) -> datetime | None:
         """Time as recorded, None if it is not a time."""
-        zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
+        zone = self.arguments.get("timezone")
         try:  # the harness writes the time in the time zone of its option --timezone
             time = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
             return time.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
@@ -81,7 +86,8 @@ class ResultsFile:
     def fingerprint(self, task: str) -> str | None:
         """Return the fingerprint of a task's data, or None for a task without our metadata."""
         data = mapping_in(mapping_in(self.config(task), "metadata"), "data")
-        return None if data.get("fingerprint") is None else str(data["fingerprint"])
+        fingerprint = data.get("fingerprint")
+        return None if fingerprint is None else str(fingerprint)
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """Return values by ``<metric>,<filter>`` of each task and group that has a score."""
@@ -142,9 +148,12 @@ def read_results(path: Path, note: Note) -> ResultsFile | None:
         note(f"{path} is no results file of the harness and is left out.")
         return None
     for task in content["results"]:
-        pairs = [name.rpartition(",") for name in mapping_in(content["results"], task)]
-        metrics = {metric for metric, _, _ in pairs}
-        filters = {filter_name for _, _, filter_name in pairs}
+        metrics = set()
+        filters = set()
+        for name in mapping_in(content["results"], task):
+            metric, _, filter_name = name.rpartition(",")
+            metrics.add(metric)
+            filters.add(filter_name)
         if len(metrics) * len(filters) > _MOST_CELLS:
             note(
                 f"{path} holds {len(metrics)} metrics under {len(filters)} filters for {task}, "
@@ -194,6 +203,16 @@ def stamp_of(samples: Path) -> str:
     return samples.name.partition(SAMPLES)[0]
 
 
+def results_path(samples: Path) -> Path:
+    """Return the location of the results file of the process that wrote a samples file.
+
+    Example:
+        >>> results_path(Path("20260801_120000_samples_mediconfusion.jsonl")).name
+        '20260801_120000_results.json'
+    """
+    return samples.with_name(f"{stamp_of(samples)}{RESULTS}")
+
+
 def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
     """Read the results file of the process that wrote a samples file.
 
@@ -204,7 +223,7 @@ def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
     Returns:
         The file, None if it is missing or damaged.
     """
-    path = samples.with_name(f"{stamp_of(samples)}{RESULTS}")
+    path = results_path(samples)
     return read_results(path, note) if task_of(samples) and path.is_file() else None
 
 
@@ -218,17 +237,13 @@ def recorded_folders(runs: Iterable[Path]) -> list[str]:
     """
     recorded: dict[str, None] = {}
     for run in runs:
-        paths = [run.with_name(f"{stamp_of(run)}{RESULTS}")]
-        if run.is_dir():
-            paths = results_files(run)
+        paths = results_files(run) if run.is_dir() else [results_path(run)]
         for path in paths:
             results = read_results(path, lambda sentence: None)
-            content = results.content if results else {}
-            options = mapping_in(mapping_in(content, "config"), "resolved_cli_args")
-            with contextlib.suppress(KeyError, TypeError):  # not of the command line
-                folders = options["include_path"]
-                if isinstance(folders, str):
-                    folders = [folders]
+            folders = results.arguments.get("include_path") if results else None
+            if isinstance(folders, str):
+                folders = [folders]
+            with contextlib.suppress(TypeError):  # not of the command line
                 recorded |= dict.fromkeys(map(str, folders or ()))
     return list(recorded)
 

@@ -5,7 +5,8 @@ Damaged files are skipped, and a note names each of them.
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import cached_property
@@ -178,18 +179,15 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
     notes: list[str] = []
     results, manifests, samples = _read_files(folder, notes)
     by_path = {file.path: file.model for file in results}
-    calls = [(manifest, *_model_and_files(manifest, by_path)) for manifest in manifests]
-    labels = {label for _, label, _ in calls}
-    models = sorted(labels.union(by_path.values()) or {""})
+    calls: dict[str, list[tuple[RunManifest, list[Path]]]] = {}
+    for manifest in manifests:
+        label, files = _model_and_files(manifest, by_path)
+        calls.setdefault(label, []).append((manifest, files))
+    models = sorted({*calls, *by_path.values()} or {""})
     chosen = _choose_model(folder, models, model)
     tasks = _tasks(samples, results, models, chosen, notes)
     counted = {task.results for task in tasks.values()}
-    superseded = by_path.keys() - counted
-    manifests = []
-    for manifest, label, files in calls:
-        is_superseded = files and {*files} <= superseded
-        if label == chosen and not is_superseded:
-            manifests.append(manifest)
+    manifests = _counted_calls(calls.get(chosen, []), by_path.keys() - counted)
     of_model = [file for file in results if file.model == chosen]
     results = [file for file in of_model if file.path in counted] or of_model
     return RecordedRun(
@@ -257,13 +255,13 @@ def _choose_model(
         raise unknown_name("model", str(model), models)
     if len(fitting) == 1:
         return fitting[0]
-    fits = "; ".join(f"'{label}'" for label in fitting)
+    fits = "'; '".join(fitting)
     if model is None:
         raise SeveralModels(
-            f"{folder} holds runs of several models: {fits}; choose one with --model", fitting
+            f"{folder} holds runs of several models: '{fits}'; choose one with --model", fitting
         )
     raise MedTasksError(
-        f"--model '{model}' fits several runs in {folder}: {fits}; give more of its arguments"
+        f"--model '{model}' fits several runs in {folder}: '{fits}'; give more of its arguments"
     )
 
 
@@ -279,11 +277,19 @@ def _model_and_files(
         if path in models:
             return models[path], files
     # A run that ended before its results has no served name; the only matching one of the folder counts.
-    unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+    unnamed = re.sub(f"^{SERVER}", f" ({SERVER})", label)
     alike = {name for name in models.values() if name.endswith(unnamed)}
     if len(alike) == 1:
         label = alike.pop()
     return label, files
+
+
+def _counted_calls(
+    calls: Sequence[tuple[RunManifest, list[Path]]],
+    superseded: Set[Path],
+) -> list[RunManifest]:
+    """Return the manifests of calls with their results files, without those whose files are all superseded."""
+    return [manifest for manifest, files in calls if not files or {*files} - superseded]
 
 
 def _sort_by_request(
@@ -294,14 +300,11 @@ def _sort_by_request(
     """Sort tasks as the newest call named them. The others come last, by name."""
     calls: list[Iterable[str]] = [manifest.tasks for manifest in reversed(manifests)]
     for file in reversed(results):  # in which everything but the command line is sorted by name
-        arguments = mapping_in(mapping_in(file.content, "config"), "resolved_cli_args")
-        names_asked = str(arguments.get("tasks") or "").split(",")
+        names_asked = str(file.arguments.get("tasks") or "").split(",")
         calls += [tasks_of(name) or [name] for name in names_asked]
+    calls.append(sorted(tasks))
     names = dict.fromkeys(chain.from_iterable(calls))
-    positions = {name: position for position, name in enumerate(names)}
-    unnamed = len(positions)
-    ordered = sorted(tasks, key=lambda name: (positions.get(name, unnamed), name))
-    return {name: tasks[name] for name in ordered}
+    return {name: tasks[name] for name in names if name in tasks}
 
 
 def _tasks(
@@ -342,7 +345,7 @@ def _scored_tasks(
 ) -> dict[str, TaskRun]:
     """Return the newest results of each task, but no part after the whole, and note what is left out."""
     tasks: dict[str, TaskRun] = {}
-    older: dict[Path, list[str]] = {}
+    older: dict[Path | None, list[str]] = {}
     parts: dict[Path, list[str]] = {}
     for file in results:
         for name, row in file.rows().items():
@@ -351,7 +354,7 @@ def _scored_tasks(
             if before and recorded.is_part and not before.is_part:
                 parts.setdefault(file.path, []).append(name)
                 continue
-            if before and before.results:
+            if before:
                 older.setdefault(before.results, []).append(name)
             tasks[name] = recorded
     for path, names in older.items():
@@ -368,14 +371,10 @@ def _owner(
     models: Sequence[str],
 ) -> str | None:
     """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
-    same_folder = [file for file in results if file.path.parent == samples.parent]
-    name = f"{result_files.stamp_of(samples)}{RESULTS}"
-    same_process = [file for file in same_folder if file.path.name == name]
-    for candidates in (
-        {file.model for file in same_process},
-        {file.model for file in same_folder},
-        {*models},
-    ):
+    path = result_files.results_path(samples)
+    of_process = {file.model for file in results if file.path == path}
+    of_folder = {file.model for file in results if file.path.parent == path.parent}
+    for candidates in (of_process, of_folder, {*models}):
         if len(candidates) == 1:
             return candidates.pop()
     return None
@@ -409,11 +408,13 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         newest = max(calls.values(), key=lambda manifest: manifest.started)
         expected = _number_of_repeats(newest)
         question = _without_seeds(newest)
-        for folder in folders:
-            is_of_call = folder in calls and _without_seeds(calls[folder]) == question
-            is_beyond = expected and result_files.repeat_number(folder) > expected
-            if not is_of_call or is_beyond:
-                runs.pop(folder, None)
+        readable = runs
+        runs = {}
+        for folder, manifest in calls.items():
+            is_of_call = _without_seeds(manifest) == question
+            is_beyond = 0 < expected < result_files.repeat_number(folder)
+            if is_of_call and not is_beyond:
+                runs[folder] = readable[folder]
     numbered = [result_files.repeat_folder(output, number) for number in range(1, expected + 1)]
     return RepeatedRun(runs, list(dict.fromkeys([*folders, *numbered])))
 
@@ -445,8 +446,7 @@ class Source:
     @cached_property
     def run(self) -> RecordedRun:
         """The run, read once. Damage is logged. Raises MedTasksError if no results are found."""
-        is_folder = self.path.is_dir()
-        run = open_run(self.path, self.model) if is_folder else _run_of_samples(self.path)
+        run = open_run(self.path, self.model) if self.path.is_dir() else _run_of_samples(self.path)
         for note in run.notes:
             warn_once(note)
         return run
@@ -523,7 +523,7 @@ def replies_to(task: str, source: Source) -> Path:
     """
     harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
     folder = source.path
-    if not (folder.is_dir() and any(any(folder.rglob(name)) for name in harness_names)):
+    if not (folder.is_dir() and any(chain(*map(folder.rglob, harness_names)))):
         return folder
     tasks = source.run.tasks
     if task not in tasks:

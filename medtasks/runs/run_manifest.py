@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import PrivateAttr
 
 from medtasks.data.named_files import MOST_TEXT, read_named
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
-from medtasks.runs.looks import LookRecord
+from medtasks.runs.looks import LookRecord, Record
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 
 ENDING = "_run.json"
@@ -44,11 +44,7 @@ class TaskOutcome(StrEnum):
     NOT_RUN = "not run"  # the run has not reached it, or ended before
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RunProcess(_Record):
+class RunProcess(Record):
     """A process, told apart from later ones with the same number.
 
     The other fields are None outside Linux.
@@ -113,7 +109,7 @@ def _namespace() -> str | None:
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
-class TaskRecord(_Record):
+class TaskRecord(Record):
     """One task of a run. A fact that does not exist or is unknown is None."""
 
     outcome: TaskOutcome
@@ -137,7 +133,7 @@ class TaskRecord(_Record):
         return SampleCounts(self.scored_samples, self.failed_samples, self.unjudged_samples or 0)
 
 
-class HarnessProcess(_Record):
+class HarnessProcess(Record):
     """One process of the harness."""
 
     tasks: tuple[str, ...]  # names it was given
@@ -147,7 +143,7 @@ class HarnessProcess(_Record):
     exit_code: int | None = None  # negative for a signal; may be 0 after an error
 
 
-class Seeds(_Record):
+class Seeds(Record):
     """Seeds that the harness sets, None where it sets none."""
 
     python: int | None
@@ -156,7 +152,7 @@ class Seeds(_Record):
     fewshot: int | None
 
 
-class ModelFacts(_Record):
+class ModelFacts(Record):
     """The model."""
 
     name: str  # ``--model``
@@ -169,7 +165,7 @@ class ModelFacts(_Record):
     unknown: str = ""  # why the fingerprint is unknown; empty if it is known
 
 
-class RecipeFacts(_Record):
+class RecipeFacts(Record):
     """The recipe that named the model and its arguments."""
 
     name: str
@@ -180,8 +176,11 @@ class RecipeFacts(_Record):
     # the model's name in tables of published results; none for other weights
     published_as: Mapping[str, str] = {}
 
+    def __str__(self) -> str:
+        return f"{self.name}, backend {self.backend}, {self.digest}"
 
-class PrimaryOutcome(_Record):
+
+class PrimaryOutcome(Record):
     """Outcome that a run is about, stated before it. All others are exploratory."""
 
     task: str
@@ -208,15 +207,18 @@ class PrimaryOutcome(_Record):
         return ", ".join(texts)
 
 
-class Gpu(_Record):
+class Gpu(Record):
     """One GPU as in ``nvidia-smi``."""
 
     name: str
     memory: int | None  # in MiB; None if unknown
     driver: str
 
+    def __str__(self) -> str:
+        return f"{self.name}, {self.memory} MiB, driver {self.driver}"
 
-class Hardware(_Record):
+
+class Hardware(Record):
     """The machine, without its name."""
 
     system: str  # operating system and architecture, such as ``Linux x86_64``
@@ -235,7 +237,7 @@ class Severity(StrEnum):
     WARN = "warn"
 
 
-class Notice(_Record):
+class Notice(Record):
     """A problem found before or in a run, with its reason and fix. A refused run leaves no manifest."""
 
     kind: Severity
@@ -252,7 +254,7 @@ def warn(sentence: str) -> Notice:
     return Notice(kind=Severity.WARN, sentence=sentence)
 
 
-class RunManifest(_Record):
+class RunManifest(Record):
     """Facts about one call of ``medtasks run``.
 
     In what the user gave, secrets are replaced by ``***``.

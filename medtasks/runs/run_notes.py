@@ -10,7 +10,7 @@ from medtasks.runs.redaction import HIDDEN, redact, without_home
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import RecordedRun
-from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import harness_folder, mapping_in
 
@@ -49,28 +49,18 @@ def moment(recorded: str) -> str:
 
 def missing_tasks(run: RecordedRun) -> dict[str, str]:
     """Return why tasks of the call have no results, and how to get them, by name."""
-    newest = {}
+    newest: dict[str, RunManifest] = {}
     for manifest in run.manifests:
-        for name, record in manifest.tasks.items():
-            newest[name] = (manifest, record)
-    return {name: _why(name, *last) for name, last in newest.items() if name not in run.tasks}
+        newest |= dict.fromkeys(manifest.tasks, manifest)
+    return {name: _why(name, last) for name, last in newest.items() if name not in run.tasks}
 
 
-def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
-    """Say why a task has no results, and which command gives them: scoring its saved replies, or running again."""
+def _why(name: str, manifest: RunManifest) -> str:
+    """Say why a task of a call has no results, and which command gives them."""
+    record = manifest.tasks[name]
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
-    begun = datetime.fromisoformat(manifest.started).timestamp()
-    files = sorted(replies_folder(name).glob("*.jsonl"))
-    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
-    if saved:
-        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
-        command = f"replies are kept, score them with: medtasks score {arguments}"
-    else:
-        command = f"go on with: {shlex.join(manifest.command)}"
-        model = manifest.model
-        if model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
-            command += " (answers in the model's journal are not computed again)"
+    command = _command_for(name, manifest)
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {command}."
     cause = record.reason.strip().rstrip(".")
@@ -78,6 +68,21 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
         standing = manifest.standing
         cause = "it left no results" if standing in _ENDED else f"the run is {standing}"
     return f"{record.outcome.capitalize()}: {cause}; {command}."
+
+
+def _command_for(name: str, manifest: RunManifest) -> str:
+    """Return the command that gives results of a task: scoring its saved replies, or running again."""
+    begun = datetime.fromisoformat(manifest.started).timestamp()
+    files = sorted(replies_folder(name).glob("*.jsonl"))
+    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
+    if saved:
+        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
+        return f"replies are kept, score them with: medtasks score {arguments}"
+    command = f"go on with: {shlex.join(manifest.command)}"
+    model = manifest.model
+    if model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
+        command += " (answers in the model's journal are not computed again)"
+    return command
 
 
 def run_notes(run: RecordedRun) -> tuple[str, ...]:
@@ -125,7 +130,7 @@ def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
         if run.tasks[name].scores:
             stale.append(name)
         else:
-            notes.append(f"{name}: {_why(name, last, record)}")
+            notes.append(f"{name}: {_why(name, last)}")
     if stale:
         notes.append(
             f"In the run of {moment(last.started)} these tasks left no results; what is shown of them is older: "
@@ -136,15 +141,25 @@ def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
 
 def facts(run: RecordedRun) -> dict[str, str]:
     """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
-    results = run.results[-1].content if run.results else {}
-    config = mapping_in(results, "config")
     recorded = _facts_of_call(run.manifests[-1]) if run.manifests else {}
+    recorded |= _facts_of_results(run.results[-1].content if run.results else {})
+    texts = {}
+    for name, value in recorded.items():
+        if value not in _NOTHING:
+            texts[name] = without_home(redact(str(value).replace("[REDACTED]", HIDDEN)))
+    return texts
+
+
+def _facts_of_results(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts in a results file, by name. Unknown ones are None or an empty text."""
+    recorded = {}
+    config = mapping_in(results, "config")
     if config.get("model_args"):
         recorded["model arguments"] = config["model_args"]
     if served := mapping_in(results, SERVED_MODEL):
         build = f" (build {served['build']})" if served.get("build") else ""
-        known = {name: value for name, value in served.items() if value is not None}
-        recorded["served model"] = _in_words(known)
+        described = {name: value for name, value in served.items() if value is not None}
+        recorded["served model"] = _in_words(described)
         recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
     installed = harness_folder()
     # Elsewhere the harness records the clone around its environment.
@@ -153,12 +168,7 @@ def facts(run: RecordedRun) -> dict[str, str]:
         recorded["harness commit"] = results.get("git_hash")
     recorded["wall time of the harness, s"] = results.get("total_evaluation_time_seconds")
     recorded["system instruction"] = results.get("system_instruction")
-    recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
-    texts = {}
-    for name, value in recorded.items():
-        if value not in _NOTHING:
-            texts[name] = without_home(redact(str(value).replace("[REDACTED]", HIDDEN)))
-    return texts
+    return recorded | {name: config.get(key) for name, key in _CONFIG.items()}
 
 
 def _in_words(values: Mapping[str, Any], between: str = " ") -> str:
@@ -173,13 +183,12 @@ def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
         if record.dataset:
             fingerprints[record.dataset] = record.fingerprint or "not known"
     versions = {name: version for name, version in manifest.versions.items() if version}
-    gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
-    facts = {
+    return {
         "command": shlex.join(manifest.command),
         "started": moment(manifest.started),
         "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
         "wall time, s": manifest.seconds,
-        "recipe": None,
+        "recipe": manifest.recipe,
         "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
@@ -190,13 +199,7 @@ def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
         "seeds": _in_words(manifest.seeds.model_dump()),
         "system": machine.system,
         "processor": f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
-        "memory, GB": machine.memory,
-        "graphics processors": "; ".join(gpus),
+        "memory, GB": f"{machine.memory / 1e9:.1f}" if machine.memory else None,
+        "graphics processors": "; ".join(map(str, machine.gpus)),
         "settings": _in_words(manifest.settings, "="),
     }
-    if manifest.recipe is not None:
-        recipe = manifest.recipe
-        facts["recipe"] = f"{recipe.name}, backend {recipe.backend}, {recipe.digest}"
-    if machine.memory:
-        facts["memory, GB"] = f"{machine.memory / 1e9:.1f}"
-    return facts

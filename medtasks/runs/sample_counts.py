@@ -48,25 +48,20 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
         '1 failed of 10 samples'
     """
     by_filter: dict[str, dict[str, int]] = {}
-    # Reports without a verdict of the judge that one of their metrics asks.
-    unread = {}
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            continue
-        if metric in ("scored_samples", "failed_samples", "unjudged_samples"):
-            by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
-        elif metric == GREEN_FAILED:
-            unread[name] = int(value)
-    for name, number in unread.items():
-        numbers = by_filter.get(name, {})
-        numbers["scored"] = numbers.get("scored", number) - number
-        numbers["unjudged"] = numbers.get("unjudged", 0) + number
+        if isinstance(value, int | float) and math.isfinite(value):
+            by_filter.setdefault(name, {})[metric] = int(value)
     counts = []
     for numbers in by_filter.values():
-        if {"scored", "failed"} <= numbers.keys():
-            counts.append(SampleCounts(**numbers))
-    return max(counts, key=lambda of_filter: of_filter.lost) if counts else None
+        # Reports without a verdict of the judge that one of their metrics asks.
+        unread = numbers.get(GREEN_FAILED, 0)
+        scored = numbers.get("scored_samples", numbers.get(GREEN_FAILED))
+        failed = numbers.get("failed_samples")
+        if scored is not None and failed is not None:
+            unjudged = numbers.get("unjudged_samples", 0) + unread
+            counts.append(SampleCounts(scored - unread, failed, unjudged))
+    return max(counts, key=lambda of_filter: of_filter.lost, default=None)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class TaskPart:
         settings = json.dumps(config, sort_keys=True)
         facts = {f"version of {name}": self.results.of_task("versions", name)}
         served = mapping_in(self.results.content, SERVED_MODEL)
-        facts |= {f"served model's {key}": value for key, value in served.items()}
+        facts |= _with_prefix("served model's ", served)
         facts[f"number of rows of {name}"] = self.total
         facts[f"settings of {name}"] = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
         return facts
@@ -77,23 +77,27 @@ class ShardRun:
         manifest = self.manifest
         model = manifest.model
         options = asked_options(HarnessOptions(manifest.options))
+        for name in _LOCATIONS:
+            options.pop(name, None)
         facts: dict[str, Any] = {
             "--tasks": ",".join(manifest.asked),
             "--primary": manifest.primary or "",
         }
-        facts |= {f"--{name}": value for name, value in options.items() if name not in _LOCATIONS}
+        facts |= _with_prefix("--", options)
         facts["name of the weights"] = model.weights
         facts["fingerprint of the model"] = model.fingerprint or model.unknown
-        facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
-        facts |= {f"version of {name}": version for name, version in manifest.versions.items()}
+        facts |= _with_prefix("seed of ", manifest.seeds.model_dump())
+        facts |= _with_prefix("version of ", manifest.versions)
         facts["commit of medtasks"] = manifest.commit
-        for name, value in manifest.settings.items():
-            if not _ACCESS.fullmatch(name):
-                facts[name] = value
+        facts |= manifest.settings
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
             facts |= part.facts(name)
-        return {name: str(value) for name, value in facts.items()}
+        return {name: str(value) for name, value in facts.items() if not _ACCESS.fullmatch(name)}
+
+
+def _with_prefix(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 class _Unfinished(Exception):
@@ -114,28 +118,33 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     unfinished: dict[Shard, str] = {}
     for folder in dict.fromkeys(folders):
         _read_folder(folder, runs, unfinished)
-    by_count: dict[int, Shard] = {}
-    for shard in [*(run.shard for run in runs), *unfinished]:
-        by_count.setdefault(shard.count, shard)
-    if len(by_count) > 1:
-        names = join_names(list(map(str, by_count.values())))
-        raise MedTasksError(
-            f"{names} are shards of different numbers of parts; give the folders of one number"
-        )
+    count = _number_of_shards([*(run.shard for run in runs), *unfinished])
     by_index: dict[int, ShardRun] = {}
     for run in runs:
         _check_same_settings(runs[0], run)
         _check_same_replies(by_index.setdefault(run.shard.index, run), run)
-    count = next(iter(by_count), 0)
     if missing := [Shard(index, count) for index in range(1, count + 1) if index not in by_index]:
         causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
         raise MedTasksError(
             f"of {count} shards these are missing: {join_names(list(map(str, missing)))}{''.join(causes)}; run each "
             f"with 'medtasks run --shard', and name the folders of all"
         )
-    ordered = [by_index[index] for index in sorted(by_index)]
+    ordered = sorted(by_index.values(), key=lambda run: run.shard.index)
     _check_rows(ordered)
     return ordered
+
+
+def _number_of_shards(shards: Sequence[Shard]) -> int:
+    """Return the number of parts that shards are of, 0 without shards. Raises MedTasksError if it differs."""
+    by_count: dict[int, Shard] = {}
+    for shard in shards:
+        by_count.setdefault(shard.count, shard)
+    if len(by_count) > 1:
+        names = join_names(list(map(str, by_count.values())))
+        raise MedTasksError(
+            f"{names} are shards of different numbers of parts; give the folders of one number"
+        )
+    return next(iter(by_count), 0)
 
 
 def _check_same_settings(first: ShardRun, other: ShardRun) -> None:
@@ -166,10 +175,10 @@ def _check_same_replies(first: ShardRun, other: ShardRun) -> None:
 
 def _records(part: TaskPart) -> dict[int, list[dict[str, Any]]]:
     """Return the recorded samples by row, without the origin of their replies."""
-    return {
-        row: [{**line.record, ORIGIN: None} for line in by_filter]
-        for row, by_filter in part.lines.items()
-    }
+    records = {}
+    for row, by_filter in part.lines.items():
+        records[row] = [{**line.record, ORIGIN: None} for line in by_filter]
+    return records
 
 
 def _check_rows(runs: Sequence[ShardRun]) -> None:
@@ -210,7 +219,7 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
                 runs.append(ShardRun(folder, manifest, shard, _parts(folder, manifest)))
                 break
             except _Unfinished as error:
-                causes.append(str(error))
+                causes.append(str(error).rstrip("."))
         else:
             unfinished[shard] = f"{folder} holds no complete run of it ({causes[0]})"
 
@@ -223,22 +232,26 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         raise _Unfinished(
             f"the newest is {manifest.standing} and has no results of {join_names(undone)}"
         )
-    parts = {}
+    parts: dict[str, TaskPart] = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
-        if not (folder / recorded).is_file():
-            raise _Unfinished(NO_RESULTS.rstrip("."))
-        damage: list[str] = []
-        results = read_results(folder / recorded, damage.append)
-        if results is None:
-            raise _Unfinished(" ".join(damage).rstrip("."))
-        try:
-            for name in results.content["configs"]:
-                parts[name] = _part(results, name, damage)
-        except (KeyError, TypeError) as error:
-            raise _Unfinished(f"{results.path} is no results file of the harness") from error
-        except RepliesError as error:
-            raise _Unfinished(str(error)) from error
+        parts |= _parts_in(folder / recorded)
     return parts
+
+
+def _parts_in(path: Path) -> dict[str, TaskPart]:
+    """Return the records of the tasks in a results file. Raises _Unfinished for a missing or damaged one."""
+    if not path.is_file():
+        raise _Unfinished(NO_RESULTS)
+    damage: list[str] = []
+    results = read_results(path, damage.append)
+    if results is None:
+        raise _Unfinished(" ".join(damage))
+    try:
+        return {name: _part(results, name, damage) for name in results.content["configs"]}
+    except (KeyError, TypeError) as error:
+        raise _Unfinished(f"{path} is no results file of the harness") from error
+    except RepliesError as error:
+        raise _Unfinished(str(error)) from error
 
 
 def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
@@ -251,10 +264,10 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
     filters = [str(pipeline["name"]) for pipeline in pipelines] or ["none"]
     is_there = samples_in_place(samples, damage.append)
     if effective and not is_there:
-        raise _Unfinished(NO_SAMPLES.rstrip("."))
+        raise _Unfinished(NO_SAMPLES)
     lines = _lines_by_row(samples, damage) if is_there else {}
     if damage:
-        raise _Unfinished(" ".join(damage).rstrip("."))
+        raise _Unfinished(" ".join(damage))
     whole = sum(len(by_filter) == len(filters) for by_filter in lines.values())
     if not whole == len(lines) == effective:
         raise _Unfinished(

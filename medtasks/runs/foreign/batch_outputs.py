@@ -28,9 +28,8 @@ _REQUESTS = {"body", "params"}  # keys of a request
 
 def recognise(content: FileContent) -> bool:
     """Return whether records are requests, responses or failures of a batch."""
-    return _ID in content.keys and bool(
-        {"response", "error", "result", *_REQUESTS} & {*content.keys}
-    )
+    keys = {"response", "error", "result", *_REQUESTS}
+    return _ID in content.keys and not keys.isdisjoint(content.keys)
 
 
 def read_outputs(contents: Sequence[FileContent]) -> ForeignFile:

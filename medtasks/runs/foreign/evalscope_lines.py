@@ -30,13 +30,16 @@ _MOST_REPEATS = 64
 
 def recognise(content: FileContent) -> bool:
     """Return whether records have an ``index`` and the output of a model, or its score."""
-    return "index" in content.keys and bool({_PREDICTION, _REVIEW} & {*content.keys})
+    return "index" in content.keys and not {_PREDICTION, _REVIEW}.isdisjoint(content.keys)
 
 
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the subsets of one model: predictions if they say what was asked, else reviews."""
-    reviews = [content for content in contents if _REVIEW in content.keys]
-    subsets = [content for content in contents if content not in reviews]
+    reviews: list[FileContent] = []
+    subsets: list[FileContent] = []
+    for content in contents:
+        of_its_kind = reviews if _REVIEW in content.keys else subsets
+        of_its_kind.append(content)
     prompts = (_row(TableRow("", {**content.head[0]})).prompt for content in subsets)
     if reviews and not any(prompts):
         subsets = reviews
@@ -104,17 +107,18 @@ def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
     are_numbered = all(isinstance(index, int) for index in samples)
     if any(row.repeat for row in rows) or not are_numbered:
         return rows
-    count = _repeats({index: row.prompt for index, row in samples.items() if row.prompt})
+    count = _repeats(samples)
     if count == 1:
         return [replace(row, repeat=None) for row in rows]
     return [replace(row, repeat=index % count) for index, row in samples.items()]
 
 
-def _repeats(prompts: Mapping[int, str | None]) -> int:
+def _repeats(samples: Mapping[int, ForeignRow]) -> int:
     """Return the number of repeats: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
+    prompts = {index: row.prompt for index, row in samples.items() if row.prompt}
     most = min(_MOST_REPEATS, max(prompts, default=0) + 1)
     for count in range(most, 1, -1):
-        blocks: dict[int, set[str | None]] = {}
+        blocks: dict[int, set[str]] = {}
         for index, prompt in prompts.items():
             blocks.setdefault(index // count, set()).add(prompt)
         are_repeats = all(len(block) == 1 for block in blocks.values())

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -108,14 +108,8 @@ def read_content(
         return _json(path, beginning)
     _check_twin(path)
     table = read_table(path, has_formulas=False, sheet_name=sheet_name, header=header)
-    head = tuple(row.values for row in table.rows[:_HEAD])
-    return FileContent(
-        path,
-        "table",
-        head,
-        lambda: iter(table.rows),
-        tuple(f"{path}: {note}" for note in table.notes),
-    )
+    content = _with_head(path, "table", lambda: iter(table.rows))
+    return replace(content, notes=tuple(f"{path}: {note}" for note in table.notes))
 
 
 def _check_twin(path: Path) -> None:
@@ -137,20 +131,19 @@ def _json(path: Path, beginning: bytes) -> FileContent:
         return _with_head(path, "list", lambda: _entries(path, text))
     is_named_so = path.suffix.lower() in _LINES
     if is_named_so or first_line != "{":
-        head = list(itertools.islice(_lines(path, encoding, only_readable=True), _HEAD))
+        readable = itertools.islice(_lines(path, encoding, only_readable=True), _HEAD)
+        head = tuple(row.values for row in readable)
         if is_named_so or len(head) > 1:
             records = functools.partial(_lines, path, encoding)
-            return FileContent(path, "lines", tuple(row.values for row in head), records)
+            return FileContent(path, "lines", head, records)
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
-    rows = []
-    for number, row in enumerate(_columns(content), start=1):
-        rows.append(TableRow(f"{path}, entry {number}", row))
+    rows = _rows_of_columns(content, path)
     if rows:
         return _with_head(path, "list", lambda: iter(rows))
     return _with_head(path, "object", lambda: iter([TableRow(str(path), content)]))
 
 
-def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows_of_columns(content: Mapping[str, Any], path: Path) -> list[TableRow]:
     """Return the rows of a table that is written by columns, as pandas does, or none for another object."""
     names: Any = content.get("columns")
     rows: Any = content.get("data")
@@ -163,7 +156,10 @@ def _columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
             if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
                 return []
             rows = zip(*columns, strict=True)
-        return [dict(zip(names, cells, strict=True)) for cells in rows]
+        table = []
+        for number, cells in enumerate(rows, start=1):
+            table.append(TableRow(f"{path}, entry {number}", dict(zip(names, cells, strict=True))))
+        return table
     except (TypeError, ValueError):  # rows or columns of several lengths
         return []
 

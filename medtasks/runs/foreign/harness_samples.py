@@ -59,10 +59,8 @@ def read_samples_files(contents: Sequence[FileContent]) -> ForeignFile:
 def _replies(record: TableRow) -> list[str]:
     """Return the replies to a sample, several if it was repeated."""
     values = record.values
-    recorded = next((values[key] for key in REPLIES if key in values), None)
+    recorded = values.get("resps", values.get("filtered_resps"))
     while isinstance(recorded, list) and len(recorded) == 1:
-        if not isinstance(recorded[0], list):
-            break
         recorded = recorded[0]
     replies: list[Any] = recorded if isinstance(recorded, list) else [recorded]
     if not replies or not all(isinstance(reply, str) for reply in replies):

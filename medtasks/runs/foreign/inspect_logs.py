@@ -34,7 +34,7 @@ _IMAGES = ("image", "images", "image_path", "file_name")  # in metadata
 
 def recognise(content: FileContent) -> bool:
     """Return whether a file is a log of an evaluation."""
-    return content.form == "log" or {"eval", "samples"} <= {*content.keys}
+    return content.form == "log" or {"eval", "samples"}.issubset(content.keys)
 
 
 def read_logs(contents: Sequence[FileContent]) -> ForeignFile:

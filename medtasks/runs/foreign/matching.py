@@ -72,6 +72,8 @@ class MatchedReplies:
         counts: dict[str, Any] = {"kit": self.file.kit, "reply_column": self.file.reply_column}
         if len(self.runs) > 1:
             counts["runs"] = len(self.runs)
+        unmatched_rows = [match.row.number for match in self.unmatched_rows]
+        ambiguous_rows = [match.row.number for match in self.ambiguous]
         not_compared = sum(match.step.startswith(BY_QUESTION_ALONE) for match in self.matches)
         return counts | {
             "rows": len(self.file.rows),
@@ -82,10 +84,10 @@ class MatchedReplies:
             "failed": by_status["failed"],
             "missing": by_status["missing"],
             "duplicates": self.duplicates,
-            "unmatched": len(self.unmatched_rows),
-            "unmatched_rows": [match.row.number for match in self.unmatched_rows],
-            "ambiguous": len(self.ambiguous),
-            "ambiguous_rows": [match.row.number for match in self.ambiguous],
+            "unmatched": len(unmatched_rows),
+            "unmatched_rows": unmatched_rows,
+            "ambiguous": len(ambiguous_rows),
+            "ambiguous_rows": ambiguous_rows,
             "ambiguous_samples": by_status["ambiguous"],
             "options_not_compared": not_compared,
             "reasoning": sum(bool(row.reasoning) for row in self.file.rows),
@@ -108,14 +110,7 @@ class MatchedReplies:
         if file.has_our_prompts:
             prompts = "our prompts"
         yield f"Replies: '{file.reply_column}' ({file.kit}). Scores are those of {prompts}, under our rules."
-        steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
-        lacks = counts | {"ambiguous": counts["ambiguous_samples"]}
-        lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
-        of_runs = f" in {len(self.runs)} runs" if len(self.runs) > 1 else ""
-        yield (
-            f"Matched: {counts['matched']} of {counts['samples']} samples{of_runs} (rows: {steps or 'none'}); "
-            f"{lacking or 'none empty, failed or missing'}."
-        )
+        yield self._describe_samples(counts)
         for name, rows in (
             ("Rows of no sample", self.unmatched_rows),
             ("Ambiguous rows", self.ambiguous),
@@ -127,24 +122,35 @@ class MatchedReplies:
                 yield f"{sentence}: {counts[key]}."
         yield from file.notes
 
+    def _describe_samples(self, counts: Mapping[str, Any]) -> str:
+        """Return the sentence on matched samples, how their rows were matched, and samples that lack a reply."""
+        steps = ", ".join(f"{number} by {step}" for step, number in self.steps.items())
+        lacks = Counter(self.statuses.values())
+        lacking = ", ".join(f"{lacks[name]} {name}" for name in _LACKS if lacks[name])
+        of_runs = f" in {len(self.runs)} runs" if len(self.runs) > 1 else ""
+        return (
+            f"Matched: {counts['matched']} of {counts['samples']} samples{of_runs} (rows: {steps or 'none'}); "
+            f"{lacking or 'none empty, failed or missing'}."
+        )
+
     def describe(self, matches: Sequence[RowMatch]) -> str:
         """Describe rows by cause, and the first of each by number and text. That of credentialed data is hashed."""
-        texts: dict[str, dict[int, str]] = {}
+        by_cause: dict[str, list[ForeignRow]] = {}
         for match in matches:
-            row = match.row
-            text = row.question or row.prompt or row.identifier or ""
-            texts.setdefault(match.why, {})[row.number] = " ".join(text.split())
+            by_cause.setdefault(match.why, []).append(match.row)
         descriptions = []
-        for why, of_rows in texts.items():
-            rows = []
-            for number, text in list(of_rows.items())[:_SHOWN_ROWS]:
-                excerpt = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-                if self.is_private:
-                    excerpt = f"sha256 {digest(text)}"
-                rows.append(f"row {number} ({excerpt})")
-            more = f" and {len(of_rows) - len(rows)} more" if len(of_rows) > len(rows) else ""
-            descriptions.append(f"{why} ({len(of_rows)}): {', '.join(rows)}{more}")
+        for why, rows in by_cause.items():
+            shown_rows = ", ".join(map(self._describe_row, rows[:_SHOWN_ROWS]))
+            more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
+            descriptions.append(f"{why} ({len(rows)}): {shown_rows}{more}")
         return "; ".join(descriptions)
+
+    def _describe_row(self, row: ForeignRow) -> str:
+        text = " ".join((row.question or row.prompt or row.identifier or "").split())
+        excerpt = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        if self.is_private:
+            excerpt = f"sha256 {digest(text)}"
+        return f"row {row.number} ({excerpt})"
 
 
 def match_rows(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain, filterfalse, takewhile
 from string import ascii_lowercase
 from typing import Any, Final
 
@@ -13,8 +13,6 @@ from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.kit_reader import KitReader
 from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
-
-FIELDS = ("reply", "id", "question", "options", "prompt", "image", "answer")  # that a user can name
 
 _ID = "doc_id"  # name of ours
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -36,6 +34,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "image_path", "image_file", "image_name", "img_name"),
     "answer": ("answer", "gold", "target", "label"),
 }
+FIELDS = tuple(_NAMES)  # that a user can name
 _MISSING: Final = object()
 _LETTER_COLUMNS = ("{}", "option_{}", "option {}")
 _ERRORS = ("#NAME?", "#VALUE!", "#REF!", "#DIV/0!", "#N/A", "#NUM!", "#NULL!")  # of workbooks
@@ -106,7 +105,7 @@ def _add_columns(content: FileContent, names: dict[str, list[str]]) -> None:
         if field in names:
             continue
         taken = {*chain(*names.values())}
-        candidates = [name for name in _candidates(field, content.keys) if name not in taken]
+        candidates = list(filterfalse(taken.__contains__, _candidates(field, content.keys)))
         if field == "reply" and len(candidates) != 1:
             fault = "nothing has a name that replies have"
             if candidates:
@@ -128,7 +127,7 @@ def _candidates(field: str, keys: Collection[str]) -> list[str]:
     if matches:
         return matches[:1]
     for form in _LETTER_COLUMNS:
-        names = [form.format(each) for each in ascii_lowercase]
+        names = map(form.format, ascii_lowercase)
         lettered = list(takewhile(by_name.__contains__, names))
         if len(lettered) > 1:
             return [by_name[name] for name in lettered]

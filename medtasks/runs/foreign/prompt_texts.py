@@ -1,7 +1,7 @@
 """Questions and options inside the prompts of another kit, and the frame that the kit puts around them."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -70,12 +70,12 @@ def matches_in(
         end = start + len(question)
         after = [listed for listed in lists if listed.start >= end]
         asked_options, is_other_order = _asked_options(question, after, index, row_options)
-        is_reordered = is_reordered or is_other_order
+        is_reordered |= is_other_order
         for options in asked_options:
-            with_options = [
+            with_options = (
                 each for each in after if index.shown[question].get(each.options) == options
-            ]
-            listed = with_options[0] if with_options else ListedOptions((), end, end)
+            )
+            listed = next(with_options, ListedOptions((), end, end))
             around = (text[:start], text[end : listed.start], text[listed.end :])
             frame = hash(tuple(_LETTERS.sub("", part) for part in around))
             matches.append(PromptMatch((question, options), frame, len(listed.options)))
@@ -100,11 +100,14 @@ def _asked_options(
         own_options = [options for _, options in index.with_texts(question, row_options)]
         return own_options, index.has_in_any_order(question, row_options)
     known_options = index.shown[question]
-    listed_options = dict.fromkeys(
-        known_options[listed.options] for listed in after if listed.options in known_options
-    )
-    orders = [with_equal_numbers(listed.options) for listed in after if listed.is_lettered]
-    is_other_order = any(index.has_in_any_order(question, order) for order in orders)
+    listed_options: dict[Options, None] = {}
+    is_other_order = False
+    for listed in after:
+        if listed.options in known_options:
+            listed_options[known_options[listed.options]] = None
+        if listed.is_lettered and not is_other_order:
+            order = with_equal_numbers(listed.options)
+            is_other_order = index.has_in_any_order(question, order)
     if listed_options or is_other_order:
         return listed_options, is_other_order
     return index.worded.get(question, ()), False
@@ -115,7 +118,7 @@ def _longest(matches: Sequence[PromptMatch]) -> list[PromptMatch]:
     questions = {match.texts[0] for match in matches}
     parts = set()
     for part in questions:
-        if any(part in question for question in questions if question != part):
+        if sum(part in question for question in questions) > 1:
             parts.add(part)
     return [match for match in matches if match.texts[0] not in parts]
 
@@ -129,7 +132,6 @@ def _lists_in(
     if first >= len(text):
         return
     options = [place for place in index.options.find(text) if place[0] >= first]
-    starts = [start for start, _ in options]
     for start, option in options:
         letter_before = _FIRST_LETTER.search(text, max(0, start - _LONGEST_MARK), start)
         is_lettered = letter_before is not None or not are_words([option])
@@ -137,17 +139,25 @@ def _lists_in(
         while lists:
             listed = lists.pop()
             yield listed
-            count = len(listed.options)
-            if count >= index.most_options:
-                continue
-            marks = (None, letter(count).casefold(), str(count + 1))
-            nearest = bisect_left(starts, listed.end)
-            farthest = bisect_right(starts, listed.end + _LONGEST_MARK)
-            for following, other in options[nearest:farthest]:
-                mark = _MARK.fullmatch(text, listed.end, following)
-                if mark and mark["mark"] in marks:
-                    longer = (*listed.options, other)
-                    lists.append(ListedOptions(longer, start, following + len(other), is_lettered))
+            if len(listed.options) < index.most_options:
+                lists += _longer_lists(listed, text, options)
+
+
+def _longer_lists(
+    listed: ListedOptions,
+    text: str,
+    options: Sequence[tuple[int, str]],
+) -> Iterator[ListedOptions]:
+    """Yield a list of options with each one that follows it under the next mark."""
+    count = len(listed.options)
+    marks = (None, letter(count).casefold(), str(count + 1))
+    nearest = bisect_left(options, (listed.end, ""))
+    too_far = bisect_left(options, (listed.end + _LONGEST_MARK + 1, ""))
+    for start, option in options[nearest:too_far]:
+        mark = _MARK.fullmatch(text, listed.end, start)
+        if mark and mark["mark"] in marks:
+            longer = (*listed.options, option)
+            yield ListedOptions(longer, listed.start, start + len(option), listed.is_lettered)
 
 
 def within_frame(by_row: Sequence[list[PromptMatch]]) -> list[list[PromptMatch]]:

@@ -2,7 +2,7 @@
 
 import itertools
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from medtasks.runs.foreign.inspect_logs import INSPECT
 from medtasks.runs.foreign.kit_reader import KitReader
 from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
 from medtasks.runs.foreign.named_columns import has_reply, table_reader
+from medtasks.runs.foreign.row_values import as_mapping
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
@@ -77,31 +78,32 @@ def _read_files(
 ) -> ForeignFile | None:
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
-    header = [name for field, name in columns.items() if field != "options"]
+    header = {**columns}
+    header.pop("options", None)
     by_path = {}
     for path in paths:
-        contents = _contents_of(path, sheet_name, header, may_be_ours=not is_chosen)
+        contents = _contents_of(path, sheet_name, header.values(), may_be_ours=not is_chosen)
         if contents is not None:
             by_path[path] = contents
     all_contents = list(itertools.chain(*by_path.values()))
     reader = _reader(all_contents, format, columns)
-    if len(by_path) < len(paths):
-        if reader is not None:
-            raise RepliesError(
-                f"some files are in our own form, and others of {reader.name}; name those of one run"
-            )
-        return None
-    if reader is None and all(map(Path.is_file, paths)):
-        if all(map(_has_id_alone, all_contents)):
+    is_partly_ours = len(by_path) < len(paths)
+    if reader is None:
+        has_folder = not all(map(Path.is_file, paths))
+        if is_partly_ours or has_folder or all(map(_has_id_alone, all_contents)):
             return None
         reader = FORMATS["table"]
-    return None if reader is None else _rows(by_path, reader, has_id="id" in columns)
+    elif is_partly_ours:
+        raise RepliesError(
+            f"some files are in our own form, and others of {reader.name}; name those of one run"
+        )
+    return _rows(by_path, reader, has_id="id" in columns)
 
 
 def _contents_of(
     path: Path,
     sheet_name: str,
-    header: Sequence[str],
+    header: Collection[str],
     *,
     may_be_ours: bool,
 ) -> list[FileContent] | None:
@@ -176,7 +178,7 @@ def _is_ours(content: FileContent) -> bool:
 
 def _has_id_alone(content: FileContent) -> bool:
     """Return whether lines have an id, as ours do, and no reply."""
-    has_id = bool({"doc_id", "id"} & {*content.keys})
+    has_id = not {"doc_id", "id"}.isdisjoint(content.keys)
     return content.form == "lines" and has_id and not has_reply(content)
 
 
@@ -187,11 +189,9 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
         return True
     if record.keys() & {*REPLIES} and not record.keys() & PROMPTS:
         return True  # a file of the harness that says nothing of its questions
-    doc = record.get("doc")
-    if isinstance(doc, dict) and {"doc_id", "dataset"} <= doc.keys():
+    if {"doc_id", "dataset"} <= as_mapping(record.get("doc")).keys():
         return True
-    score = record.get(SCORE)
-    return isinstance(score, dict) and bool({"schema_version", "sample", ASKED} & score.keys())
+    return bool({"schema_version", "sample", ASKED} & as_mapping(record.get(SCORE)).keys())
 
 
 def _reader(
@@ -210,4 +210,4 @@ def _reader(
     if len(kits) > 1:
         names = join_names([kit.name for kit in kits])
         raise RepliesError(f"there are files of several kits: {names}; name those of one run")
-    return kits[0] if kits else None
+    return next(iter(kits), None)

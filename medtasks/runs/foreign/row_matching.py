@@ -50,6 +50,11 @@ class RowMatch:
     is_on_other_image: bool = False
 
     @property
+    def identifier(self) -> str:
+        """The row's id, empty without one."""
+        return self.row.identifier or ""
+
+    @property
     def has_text(self) -> bool:
         """Whether the row shows what was asked."""
         return bool(self.row.question or self.row.prompt)
@@ -85,7 +90,7 @@ def _by_texts(
     index: SampleIndex,
 ) -> list[RowMatch]:
     """Find the texts that agree with those of each row."""
-    matches = [RowMatch(row) for row in rows]
+    matches = list(map(RowMatch, rows))
     in_prompts = []
     of_prompts = []
     for match in matches:
@@ -113,13 +118,15 @@ def _settles_texts(
     match.texts = index.with_texts(question, options)
     match.shown = frozenset(match.texts)
     match.step = BY_OPTIONS if any(own_texts for _, own_texts in match.texts) else BY_QUESTION
-    if options is None and not all(map(are_words, index.shown.get(question, ()))):
-        match.step = BY_QUESTION_ALONE
     if options is None:
+        if not all(map(are_words, index.shown.get(question, ()))):
+            match.step = BY_QUESTION_ALONE
         return bool(match.texts) and not match.row.prompt
-    if not match.texts and index.has_in_any_order(question, options):
+    if match.texts:
+        return True
+    if index.has_in_any_order(question, options):
         match.why = OTHER_ORDER
-    return bool(match.texts or match.why)
+    return bool(match.why)
 
 
 def _numbers_are_ids(
@@ -128,15 +135,16 @@ def _numbers_are_ids(
     index: SampleIndex,
 ) -> bool:
     """Return whether bare numbers in a file are ids: one that contradicts its row's texts makes all of them none."""
-    numbered = [match for match in matches if number_of(match.row.identifier or "")]
-    for match in numbered:
-        samples = index.with_id(match.row.identifier or "")
-        if samples and not _comparable_samples(match, samples, index):
+    for match in matches:
+        samples = index.with_id(match.identifier) if number_of(match.identifier) else []
+        if not samples:
+            continue
+        if not _comparable_samples(match, samples, index):
             raise RepliesError(
                 f"{match.row.place}: its id could be the number of any row, and nothing in the file tells its "
                 f"question; if the numbers are the ids of the questions, say so: --columns id=COLUMN"
             )
-        if samples and not any(_agrees(match, number, index) for number in samples):
+        if not any(_agrees(match, number, index) for number in samples):
             return False
     return True
 
@@ -173,8 +181,8 @@ def _decide(
     ids_count: bool,
 ) -> None:
     """Set the samples that a row answers, and the step or the cause."""
-    if ids_count or not number_of(match.row.identifier or ""):
-        match.samples = index.with_id(match.row.identifier or "")
+    if ids_count or not number_of(match.identifier):
+        match.samples = index.with_id(match.identifier)
     on_image = _decide_by_id(match, index) if match.samples else _decide_by_texts(match, index)
     match.why = "" if match.samples else match.why or NOT_HERE
     if len(match.samples) > 1 and on_image:
@@ -217,7 +225,7 @@ def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     if any(match.row.repeat is not None for match in matches) or not _is_telling(index.texts):
         return
     for number, match in enumerate(matches):
-        if not match.samples or not _is_at(match, number, index):
+        if not _is_at(match, number, index):
             return
     for number, match in enumerate(matches):
         if len(match.samples) > 1:
@@ -232,10 +240,9 @@ def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
     """
     near = min(_NEAR, len(texts) // _NEAR)
     padded = [None] * near + list(texts) + [None] * near
-    windows: Counter[tuple[object, ...]] = Counter()
-    for position in range(len(texts)):
-        windows[tuple(padded[position : position + 2 * near + 1])] += 1
-    unique = sum(count == 1 for count in windows.values())
+    width = 2 * near + 1
+    windows = Counter(tuple(padded[start : start + width]) for start in range(len(texts)))
+    unique = list(windows.values()).count(1)
     return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
@@ -247,6 +254,6 @@ def _is_at(
     """Return whether a row may answer the sample at its place."""
     if len(match.samples) == 1:
         return match.samples[0] == number
-    return _agrees(match, number, index) and (
-        not match.step.endswith(AND_IMAGE) or number in match.samples
-    )
+    if not match.samples or not _agrees(match, number, index):
+        return False
+    return number in match.samples or not match.step.endswith(AND_IMAGE)

@@ -78,8 +78,7 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
     Raises:
         RepliesError: An option is ``NaN`` or infinite.
     """
-    values = [record.values[key] for key in keys if record.values.get(key)]
-    value = values[0] if values else None
+    value = next(filter(None, map(record.values.get, keys)), None)
     options = listed_options(as_mapping(value).get("text", value))
     if isinstance(options, str):
         parts = _IN_ONE_LINE.split(options.strip())

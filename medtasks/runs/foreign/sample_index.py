@@ -6,6 +6,7 @@ A benchmark may ask a hundred thousand questions, many of them with one text: no
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import product
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.runs.asked_questions import QuestionIndex
@@ -46,7 +47,7 @@ class SampleIndex:
         self._blank: dict[Texts, dict[Texts, None]] = {}  # by options with blanks
         for number, document in enumerate(documents):
             question = comparable_question(Sample(document).question)
-            written = [str(option) for option in document.get("options") or ()]
+            written = list(map(str, document.get("options") or ()))
             options = comparable_options(written)
             self.texts.append((question, options))
             if question:
@@ -107,7 +108,7 @@ class SampleIndex:
             files = [*Sample(document).images]
             if document.get("image_id"):
                 files.append(document["image_id"])
-            names.append(frozenset(image_name(str(file)) for file in files))
+            names.append(frozenset(map(image_name, map(str, files))))
         return names
 
     @cached_property
@@ -170,11 +171,9 @@ class SampleIndex:
             texts: Texts of samples, see :meth:`with_texts`.
             names: Names of image files, also with folders.
         """
-        row_names = {image_name(name) for name in names}
         samples: dict[int, None] = {}
-        for own_names in texts:
-            for name in row_names:
-                samples |= dict.fromkeys(self._of_images.get((own_names, name), ()))
+        for key in product(texts, {*map(image_name, names)}):
+            samples |= dict.fromkeys(self._of_images.get(key, ()))
         return list(samples)
 
 

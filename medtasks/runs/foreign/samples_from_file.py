@@ -117,16 +117,11 @@ def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
         if row.identifier is not None:
             yield row.identifier
             continue
-        in_run = (row.repeat, row.image_names, _asked_texts(row))
+        texts_and_images = (row.image_names, row.question or row.prompt, row.options, row.answer)
+        in_run = (row.repeat, texts_and_images)
         times_asked[in_run] += 1
-        number = numbers.setdefault(
-            (row.image_names, _asked_texts(row), times_asked[in_run]), row.number
-        )
+        number = numbers.setdefault((texts_and_images, times_asked[in_run]), row.number)
         yield f"row {number}"
-
-
-def _asked_texts(row: ForeignRow) -> tuple[Hashable, ...]:
-    return row.question or row.prompt, row.options, row.answer
 
 
 def _notes(
@@ -141,7 +136,7 @@ def _notes(
     if note:
         yield f"{note}."
     texts = Counter((document["question"], *document["options"]) for document in documents)
-    alike = sum(number for number in texts.values() if number > 1)
+    alike = len(documents) - [*texts.values()].count(1)
     if alike:
         yield f"Samples with the question and the options of another one, which count as samples of their own: {alike}."
     info = CATALOGUE.get(task.dataset or "")

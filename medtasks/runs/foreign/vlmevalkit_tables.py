@@ -24,13 +24,13 @@ _REPLACED_OPTION = "Other Answers"  # of a judged open question of MMMU
 
 def recognise(content: FileContent) -> bool:
     """Return whether a table has the columns ``index`` and ``prediction``."""
-    return {_INDEX, _REPLY} <= {*content.keys}
+    return {_INDEX, _REPLY}.issubset(content.keys)
 
 
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the table of a folder that has the replies as they came."""
     tables = without_copies(contents)
-    return only_file([content for content in tables if not _JUDGED & {*content.keys}] or tables)
+    return only_file([each for each in tables if _JUDGED.isdisjoint(each.keys)] or tables)
 
 
 def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
@@ -38,7 +38,7 @@ def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
     rows = []
     notes = []
     for content in contents:
-        is_judged = bool(_JUDGED & {*content.keys})
+        is_judged = not _JUDGED.isdisjoint(content.keys)
         rows += [_row(record, is_judged=is_judged) for record in content.records()]
         if is_judged:
             notes.append(
@@ -85,8 +85,7 @@ def _texts(record: TableRow) -> dict[str, str]:
     texts = {}
     for key, value in record.values.items():
         is_blank = isinstance(value, float) and math.isnan(value)
-        text = None if is_blank else text_of(record, key)
-        if text:
+        if not is_blank and (text := text_of(record, key)):
             texts[key] = text
     return texts
 
