@@ -50,10 +50,10 @@ def choose_blocks(task: Any) -> None:
     family, model = _FAMILY.get()
     if not family:
         return
-    prompts = mapping_in(mapping_in(vars(task.config), SETTINGS), family)
+    prompts = mapping_in(vars(task.config), SETTINGS, family)
     if prompts:
         task.lmms_eval_specific_kwargs = for_other_model(prompts, family, model)
-    decoding = mapping_in(mapping_in(vars(task.config), _DECODING), family)
+    decoding = mapping_in(vars(task.config), _DECODING, family)
     if decoding:
         setattr(task, _DECODING, decoding)
         task.config.generation_kwargs.update(decoding)

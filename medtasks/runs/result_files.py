@@ -51,7 +51,7 @@ class ResultsFile:
     @property
     def arguments(self) -> Mapping[str, Any]:
         """Arguments of the harness's command line by name, empty if they are not recorded."""
-        return mapping_in(mapping_in(self.content, "config"), "resolved_cli_args")
+        return mapping_in(self.content, "config", "resolved_cli_args")
 
     @property
     def created_at(self) -> datetime | None:
@@ -81,11 +81,11 @@ class ResultsFile:
 
     def config(self, task: str) -> Mapping[str, Any]:
         """Return a task's configuration as recorded, empty if it is not."""
-        return mapping_in(mapping_in(self.content, "configs"), task)
+        return mapping_in(self.content, "configs", task)
 
     def fingerprint(self, task: str) -> str | None:
         """Return the fingerprint of a task's data, or None for a task without our metadata."""
-        data = mapping_in(mapping_in(self.config(task), "metadata"), "data")
+        data = mapping_in(self.config(task), "metadata", "data")
         fingerprint = data.get("fingerprint")
         return None if fingerprint is None else str(fingerprint)
 

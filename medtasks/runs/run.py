@@ -72,7 +72,7 @@ class TaskRun:
             row: Its values in that file, by ``<metric>,<filter>``.
         """
         samples = results.samples(name)
-        counts = mapping_in(mapping_in(results.content, "n-samples"), name)
+        counts = mapping_in(results.content, "n-samples", name)
         config = mapping_in(results.content, "config")
         total = _count(counts.get("original"))
         offset = _count(config.get("offset"))
@@ -84,7 +84,7 @@ class TaskRun:
             name=name,
             scores=row,
             config=results.config(name),
-            higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
+            higher_is_better=mapping_in(results.content, "higher_is_better", name),
             documents=total,
             asked=asked_rows,
             is_part=is_part,

@@ -273,7 +273,7 @@ def _part(results: ResultsFile, name: str, damage: list[str]) -> TaskPart:
         raise _Unfinished(
             f"{samples} holds {whole} whole samples of the {effective} that were asked"
         )
-    row = mapping_in(mapping_in(results.content, "results"), name)
+    row = mapping_in(results.content, "results", name)
     return TaskPart(results, samples, row, filters, int(counts["original"]), effective, lines)
 
 

@@ -261,7 +261,7 @@ def own_tables(config: Config) -> Any:
 
     Columns that hooks of ours read or show stay as they are written.
     """
-    mapping = mapping_in(mapping_in(config, "metadata"), COLUMNS)
+    mapping = mapping_in(config, "metadata", COLUMNS)
     shown_columns = names_in_templates(mapping_in(config, SETTINGS))
     shown_columns = shown_columns.union(*map(names_in, mapping.values()))
 

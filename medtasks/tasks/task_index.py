@@ -94,15 +94,17 @@ class DottedName(str):
         return file if file is not None and file.is_file() else None
 
 
-def mapping_in(config: Config, key: str) -> Config:
-    """Return the mapping under a key of a configuration, empty if the key is missing or holds something else.
+def mapping_in(config: Config, *keys: str) -> Config:
+    """Return the mapping under nested keys of a configuration, empty if one is missing or holds something else.
 
     Example:
         >>> mapping_in({"metadata": {"version": 1}, "tag": "a"}, "tag")
         {}
     """
-    value = config.get(key)
-    return value if isinstance(value, Mapping) else {}
+    for key in keys:
+        value = config.get(key)
+        config = value if isinstance(value, Mapping) else {}
+    return config
 
 
 def mappings_in(config: Config, key: str) -> list[Config]:
