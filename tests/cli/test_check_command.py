@@ -117,14 +117,16 @@ def test_rounding(printed, value, share, is_same):
     assert is_rounded(Decimal(printed), value, share) is is_same
 
 
-def test_json_and_another_metric(medtasks, pmc, tmp_path):
+def test_another_metric_is_checked(medtasks, pmc, tmp_path):
     target = tmp_path / "check.json"
+
     assert (
         medtasks(
             "check", PMC, pmc, "--printed", "39.96", "--metric", "fallback_rate", "--json", target
         ).code
         == 1
     )
+
     content = json.loads(target.read_text())
     shown = [content[name] for name in ("metric", "printed", "consistent", "samples", "missing")]
     assert shown == ["fallback_rate", "39.96", False, 6, 1]
@@ -161,7 +163,9 @@ def test_a_rule_that_reads_all_replies_by_similarity(medtasks, tmp_path, monkeyp
         {"doc_id": row["doc_id"], "reply": text}
         for row, text in zip(documents, replies, strict=True)
     )
+
     ran = medtasks("check", "multimedeval_medqa", write(*lines), "--printed", "75")
+
     assert ran.code == 1
     assert "gives 100.0% [" in ran.out
     assert "; 25.0 pts of it are replies in which a careful reading finds no answer; " in ran.out
@@ -211,11 +215,12 @@ def test_file_of_a_kit(medtasks, pmc, tmp_path):
     assert "Matched: 2 of 6 samples" in ran.out
 
 
-def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
+def test_a_file_with_gold_stands_in_for_the_data(medtasks, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     path = kit_file(
         tmp_path, [("Q0", "A", "A"), ("Q1", "B", "blu"), ("Q2", "C", "C"), ("Q3", "D", "")]
     )
+
     for command in (("check", PMC, path, "--printed", "50"), ("score", PMC, path)):
         ran = medtasks(*command)
         assert ran.code == 0
@@ -224,7 +229,13 @@ def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
             in ran.out
         )
         assert "INCOMPLETE DATA" in ran.out
+
+
+def test_a_file_without_options_cannot_stand_in_for_the_data(medtasks, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+
     ran = medtasks("check", PMC, kit_file(tmp_path, [("Q0", "", "A")]), "--printed", "50")
+
     assert ran.code == 2
     assert "run 'medtasks data prepare medevalkit_pmc_vqa'" in ran.err
     assert "the file cannot stand in for the data: 1 of 1 questions lack an option" in ran.err
