@@ -33,16 +33,11 @@ def prepared(source, info=VAL, **options):
     return load_documents(info.name)
 
 
-def test_columns_are_normalised_and_words_stay_words(source):
+def test_columns_are_normalised(source):
     rows = tiny_gmai.rows(40)
-    rows[3] |= {
-        "department": "None",
-        "modality": "NA",
-        "question": 'A "tab"\tand a\nnew line?',
-        "A": '5" disc',
-        "B": '"',
-    }
+
     documents = prepared(source(rows))
+
     assert len(documents) == 40
     for row, document in zip(rows, documents, strict=True):
         assert document["doc_id"] == row["index"]
@@ -53,8 +48,26 @@ def test_columns_are_normalised_and_words_stay_words(source):
         assert document["granularity"] == row["perceptual granularity"]
         assert document["keyword"] == row["category"]
         assert document["hint"] is None
-    assert documents[3]["department"] == "None"
-    assert documents[3]["modality"] == "NA"
+
+
+def test_texts_with_quotes_tabs_and_lines_stay_whole(source):
+    rows = tiny_gmai.rows(40)
+    rows[3] |= {"question": 'A "tab"\tand a\nnew line?', "A": '5" disc', "B": '"'}
+
+    document = prepared(source(rows))[3]
+
+    assert document["question"] == rows[3]["question"]
+    assert document["options"] == [rows[3][letter] for letter in "ABCDEF" if rows[3].get(letter)]
+
+
+def test_words_that_look_like_nothing_stay_words(source):
+    rows = tiny_gmai.rows(40)
+    rows[3] |= {"department": "None", "modality": "NA"}
+
+    document = prepared(source(rows))[3]
+
+    assert document["department"] == "None"
+    assert document["modality"] == "NA"
 
 
 def test_images_are_the_published_files(source):
