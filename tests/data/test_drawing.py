@@ -29,27 +29,44 @@ def ids(documents):
     return [document["doc_id"] for document in documents]
 
 
-def test_clusters_are_whole_and_strata_have_their_share(documents):
-    drawn, design = draw_documents(documents, DrawRequest(90, "modality", 3))
+@pytest.fixture(scope="module")
+def draw(documents):
+    """The documents of a draw of 90 questions by modality, and its design."""
+    return draw_documents(documents, DrawRequest(90, "modality", 3))
+
+
+def test_a_draw_takes_whole_images(draw, documents):
+    drawn, _ = draw
+
     images = Counter(document["image_id"] for document in documents)
     assert Counter(document["image_id"] for document in drawn) == {
         image: images[image] for image in {document["image_id"] for document in drawn}
     }
+    by_cluster = defaultdict(set)
+    for document in drawn:
+        by_cluster[document["drawn"]["cluster"]].add(document["image_id"])
+    assert all(len(images) == 1 for images in by_cluster.values())
+
+
+def test_strata_have_their_share(draw, documents):
+    drawn, design = draw
+
     share = 90 / len(documents)
     numbers = {stratum.name: (stratum.drawn, stratum.existing) for stratum in design.strata}
     assert numbers == {"CT": (round(60 * share), 60), "MR": (round(39 * share), 39), "PET": (1, 1)}
     assert sum(stratum.rows for stratum in design.strata) == len(drawn)
     assert sum(stratum.existing_rows for stratum in design.strata) == len(documents)
+
+
+def test_drawn_documents_name_their_stratum(draw):
+    drawn, design = draw
+
     for document in drawn:
         stratum = design.strata[document["drawn"]["stratum"]]
         assert (stratum.name, stratum.existing) == (
             document["modality"],
             document["drawn"]["existing"],
         )
-    by_cluster = defaultdict(set)
-    for document in drawn:
-        by_cluster[document["drawn"]["cluster"]].add(document["image_id"])
-    assert all(len(images) == 1 for images in by_cluster.values())
 
 
 def test_the_seed_decides_and_the_order_of_rows_does_not(documents):

@@ -64,13 +64,10 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     assert list(hash_images([tmp_path / "cut.dcm"])[1]) == [tmp_path / "cut.dcm"]
 
 
-def test_equal_pixels_have_one_digest_and_what_no_model_would_see_is_spread_over_8_bits(tmp_path):
+def test_equal_pixels_have_one_digest(tmp_path):
     exif = Image.Exif()
     exif[274] = 6
     texture(5).convert("RGB").save(tmp_path / "lying.png", exif=exif)
-    values = np.asarray(texture(5), np.float32) * 200 + 900
-    values[0, 0] = np.nan
-    Image.fromarray(values).save(tmp_path / "deep.tif")
     images = {
         "upright.png": texture(5).transpose(Image.Transpose.ROTATE_270).convert("RGBA"),
         "grey.png": texture(6),
@@ -78,10 +75,19 @@ def test_equal_pixels_have_one_digest_and_what_no_model_would_see_is_spread_over
         "reshaped.png": Image.fromarray(np.asarray(texture(6)).reshape(120, 100)),
     }
     write_folder(tmp_path, images)
+
     digests = {name: read_image(tmp_path / name)[1] for name in ("lying.png", *images)}
+
     assert digests["lying.png"] == digests["upright.png"]
     assert digests["grey.png"] == digests["colour.png"]
     assert len(set(digests.values())) == 3
+
+
+def test_what_no_model_would_see_is_spread_over_8_bits(tmp_path):
+    values = np.asarray(texture(5), np.float32) * 200 + 900
+    values[0, 0] = np.nan
+    Image.fromarray(values).save(tmp_path / "deep.tif")
+
     assert np.asarray(read_image(tmp_path / "deep.tif")[0]).std() > 20
 
 
@@ -99,7 +105,9 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch)
         return read(path, data)
 
     monkeypatch.setattr(ph, "read_image", failing)
+
     found, causes = hash_images(images_below(folder).files)
+
     assert names(found) == ["c.JPG", "d.tif"]
     assert names(causes) == ["b.png", "cut.jpg", "empty.gif", "gone.png", "text.png"]
     assert causes[folder / "b.png"] == "IndexError: list index out of range"
@@ -108,10 +116,11 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch)
     )
 
 
-def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(folder, monkeypatch):
+@pytest.fixture
+def reads(monkeypatch):
+    """Names of the pictures that were decoded, and paths at which reading is interrupted once."""
     monkeypatch.setattr(ph, "_CHUNK", 1)
-    files = images_below(folder).files
-    read, decoded, interrupting = ph.read_image, [], [files[2]]
+    read, decoded, interrupting = ph.read_image, [], []
 
     def reading(path, data):
         if path in interrupting:
@@ -121,15 +130,33 @@ def test_nothing_is_decoded_twice_unless_it_changed_nor_after_an_interruption(fo
         return read(path, data)
 
     monkeypatch.setattr(ph, "read_image", reading)
+    return decoded, interrupting
+
+
+def test_nothing_is_decoded_twice_after_an_interruption(folder, reads):
+    decoded, interrupting = reads
+    files = images_below(folder).files
+    interrupting.append(files[2])
+
     with pytest.raises(KeyboardInterrupt):
         hash_images(files)
     assert sorted(decoded) == ["b.png", "c.JPG"]
+
     first, _ = hash_images(files)
     assert hash_images(files) == (first, {})
     assert decoded[2:] == ["d.tif"]
+
+
+def test_only_what_changed_is_decoded_again(folder, reads):
+    decoded, _ = reads
+    files = images_below(folder).files
+    first, _ = hash_images(files)
+    decoded.clear()
     texture(9).save(folder / "b.png")
+
     changed, _ = hash_images(files)
-    assert decoded[3:] == ["b.png"]
+
+    assert decoded == ["b.png"]
     assert [changed[path] == first[path] for path in files] == [False, True, True]
 
 
@@ -272,12 +299,14 @@ def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, d
         ):
             flipped[bit // 8] ^= 1 << bit % 8
         second = [*second, flipped.hex()]
+
     expected = set()
     for one, left in enumerate(first):
         for two, right in enumerate(second):
             bits = bits_between(left, right)
             if min(bits, 256 - bits) <= distance:
                 expected.add((one, two, min(bits, 256 - bits), bits > 128))
+
     pairs, ends = set(), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ph, "_ROWS", 2)
@@ -287,5 +316,6 @@ def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, d
         ):
             pairs.update(zip(*(array.tolist() for array in arrays), strict=True))
             ends.append(end)
+
     assert pairs == expected
     assert ends == [min(start + 5, len(second)) for start in range(0, len(second), 5)]

@@ -49,14 +49,17 @@ def prepared(home):
 @each_row("name", SETS)
 def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
     manifest = prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
+
     documents = load_documents(name)
     assert list(verify(name)) == []
     assert (manifest.rows, manifest.access) == (len(documents), CATALOGUE[name].access)
+
     kinds = {"slake": KIT_QUESTION, "_report": REPORT, "radrestruct": STRUCTURED_QUESTION}
     of_images = KIT_CHOICE if CATALOGUE[name].reader == "medevalkit" else KIT_TEXT
     assert set(documents[0]) == set(
         next((kinds[part] for part in kinds if part in name), of_images)
     )
+
     ids = [document["doc_id"] for document in documents]
     assert len(set(ids)) == len(ids)
     for document in documents:
@@ -101,7 +104,9 @@ def test_omnimedvqa(source, prepared):
     )
 
 
-def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(source, prepared):
+@pytest.fixture
+def flawed_omnimedvqa(source, prepared):
+    """Prepare questions of which one has the id of another, a null option, or no option B."""
     folder = source("omnimedvqa")
     path = folder / "QA_information/Open-access/Mura.json"
     rows = json.loads(path.read_bytes())
@@ -111,13 +116,27 @@ def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(so
     }
     put(path, json.dumps([*rows, {**rows[0], "question_id": "y", "option_B": None}]))
     manifest, documents = prepared("omnimedvqa", folder)
-    assert [one["doc_id"] for one in documents[3:]] == ["Mura_0000", "Mura_0000 (2)"]
-    assert documents[4]["flags"] == ["null_option", "no_such_gold"]
-    assert documents[4]["option_lines"] == [*documents[3]["option_lines"][:-1], "D. None"]
-    assert documents[4]["options"] == documents[3]["options"][:-1]
-    turned = rotated([{**documents[4], "answer": "A"}])[1]["option_lines"]
+    return manifest, documents[3:]
+
+
+def test_an_id_that_omnimedvqa_gives_twice_is_numbered(flawed_omnimedvqa):
+    _, documents = flawed_omnimedvqa
+    assert [one["doc_id"] for one in documents] == ["Mura_0000", "Mura_0000 (2)"]
+
+
+def test_a_null_option_of_omnimedvqa_is_asked_and_never_right(flawed_omnimedvqa):
+    _, (whole, null) = flawed_omnimedvqa
+
+    assert null["flags"] == ["null_option", "no_such_gold"]
+    assert null["option_lines"] == [*whole["option_lines"][:-1], "D. None"]
+    assert null["options"] == whole["options"][:-1]
+    turned = rotated([{**null, "answer": "A"}])[1]["option_lines"]
     assert [line[:2] for line in turned] == ["A.", "B.", "C.", "D."]
     assert turned[-1] == "D. None"
+
+
+def test_a_question_of_omnimedvqa_with_a_gap_in_its_options_is_left_out(flawed_omnimedvqa):
+    manifest, _ = flawed_omnimedvqa
     assert manifest.left_out[:2] == tuple(
         f"Mura.json row {number}: it has no option B and one behind it" for number in (3, 4)
     )
@@ -266,7 +285,9 @@ def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepar
 def test_rotated_option_lines_keep_their_form(source, prepared, name):
     _, documents = prepared(name, source(name))
     by_id = {document["doc_id"]: document for document in documents}
+
     turned = rotated(documents)
+
     assert len(turned) == sum(
         len(document["options"]) for document in documents if document["answer"]
     )

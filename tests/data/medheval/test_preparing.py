@@ -276,21 +276,34 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
     assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
 
 
-def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command):
+@pytest.fixture
+def partly_complete(clone, command):
+    """Prepare the group from a clone that lacks the file of one set and an image of another."""
     (clone / sources.file_of(CONTEXT)).unlink()
     (clone / "images" / sources.IU.format(2, 2)).unlink()
-    result = command("medheval", "--source", clone, "--allow-changed")
-    assert str(result.exception).startswith("2 of the datasets above could not be prepared; ")
-    lines = result.output.splitlines()
-    plan = [line.split() for line in lines[:7]]
+    return lambda *more: command("medheval", "--source", clone, "--allow-changed", *more)
+
+
+def test_the_plan_of_a_group_reads_its_sets_from_the_clone(partly_complete):
+    plan = [line.split() for line in partly_complete().output.splitlines()[:7]]
     assert plan[0] == ["dataset", "prepared", "access", "size", "to", "do"]
     assert plan[1] == [MM, "no", "public", "1.4", "MB", "read", "--source"]
+
+
+def test_a_group_prepares_its_complete_sets(partly_complete):
     prepared = [
         line.split(":")[0].removeprefix("Prepared ")
-        for line in lines
+        for line in partly_complete().output.splitlines()
         if line.startswith("Prepared ")
     ]
     assert prepared == [name for name in sources.SETS if name not in (CXR, CONTEXT)]
+
+
+def test_a_group_names_the_sets_that_lack_something(partly_complete, clone):
+    result = partly_complete()
+
+    assert str(result.exception).startswith("2 of the datasets above could not be prepared; ")
+    lines = result.output.splitlines()
     first, second = (line for line in lines if line.startswith("not prepared: "))
     assert first.startswith(
         f"not prepared: {CXR}: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray"
@@ -303,7 +316,10 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
         f"medtasks data prepare {CXR} {copy} iu_xray=DIR --images mimic_cxr=DIR && \\",
         f"medtasks data prepare {CONTEXT} {copy} mimic_cxr=DIR",
     ]
-    result = command("medheval", "--source", clone, "--allow-changed", "--allow-incomplete")
+
+
+def test_an_incomplete_set_of_a_group_is_prepared_if_it_may_be(partly_complete):
+    result = partly_complete("--allow-incomplete")
     assert f"Prepared {CXR}: 5 questions" in result.output
 
 
@@ -323,13 +339,16 @@ def test_a_group_of_which_no_set_is_complete(command, tmp_path):
 
 def test_golden_medheval_published_set(home, command, test_data):
     source = test_data / "medheval"
+
     result = command(MM, "--source", source)
     assert (
         "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
     )
+
     manifest = Manifest.read(dataset_folder(MM))
     assert (manifest.rows, manifest.images, manifest.complete) == (3610, 494, True)
     assert (manifest.revision, manifest.left_out) == ("7f7d980", ())
+
     documents = load_documents(MM)
     published = json.loads(next(source.rglob("MM-VisHal.json")).read_text(encoding="utf-8"))
     assert [document["doc_id"] for document in documents] == [
@@ -341,10 +360,12 @@ def test_golden_medheval_published_set(home, command, test_data):
         == (record["question"], record["choices"], record["answer"])
         for document, record in zip(documents, published, strict=True)
     )
+
     numbers = dict.fromkeys(("anatomy", "measurement", "symptom", "technique"), 0)
     for document in documents:
         numbers[document["hallucination"]] += 1
     assert list(numbers.values()) == [833, 872, 1297, 608]
+
     # Read one by one, see the README: options without text, several options, undecided, contradictory, interpreted.
     flags = [flag for document in documents for flag in document["flags"]]
     counted = {flag: flags.count(flag) for flag in dict.fromkeys(flags)}

@@ -41,10 +41,11 @@ def arrays_in(file):
 
 
 @each_row("name", ["octmnist", "pathmnist", "tissuemnist"])
-def test_images_and_labels(source, prepared, name):
+def test_images_and_labels_are_those_of_the_arrays(source, prepared, name):
     folder = source(name)
     manifest, documents, shots = prepared(name, folder)
     published = arrays_in(folder / f"{name}.npz")
+
     assert [document["doc_id"] for document in documents] == [f"test/{row}" for row in range(6)]
     assert [shot["doc_id"] for shot in shots] == [f"train/{row}" for row in (0, 2, 4, 6, 8)]
     assert manifest.revision == "local"
