@@ -26,9 +26,11 @@ def failing_on(*doc_numbers, error=OSError):
     return to_visual
 
 
-def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
+def test_a_failing_image_fails_its_own_reply_only(bench, log):
     expected = bench.adapter.generate_until(bench.generation())
+
     replies = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
+
     assert "OSError at test_adapter_failures.py" in failure_cause(replies[4])
     assert replies[:4] + replies[5:] == expected[:4] + expected[5:]
     assert SECRET not in replies[4] + "".join(log)
@@ -36,8 +38,13 @@ def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
     assert (
         "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py" in line
     )
+
+
+def test_a_failing_image_fails_its_own_scores_only(bench):
     expected = bench.adapter.loglikelihood(bench.scoring())
+
     scores = bench.adapter.loglikelihood(bench.scoring(visual=failing_on(4)))
+
     assert [math.isnan(loss) for loss, _ in scores] == [number in (8, 9) for number in range(24)]
     assert not scores[8][1]
     losses = [[loss for loss, _ in pairs[:8] + pairs[10:]] for pairs in (scores, expected)]
@@ -172,12 +179,12 @@ def warnings(log):
     return [line for line in log if "ran out of memory" in line]
 
 
-def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(
-    new_bench, bench, monkeypatch, log
-):
+def test_a_batch_too_large_for_the_memory_is_halved(new_bench, bench, monkeypatch, log):
     small = new_bench(batch_size=8)
     memory = Memory(small, monkeypatch, rows=3)
+
     got = small.adapter.generate_until(small.generation())
+
     assert got == bench.adapter.generate_until(bench.generation())
     assert memory.sizes == [8, 4, 2, 2, 4, 2, 2, 2, 2]
     assert len(warnings(log)) == 1
@@ -185,9 +192,21 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(
         "generate_until ran out of memory with 8 requests at once and goes on with 2"
         in warnings(log)[0]
     )
-    memory.tried.clear()
+
+
+def test_each_call_begins_with_the_batch_size_of_the_user(new_bench, monkeypatch):
+    """The next call may have other prompts."""
+    small = new_bench(batch_size=8)
+    memory = Memory(small, monkeypatch, rows=3)
     small.adapter.generate_until(small.generation())
-    assert memory.sizes[0] == 8, "the next call may have other prompts"
+    memory.tried.clear()
+
+    small.adapter.generate_until(small.generation())
+
+    assert memory.sizes[0] == 8
+
+
+def test_batches_by_tokens_are_no_larger_than_the_size_of_the_user(new_bench, monkeypatch):
     bench = new_bench(batch_tokens=10**6, batch_size=5)
     memory = Memory(bench, monkeypatch)
     bench.adapter.generate_until(bench.generation())

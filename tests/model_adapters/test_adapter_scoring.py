@@ -130,23 +130,33 @@ def answers(name, model):
 @each_row("name", DOCS)
 @each_row("shared", [False, True])
 def test_batches_change_nothing(build, one_by_one, name, shared):
-    model, (scores, replies) = (
-        build(name, batch_size=64, prefix_cache=shared, max_failed=0),
-        one_by_one[name],
-    )
+    model = build(name, batch_size=64, prefix_cache=shared, max_failed=0)
+    scores, replies = one_by_one[name]
+
     batched_scores, batched_replies = answers(name, model)
+
     assert batched_replies == replies
     assert not any(failure_cause(reply) for reply in replies)
     means = [mean for mean, _ in scores]
     assert [mean for mean, _ in batched_scores] == pytest.approx(means, abs=1e-4)
     assert [greedy for _, greedy in batched_scores] == [greedy for _, greedy in scores]
-    # Without the harness's loop, which would quietly run the samples of a failing batch one by one.
+
+
+@each_row("name", DOCS)
+@each_row("shared", [False, True])
+def test_one_batch_of_all_samples_changes_nothing(build, one_by_one, name, shared):
+    """Without the harness's loop, which would quietly run the samples of a failing batch one by one."""
+    model = build(name, batch_size=64, prefix_cache=shared, max_failed=0)
+    scores, replies = one_by_one[name]
     items = [
         model.encode_pair(doc["question"], option, doc["images"])
         for doc in DOCS[name]
         for option in OPTIONS
     ]
-    assert [score.mean for score in model.score_batch(items)] == pytest.approx(means, abs=1e-4)
     prompts = [model.encode(doc["question"], doc["images"]) for doc in DOCS[name]]
+
     generated = model.generate_batch(prompts, GenerationSettings(8, ("\n\n",)), 0)
+
+    means = [mean for mean, _ in scores]
+    assert [score.mean for score in model.score_batch(items)] == pytest.approx(means, abs=1e-4)
     assert [reply.strip() for reply in generated] == replies

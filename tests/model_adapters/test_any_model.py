@@ -111,8 +111,9 @@ def built(arguments: str, name: str = "adapter"):
     )
 
 
-def test_classes_and_functions_get_the_other_arguments(module):
+def test_an_adapter_class_gets_the_other_arguments(module):
     model = built(f"class={module}:MyVlm,weights=random,seed=3,batch_size=5")
+
     assert (type(model).__name__, model.arguments.weights, model.arguments.seed) == (
         "MyVlm",
         "random",
@@ -120,11 +121,18 @@ def test_classes_and_functions_get_the_other_arguments(module):
     )
     assert model.arguments.batch_size == 5  # of --model_args, as with each model of ours
     assert built(f"seed=4,class={module}:Group.MyVlm,weights=random").arguments.seed == 4
+
+
+def test_a_class_of_the_harness_gets_the_other_arguments(module):
     chat = MODEL_REGISTRY_V2.get_model_class("adapter").create_from_arg_string(
         f'class={module}:Chat,letter="a,b"', {}
     )
     assert (chat.is_simple, chat.letter) == (False, '"a,b"')
+
+
+def test_a_function_gets_the_arguments_of_functions(module):
     function = built(f"class={module}:answer,model=mine")
+
     assert function.function([1, 2]) == ["B", "B"]
     assert (function.arguments.model, function.arguments.batch_size) == ("mine", 2)
     assert (
@@ -217,28 +225,42 @@ def installed(module, tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.filterwarnings("ignore:the adapter '")
-def test_adapters_of_installed_packages_are_models_by_their_names(
-    module, installed, sample, tmp_path, monkeypatch
-):
+INSTALLED = pytest.mark.filterwarnings("ignore:the adapter '")
+
+
+@INSTALLED
+def test_adapters_of_installed_packages_are_models_by_their_names(module, installed, tmp_path):
     assert plugin.installed_adapters() == {
         "my-vlm.2.5": f"{module}:MyVlm",
         "my_chat": f"{module}:Chat",
         "my_function": f"{module}:answer",
     }
-    assert MODEL_REGISTRY_V2.resolve("hf_vlm").class_path == "medtasks.model_adapters.hf_vlm.HfVlm"
     assert class_path_of("my-vlm.2.5") == f"{module}.MyVlm"
     assert isinstance(built("weights=random", "my-vlm.2.5"), HarnessAdapter)
     assert built("", "my_function").function([1]) == ["B"]
     assert f"my_chat      {module}:Chat" in run_here(["medtasks", "models"], tmp_path).stdout
+
+
+@INSTALLED
+def test_adapters_of_installed_packages_replace_none_of_ours(installed):
+    assert MODEL_REGISTRY_V2.resolve("hf_vlm").class_path == "medtasks.model_adapters.hf_vlm.HfVlm"
+
+
+@INSTALLED
+def test_the_harness_runs_the_adapter_of_an_installed_package(installed, sample, tmp_path):
     options = ["--model_args", "letter=B", "--limit", "2", "--output_path", "out", "--log_samples"]
+
     ran = run_here(
         ["lmms_eval", "--model", "my_chat", "--tasks", "mediconfusion", *options], tmp_path
     )
+
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert set(read_run(tmp_path / "out").samples().reply) == {"B"}
-    options = ["--model", "my_chat"]
-    assert not check(["mediconfusion"], options)
+
+
+@INSTALLED
+def test_the_name_of_an_installed_adapter_is_checked_before_a_run(installed, sample):
+    assert not check(["mediconfusion"], ["--model", "my_chat"])
     (refusal,) = check(["mediconfusion"], ["--model", "my_cat"])
     assert "did you mean 'my_chat'?" in refusal.sentence
 
