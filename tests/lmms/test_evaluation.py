@@ -200,6 +200,7 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
     (tmp_path / "linked").symlink_to(tmp_path / "home")
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "data.json").symlink_to(folder / "test" / "rows.json")
+
     linked = tmp_path / "linked" / folder.relative_to(tmp_path / "home")
     files = {"arrow": linked / "test" / "data-*.arrow", "json": tmp_path / "copy" / "data.json"}
     named = files.get(loader)
@@ -216,13 +217,16 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
             )
         ]
         configs.append({"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}})
+
     lm = Model()
     lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
     evaluator = guarded(lambda lm, task_dict: {})
+
     for config in configs:
         task = SimpleNamespace(config=SimpleNamespace(**config))
         with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
             evaluator(lm, {"theirs": task})
+
     own = tmp_path / "own.json"
     own.write_text('{"a": 1}\n')
     config = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(own)}}

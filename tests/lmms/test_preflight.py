@@ -252,7 +252,7 @@ PAIRS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)
 
 
 @given(PAIRS, st.integers(0, 12), st.integers(1, 14) | st.none())
-def test_the_count_and_the_advice_are_right(ids, offset, limit):
+def test_cut_pairs_are_counted_and_the_advice_cuts_none(ids, offset, limit):
     def cut(start, count):
         asked = range(start, len(ids) if count is None else min(len(ids), start + count))
         inside = {ids[row] for row in asked}
@@ -262,8 +262,10 @@ def test_the_count_and_the_advice_are_right(ids, offset, limit):
 
     offset = min(offset, len(ids))
     _, count_of_cut, better = cut_units(ids, offset, limit)
+
     assert count_of_cut == cut(offset, limit)
     assert bool(better) == bool(count_of_cut)
+
     for advice in better:
         words = advice.split()
         options = dict(zip(words[::2], map(int, words[1::2]), strict=True))
