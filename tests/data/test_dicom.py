@@ -155,12 +155,18 @@ def test_without_a_window_the_values_are_the_range(tmp_path, fields, padding):
     assert done == SCALED
 
 
-def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path):
+def test_without_a_window_the_whole_range_is_shown():
     grey, done = seen(Path(pydicom.data.get_testdata_file("CT_small.dcm", download=False)))
     assert (grey.min(), grey.max(), grey.std() > 30, done) == (0, 255, True, SCALED)
+
+
+def test_without_a_window_8_bits_are_as_stored(tmp_path):
     grey, done = seen(write(tmp_path / "a.dcm", (ramp() // 2).astype(np.uint8), stored=8))
     assert (grey == (ramp() // 2)[..., None]).all()
     assert done == ("DICOM without a window scaled from the 8 bits stored",)
+
+
+def test_without_a_window_an_image_of_one_value_is_refused(tmp_path):
     with pytest.raises(
         UnclearRange,
         match=r"no window, and all its values are 7; say .* image_range: \[LOW, HIGH\]",
@@ -443,17 +449,24 @@ def test_files_without_preamble(tmp_path, implicit, little):
         seen(tmp_path / "bare")
 
 
-def test_jpeg_lossless_and_jpeg_ls(tmp_path):
+def data_of_pydicom(name):
+    return Path(pydicom.data.get_testdata_file(name, download=False))
+
+
+@each_row(
+    "packed, plain",
+    [("MR_small_jpeg_ls_lossless", "MR_small"), ("SC_rgb_jpeg_gdcm", "SC_rgb_rle")],
+)
+def test_jpeg_lossless_and_jpeg_ls_are_as_unpacked(packed, plain):
     pytest.importorskip("gdcm")
-    file = lambda name: Path(pydicom.data.get_testdata_file(name, download=False))  # noqa: E731
-    for packed, plain in (
-        ("MR_small_jpeg_ls_lossless", "MR_small"),
-        ("SC_rgb_jpeg_gdcm", "SC_rgb_rle"),
-    ):
-        expected, _ = seen(file(f"{plain}.dcm"))
-        grey, _ = seen(file(f"{packed}.dcm"))
-        assert (grey == expected).all()
-    whole = file("MR_small_jpeg_ls_lossless.dcm").read_bytes()
+    expected, _ = seen(data_of_pydicom(f"{plain}.dcm"))
+    grey, _ = seen(data_of_pydicom(f"{packed}.dcm"))
+    assert (grey == expected).all()
+
+
+def test_a_cut_jpeg_ls_is_refused(tmp_path):
+    pytest.importorskip("gdcm")
+    whole = data_of_pydicom("MR_small_jpeg_ls_lossless.dcm").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UnreadableImage):
         seen(tmp_path / "cut")

@@ -69,17 +69,27 @@ def test_drawn_documents_name_their_stratum(draw):
         )
 
 
-def test_the_seed_decides_and_the_order_of_rows_does_not(documents):
-    request = DrawRequest(90, "modality", 3)
-    first, _ = draw_documents(documents, request)
-    again, _ = draw_documents(documents, request)
+REQUEST = DrawRequest(90, "modality", 3)
+
+
+def drawn_ids(documents, **changes):
+    return set(ids(draw_documents(documents, REQUEST._replace(**changes))[0]))
+
+
+def test_a_draw_depends_on_its_seed(documents):
+    first, _ = draw_documents(documents, REQUEST)
+    again, _ = draw_documents(documents, REQUEST)
     assert first == again
+    assert drawn_ids(documents, seed=4) != set(ids(first))
+
+
+def test_a_draw_does_not_depend_on_the_order_of_rows(documents):
     shuffled = random.Random(1).sample(documents, len(documents))
-    assert set(ids(draw_documents(shuffled, request)[0])) == set(ids(first))
-    other, _ = draw_documents(documents, request._replace(seed=4))
-    assert set(ids(other)) != set(ids(first))
-    larger, _ = draw_documents(documents, request._replace(rows=180))
-    assert set(ids(first)) < set(ids(larger))
+    assert drawn_ids(shuffled) == drawn_ids(documents)
+
+
+def test_a_larger_draw_holds_the_smaller_one(documents):
+    assert drawn_ids(documents) < drawn_ids(documents, rows=180)
 
 
 def test_each_cluster_is_as_likely(documents):

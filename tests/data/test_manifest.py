@@ -90,16 +90,24 @@ def test_text_fingerprint_ignores_order_only():
     assert text_fingerprint(rows[:1]) != whole
 
 
-def test_pixel_digest_is_of_the_picture_and_the_fingerprint_knows_which_is_whose(tmp_path):
+@pytest.fixture
+def facts_of_images(tmp_path):
+    """Facts of one picture in two files, and of one with the same bytes in another shape."""
     pixels = Image.frombytes("L", (6, 4), bytes(range(24)))
     pixels.save(tmp_path / "a.png")
     pixels.convert("RGB").save(tmp_path / "a.bmp")
     Image.frombytes("L", (4, 6), bytes(range(24))).save(tmp_path / "turned.png")
-    first, same, turned = (
-        read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png")
-    )
+    return [read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png")]
+
+
+def test_a_pixel_digest_is_of_the_picture(facts_of_images):
+    first, same, turned = facts_of_images
     assert first == same
     assert turned.sha256 != first.sha256
+
+
+def test_the_fingerprint_knows_which_picture_is_whose(facts_of_images):
+    first, _, turned = facts_of_images
     assert pixels_fingerprint({"1": first, "2": turned}) == pixels_fingerprint(
         {"2": turned, "1": first}
     )

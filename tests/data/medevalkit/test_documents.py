@@ -72,18 +72,28 @@ def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
         assert all(option in line for option, line in zip(options, lines, strict=False))
 
 
-def test_pmc_vqa(source, prepared):
+def test_pmc_vqa_keeps_its_option_lines_as_published(source, prepared):
     _, documents = prepared("pmc_vqa", source("pmc_vqa"))
     assert documents[1]["option_lines"] == [" A: T: testes ", " C: Inner ", " C: Blue", " D: None "]
     assert documents[1]["options"] == ["T: testes", "Inner", "Blue", "None"]
     assert documents[0]["options"][1] == "White: pale"
+
+
+def test_pmc_vqa_keeps_questions_and_answers_as_published(source, prepared):
+    _, documents = prepared("pmc_vqa", source("pmc_vqa"))
     assert [document["answer"] for document in documents] == list("ABCDAB")
     assert documents[2]["question"] == " Which one?\nChoose."
     assert [document["doc_id"] for document in documents[:2]] == ["test_2/0", "test_2/1"]
 
 
-def test_omnimedvqa(source, prepared):
-    manifest, documents = prepared("omnimedvqa", source("omnimedvqa"))
+@pytest.fixture
+def omnimedvqa(source, prepared):
+    return prepared("omnimedvqa", source("omnimedvqa"))
+
+
+def test_answers_of_omnimedvqa_are_flagged(omnimedvqa):
+    manifest, documents = omnimedvqa
+
     assert [(one["part"], one["answer"], one["gold"], one["flags"]) for one in documents] == [
         ("Chest CT Scan", "A", "CT", ["no_modality_type"]),
         ("Chest CT Scan", "B", "MR", ["repeated_gold", "no_modality_type"]),
@@ -93,15 +103,20 @@ def test_omnimedvqa(source, prepared):
         ("Mura", "A", "CT", []),
     ]
     assert documents[5]["option_lines"] == ["A. CT", "B. MR"]
+    assert manifest.left_out == (
+        "the source holds 6 rows, the evaluated set 88996",
+        "the right option of 1 row (the published answer is none of the options)",
+    )
+
+
+def test_questions_of_omnimedvqa_have_modality_and_image(omnimedvqa):
+    _, documents = omnimedvqa
+
     assert {(one["part"], one["modality"]) for one in documents} == {
         ("Chest CT Scan", "CT(Computed Tomography)"),
         ("Mura", "X-Ray"),
     }
     assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
-    assert manifest.left_out == (
-        "the source holds 6 rows, the evaluated set 88996",
-        "the right option of 1 row (the published answer is none of the options)",
-    )
 
 
 @pytest.fixture
@@ -142,7 +157,7 @@ def test_a_question_of_omnimedvqa_with_a_gap_in_its_options_is_left_out(flawed_o
     )
 
 
-def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
+def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path):
     folder = put_source("medevalkit_omnimedvqa_vlmevalkit", tmp_path)
     _, documents = prepared("omnimedvqa_vlmevalkit", folder)
     assert [document["part"] for document in documents[::2]] == [
@@ -155,15 +170,24 @@ def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
     ]
     assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
     assert (documents[0]["option_lines"], documents[0]["answer"]) == (["A. CT", "B. MR"], "B")
+
+
+def test_a_missing_part_of_omnimedvqa_is_named(tmp_path, refuses):
+    folder = put_source("medevalkit_omnimedvqa_vlmevalkit", tmp_path)
     (folder / "part_7.tsv").unlink()
     with refuses("holds no part_7.tsv"):
         prepare("medevalkit_omnimedvqa_vlmevalkit", Options(folder))
 
 
-def test_medxpertqa(source, prepared):
+@pytest.fixture
+def medxpertqa(source):
     folder = source("medxpertqa_mm")
     row("MM/test.jsonl", 1, images=["MM-0-0.jpeg"] * 2)(folder)
-    twice, *_, last = prepared("medxpertqa_mm", folder)[1]
+    return folder
+
+
+def test_medxpertqa_shows_an_image_as_often_as_published(medxpertqa, prepared):
+    twice, *_, last = prepared("medxpertqa_mm", medxpertqa)[1]
     assert len(twice["image_files"]) == 2
     assert len(set(twice["image_files"])) == 1
     assert (
@@ -176,7 +200,10 @@ def test_medxpertqa(source, prepared):
         "Skeletal",
     )
     assert last["question"].endswith("(E) drug E3")
-    text = prepared("medxpertqa_text", folder)[1][0]
+
+
+def test_medxpertqa_of_texts_has_ten_options(medxpertqa, prepared):
+    text = prepared("medxpertqa_text", medxpertqa)[1][0]
     assert (len(text["options"]), text["option_lines"][9]) == (10, "J. drug J0")
 
 
@@ -252,22 +279,32 @@ def test_medframeqa(source, prepared):
     assert documents[1]["body_system"] == "Nervous System"
 
 
-def test_slake_and_its_english_part(home, source, prepared):
-    manifest, english = prepared("slake_en", source("slake"))
-    whole = load_documents("medevalkit_slake")
+@pytest.fixture
+def english(home, source, prepared):
+    """Prepare the English part of SLAKE; return its manifest and documents, and those of the whole."""
+    manifest, documents = prepared("slake_en", source("slake"))
+    return manifest, documents, load_documents("medevalkit_slake")
+
+
+def test_slake_is_in_two_languages(english):
+    _, _, whole = english
     assert [document["language"] for document in whole] == ["en", "zh"] * 4
-    assert english == [document for document in whole if document["language"] == "en"]
+    assert (whole[3]["answer"], whole[3]["answer_type"], whole[3]["location"]) == (
+        "不是",
+        "CLOSED",
+        "Abdomen",
+    )
+
+
+def test_the_english_part_of_slake_is_selected_from_the_whole(english, home):
+    manifest, documents, whole = english
+    assert documents == [document for document in whole if document["language"] == "en"]
     assert (manifest.selected_from, manifest.selection) == (
         "medevalkit_slake",
         {"language": ("en",)},
     )
     assert manifest.images == 4
     assert not (home / "datasets/medevalkit_slake_en/images").exists()
-    assert (whole[3]["answer"], whole[3]["answer_type"], whole[3]["location"]) == (
-        "不是",
-        "CLOSED",
-        "Abdomen",
-    )
 
 
 def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepared, tmp_path):

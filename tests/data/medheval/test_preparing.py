@@ -97,7 +97,7 @@ def test_a_closed_document(prepared):
     assert (dataset_folder(MM) / f"images/{digest[:16]}.jpg").is_file()
 
 
-def test_keys_and_flags(prepared):
+def test_answers_of_closed_questions_are_flagged(prepared):
     _, documents = prepared(MM)
     keys = [(document["answer"], *document["flags"]) for document in documents]
     assert keys == [
@@ -111,13 +111,17 @@ def test_keys_and_flags(prepared):
         ("B", "gold_interpreted"),
     ]
     assert documents[6]["options"] == ["A", "B", "C"]
+
+
+def test_closed_questions_have_a_kind_of_hallucination(prepared):
+    _, documents = prepared(MM)
     types = {"anatomy": 3, "measurement": 2, "symptom": 6, "technique": 2}
     assert {
         kind: sum(document["hallucination"] == kind for document in documents) for kind in types
     } == types
 
 
-def test_sources_patients_and_files_without_question_type(prepared):
+def test_questions_on_radiographs_name_source_and_patient(prepared):
     _, documents = prepared(CXR)
     assert [document["source"] for document in documents] == ["iu_xray"] * 3 + ["mimic_cxr"] * 3
     assert [document["patient_id"] for document in documents] == [None] * 3 + [
@@ -127,6 +131,9 @@ def test_sources_patients_and_files_without_question_type(prepared):
     ]
     assert (documents[4]["options"], documents[4]["flags"]) == ([], ["options_unparsed"])
     assert (documents[3]["kind"], documents[3]["answer"]) == ("binary", "B")
+
+
+def test_closed_questions_on_knowledge_are_binary(prepared):
     _, documents = prepared("medheval_knowledge_closed")
     assert {(document["kind"], document["hallucination"]) for document in documents} == {
         ("binary", None)
@@ -134,7 +141,7 @@ def test_sources_patients_and_files_without_question_type(prepared):
     assert [document["answer"] for document in documents] == ["B", "A", "B", None]
 
 
-def test_open_sets(prepared):
+def test_open_questions_on_reports_have_measurements(prepared):
     _, reports = prepared("medheval_visual_report")
     assert (reports[1]["doc_id"], reports[1]["report"]) == (
         "MIMIC-CXR_pairs/2",
@@ -143,6 +150,9 @@ def test_open_sets(prepared):
     assert reports[1]["measurement"] == ["8 mm"]
     assert reports[0]["measurement"] == []
     assert reports[0]["question"] == sources.INSTRUCTION
+
+
+def test_open_questions_on_knowledge_have_a_type(prepared):
     _, questions = prepared("medheval_knowledge_open")
     assert questions[0]["answer"] == "Drugs that lower blood pressure."
     assert questions[0]["question_type"] == "type4_Knowledge"
@@ -166,7 +176,7 @@ def test_physionets_own_folders_and_only_the_data_of_the_clone(home, clone):
     assert prepare(CONTEXT, options).rows == 4
 
 
-def test_some_images_are_missing_or_broken(clone, complains, prepared):
+def test_missing_and_broken_images_are_named(clone, complains, prepared):
     (clone / "images" / "synpic8.jpg").unlink()
     broken = clone / "images" / "xmlab2" / "source.jpg"
     broken.write_bytes(broken.read_bytes()[:-40])
@@ -177,7 +187,9 @@ def test_some_images_are_missing_or_broken(clone, complains, prepared):
         ),
         "MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing, such as synpic8.jpg, and with them 3 questions",
     ]
+
     complains(MM, *sentences[:3], "and 1 more", "--allow-incomplete")
+
     manifest, _ = prepared(MM, allow_incomplete=True)
     assert manifest.left_out == tuple(sentences)
     assert manifest.rows == 7
@@ -223,16 +235,22 @@ def test_records_that_make_no_sense(rewrite, complains, change, complaint):
     complains(MM, f"MM-VisHal.json row 5{complaint}")
 
 
-def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
+def test_the_clone_is_needed(home, refuses):
     with refuses(
         f"'{CONTEXT}'",
         "clone of https://github.com/Aofei-Chang/MedHEval",
         "--source CLONE --images",
     ):
         prepare(CONTEXT, Options())
-    (tmp_path / "empty").mkdir()  # a folder that the user names is the only one
+
+
+def test_a_folder_of_images_that_the_user_names_is_the_only_one(complains, tmp_path):
+    (tmp_path / "empty").mkdir()
     missing = f"'{MM}' needs 2 images of SLAKE, and none of them is below {tmp_path / 'empty'}"
     complains(MM, missing, "--images slake=DIR", images={"slake": tmp_path / "empty"})
+
+
+def test_a_wrong_folder_of_images_is_named(complains, tmp_path):
     known = "unknown source of images 'slack'; did you mean 'slake'?"
     complains(MM, known, kind=UnknownName, images={"slack": tmp_path})
     complains(
@@ -240,6 +258,9 @@ def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
         f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist",
         images={"slake": tmp_path / "x"},
     )
+
+
+def test_a_missing_file_of_the_clone_is_named(clone, complains):
     (clone / sources.file_of(MM)).unlink()
     complains(
         MM,
@@ -266,7 +287,9 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
         for key in ("slake", "vqa_rad")
         for argument in ("--images", f"{key}={tmp_path / key}")
     ]
+
     result = command(MM, "--source", clone, "--allow-changed", "--allow-incomplete", *named)
+
     lines = result.output.splitlines()
     assert lines[:2] == [
         "images of SLAKE: 2 of 2 found",

@@ -39,7 +39,7 @@ def stored(manifest, document):
 
 
 @each_row("name", WRITERS)
-def test_every_set_becomes_what_its_source_holds_and_verifies(prepared, tmp_path, name):
+def test_every_set_becomes_what_its_source_holds(prepared, tmp_path, name):
     folder, expected = WRITERS[name](tmp_path / "source")
     manifest, documents, shots = prepared(name, folder)
     if (evaluated := dataset_info(manifest.name).rows) is not None:
@@ -164,8 +164,11 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
     "name, third_image, question_type",
     [("vqa_rad", 1, None), ("path_vqa", 1, None), ("slake", 2, "Organ")],
 )
-def test_questions_on_images(source, prepared, name, third_image, question_type):
+def test_questions_on_images_are_those_of_the_source(
+    source, prepared, name, third_image, question_type
+):
     manifest, (first, second, third, *_), shots = prepared(name, source(name))
+
     digest = first["image_sha256"][0]
     assert (first["image_id"], first["image_files"]) == (digest[:16], [f"images/{digest[:16]}.jpg"])
     assert (first["question"], first["patient_id"], first["question_type"]) == (
@@ -175,6 +178,7 @@ def test_questions_on_images(source, prepared, name, third_image, question_type)
     )
     assert (first["image_id"] == second["image_id"]) is (name != "slake")
     assert first["image_id"] != third["image_id"]
+
     assert stored(manifest, third) == [picture(third_image)]
     assert stored(manifest, shots[4]) == [picture(108 if name == "slake" else 54)]
     assert (manifest.access, list(verify(manifest.name))) == ("public", [])
@@ -209,7 +213,9 @@ def test_cbis_shows_cropped_images_else_undescribed_ones(source, prepared):
         for number, name, description in info
     ]
     put(folder / "csv" / "dicom_info.csv", csv_text("image_path,SeriesDescription", rows))
+
     manifest, documents, _ = prepared("cbis_ddsm_mass", folder)
+
     assert [stored(manifest, document) for document in documents] == [
         [picture(n)] for n in (0, 127, 2, 3, 4, 5)
     ]
@@ -302,7 +308,7 @@ def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
     assert (second["answer"], second["question_type"]) == ("nothing, as before", "presence")
 
 
-def test_chestxray14_in_the_order_of_its_table(source, prepared):
+def test_chestxray14_is_in_the_order_of_its_table(source, prepared):
     manifest, documents, shots = prepared("chestxray14", source("chestxray14"))
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 25596",)
     present = [
