@@ -34,7 +34,7 @@ def pmc(tmp_path, monkeypatch, write):
     )
 
 
-def test_sentence_of_a_consistent_number(medtasks, pmc):
+def test_a_consistent_number_is_told_in_one_sentence(medtasks, pmc):
     ran = medtasks("check", PMC, pmc, "--printed", "80.0 %")
     assert (ran.code, ran.err) == (0, "")
     sentence, verdict, *_ = ran.out.splitlines()
@@ -190,7 +190,9 @@ def kit_file(folder, rows):
     return path
 
 
-def test_main_metric_and_the_samples_that_it_is_about(medtasks, tmp_path, monkeypatch, write):
+def test_a_check_counts_the_samples_that_its_metric_is_about(
+    medtasks, tmp_path, monkeypatch, write
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
     documents = load_documents("multimedeval_vqa_rad")  # answers are yes, left lung, no, an {MRI}
@@ -241,15 +243,20 @@ def test_a_file_without_options_cannot_stand_in_for_the_data(medtasks, tmp_path,
     assert "the file cannot stand in for the data: 1 of 1 questions lack an option" in ran.err
 
 
-def test_pairs(medtasks, constant):
+def test_a_number_of_pairs_is_checked(medtasks, constant):
     ran = medtasks(
         "check", "mediconfusion", constant(), "--printed", "50.0", "--metric", "individual_accuracy"
     )
+
     assert ran.code == 0
     assert "by similarity" not in ran.out
     assert medtasks("check", "mediconfusion", constant(), "--printed", "0").code == 0
+
+
+def test_replies_without_a_number_are_no_reason_for_a_printed_one(medtasks, constant):
     without_number = medtasks(
         "check", "mediconfusion", constant(2, "?"), "--printed", "0", "--metric", "confusion"
     )
+
     assert without_number.code == 1
     assert "gives no number on 2 of 32 samples" in without_number.out

@@ -166,23 +166,38 @@ def test_list_knows_a_damaged_dataset(medtasks, incomplete, final):
     assert state(medtasks("data", "list")) == "damaged"
 
 
-def test_verify(medtasks, fails, home, final):
+def test_verify_needs_a_prepared_dataset(fails, home):
     fails(
         ["data", "verify", "mediconfusion"],
         "is not prepared",
         "medtasks data prepare mediconfusion",
     )
+
+
+def test_verify_says_that_a_dataset_is_as_prepared(medtasks, home):
     medtasks("data", "sample", home)
+
     fine = medtasks("data", "verify", "mediconfusion")
+
     assert (fine.code, fine.err) == (0, "")
     assert "as prepared: 32 questions, synthetic sample" in fine.out
+
+
+def test_verify_names_a_missing_image(medtasks, fails, home, final):
+    medtasks("data", "sample", home)
     (final / "images/90000.jpg").unlink()
+
     ran = fails(
         ["data", "verify", "mediconfusion"],
         "1 problem in 'mediconfusion'",
         "data prepare mediconfusion",
     )
+
     assert ran.out == f"{final / 'images/90000.jpg'} is missing\n"
+
+
+def test_verify_names_a_damaged_table(medtasks, fails, home, final):
+    medtasks("data", "sample", home)
     shutil.rmtree(final / "test")
     fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
 

@@ -178,14 +178,24 @@ def test_nothing_about_a_patient_is_printed_or_written(medtasks, folder, tmp_pat
         assert CANARY.encode() not in path.read_bytes()
 
 
-def test_samples_by_chance_and_by_id(medtasks, fails, folder):
-    include = ["--include_path", folder]
-    first = medtasks("data", "look", "mine", *include).out
+def test_the_same_samples_are_drawn_again(medtasks, folder):
+    look = ["data", "look", "mine", "--include_path", folder]
+    first = medtasks(*look).out
     assert sum(line.startswith("sample ") for line in first.splitlines()) == 3
-    assert medtasks("data", "look", "mine", *include).out == first
-    named = medtasks("data", "look", "mine", "--id", "turned.jpg", "--id", "deep.png", *include).out
+    assert medtasks(*look).out == first
+
+
+def test_samples_are_shown_by_id_in_the_order_asked_for(medtasks, folder):
+    named = medtasks(
+        *("data", "look", "mine", "--id", "turned.jpg", "--id", "deep.png"),
+        *("--include_path", folder),
+    ).out
     assert named.index("sample turned.jpg") < named.index("sample deep.png")
-    fails(["data", "look", "mine", "--id", "deep.pgn", *include], "did you mean 'deep.png'?")
+
+
+def test_unknown_samples_and_tasks_are_refused(fails, folder):
+    look = ["data", "look", "mine", "--include_path", folder]
+    fails([*look, "--id", "deep.pgn"], "did you mean 'deep.png'?")
     fails(["data", "look", "nowhere"], "unknown task 'nowhere'")
 
 

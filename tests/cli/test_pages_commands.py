@@ -281,25 +281,31 @@ def test_two_prepared_sets_are_compared(medtasks, bench):
     assert (finding["first"]["questions"], finding["second"]["questions"]) == (["q2"], ["r1"])
 
 
-def test_what_cannot_be_done_is_one_sentence_and_nothing_found_is_said(
-    medtasks, fails, bench, tmp_path
-):
+def test_duplicates_can_fail_a_gate(fails, bench):
     fails(
         ["data", "duplicates", "bench", "--fail-on-found"],
         "1 duplicate found in 'bench'",
         "bench_duplicates.html",
     )
+
+
+def test_duplicates_that_cannot_be_looked_for_are_one_sentence(fails, bench, tmp_path):
     fails(["data", "duplicates", "bench", "--against", "bench"], "leave out --against")
     fails(
         ["data", "duplicates", "bench", "--html", tmp_path / "no" / "p.html"],
         "cannot write the page",
         "--html",
     )
+
+
+def test_a_set_without_duplicates_passes_a_gate(medtasks, bench, tmp_path):
     prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
     folder = write_folder(tmp_path / "other", {"x.png": texture(2)})
+
     ran = medtasks(
         "data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt"
     )
+
     assert (ran.code, Path("out.txt").read_text(), "leave out" in ran.out) == (0, "", False)
     assert "No image of clean was found there." in ran.out
     assert "clean holds no image twice." in ran.out
@@ -384,7 +390,9 @@ def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secr
     prepare_set(
         "open", [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)]
     )
+
     ran = medtasks("data", "duplicates", "open", "--against", "secret", "--json", "f.json")
+
     files = written(tmp_path)
     (finding,) = json.loads(files["f.json"])["against"]["findings"]
     assert CANARY not in ran.out + ran.err

@@ -249,7 +249,7 @@ def test_replies_under_digests_are_scored(medtasks, own_folder, own_batch):
     assert "75.0%" in ran.out
 
 
-def test_several_tasks_have_a_folder_each_and_the_rest_is_named(medtasks, sample, tmp_path):
+def test_several_tasks_have_a_folder_each(medtasks, sample, tmp_path):
     ran = medtasks(
         "questions",
         "mediconfusion_all",
@@ -259,6 +259,7 @@ def test_several_tasks_have_a_folder_each_and_the_rest_is_named(medtasks, sample
         "--limit",
         "2",
     )
+
     assert ran.code == 1
     assert "left out mediconfusion_gd: 'mediconfusion_gd' compares likelihoods" in ran.out
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
@@ -323,8 +324,10 @@ def test_a_changed_task_of_the_users_own_is_another_one(
     assert lines_of(folder / "questions.jsonl")[0]["text"] == "Say: What is 0?"
     replies = write_replies(folder, "a bone")
     assert medtasks("score", "mine", replies, *own).code == 0
+
     path = own_folder / file
     path.write_text(change(path.read_text()))
+
     fails(
         ["score", "mine", replies, *own],
         "replies answer questions of 'mine' that were made from other",

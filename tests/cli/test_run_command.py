@@ -486,25 +486,20 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     assert len(manifest.processes) == 1  # a second round would write no more
 
 
-def test_a_folder_that_is_a_file_and_a_launcher_that_cannot_start(fails, tmp_path, launcher):
+def test_a_file_in_place_of_the_output_folder_starts_nothing(fails, tmp_path, launcher):
     (tmp_path / "file").write_text("")
     fails(
         ["run", "--tasks", "one", "--output_path", tmp_path / "file", *launcher],
         str(tmp_path / "file"),
     )
     assert not (tmp_path / "harness.pid").exists()
-    fails(
-        [
-            "run",
-            "--tasks",
-            "one",
-            "--output_path",
-            tmp_path / "out",
-            "--launcher=nothing-here",
-            *MODEL,
-        ],
-        "--launcher",
-    )
+
+
+def test_a_launcher_that_cannot_start_interrupts_the_run(fails, tmp_path):
+    run = ["run", "--tasks", "one", "--output_path", tmp_path / "out", *MODEL]
+
+    fails([*run, "--launcher=nothing-here"], "--launcher")
+
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "interrupted"
     assert "cannot start 'nothing-here'" in manifest.why

@@ -57,10 +57,16 @@ def test_variants_of_each_task_are_listed(medtasks):
     assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
 
 
-def test_path_version_and_wrong_usage(medtasks):
+def test_path_names_the_folder_of_the_tasks(medtasks):
     folder = Path(medtasks("path").out.removesuffix("\n"))
     assert (folder / "mediconfusion" / "mediconfusion.yaml").is_file()
+
+
+def test_the_version_is_that_of_the_package(medtasks):
     assert medtasks("--version").out == f"medtasks {package.__version__}\n"
+
+
+def test_wrong_usage_is_told_with_the_usage(medtasks):
     for arguments in (["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]):
         ran = medtasks(*arguments)
         assert (ran.code, ran.out, "Usage: medtasks" in ran.err, "Traceback" in ran.err) == (
@@ -71,7 +77,7 @@ def test_path_version_and_wrong_usage(medtasks):
         )
 
 
-def test_help_names_values_and_no_python_types(medtasks):
+def test_help_shows_no_python_types(medtasks):
     for command in (
         ["doctor"],
         ["compare"],
@@ -84,6 +90,9 @@ def test_help_names_values_and_no_python_types(medtasks):
         shown = medtasks(*command, "--help").out
         assert "Usage: medtasks" in shown
         assert set("<>") & set(shown) == set(), shown
+
+
+def test_help_names_values(medtasks):
     assert re.search(r"--task +TEXT.* +Only for", medtasks("doctor", "--help").out)
     assert re.search(r"--verify +Also read", medtasks("doctor", "--help").out)
     assert re.search(r"--json +PATH +Also write", medtasks("doctor", "--help").out)
@@ -210,7 +219,7 @@ def test_demo_writes_below_the_working_folder(medtasks, harness, tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["medtasks-demo"]
 
 
-def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, harness, tmp_path):
+def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, harness, tmp_path):
     for number, (results, code) in enumerate([(None, 0), (RESULTS, 1)]):
         harness(results, code)
         ran = medtasks("demo", "--output", tmp_path / f"{number}")
@@ -218,6 +227,9 @@ def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, 
         assert f"the harness produced no results (exit code {code})" in ran.err
         assert "line 39" in ran.err
         assert "line 24" not in ran.err
+
+
+def test_a_report_that_fails_is_one_sentence(fails, harness, tmp_path):
     harness(RESULTS, report_code=1)
     fails(
         ["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page"
@@ -465,25 +477,35 @@ def test_numbers_of_samples_do_not_depend_on_rounding_errors():
         assert planned(1000, percent / 100).needed == needed, percent
 
 
-def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_range_are_refused(
-    medtasks, fails, sample
-):
+def test_a_plan_takes_up_to_two_runs(fails, sample):
     fails(
         ["plan", "mediconfusion", *["--run", "a"] * 3],
         "a plan takes up to two earlier runs, but got 3",
     )
-    for options, message in (
+
+
+@each_row(
+    "options, message",
+    [
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
         (("--against", "1.5"), "--against is between 0 and 1"),
         (("--power", "1"), "--power and --margin"),
         (("--tests", "0"), "--tests at least 1"),
-    ):
-        fails(["plan", "mediconfusion", *options], message)
-    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
+    ],
+)
+def test_numbers_of_a_plan_that_are_out_of_range_are_refused(fails, sample, options, message):
+    fails(["plan", "mediconfusion", *options], message)
+
+
+def test_a_plan_for_likelihoods_has_the_pairs_of_the_texts(medtasks, sample):
     ran = medtasks("plan", "mediconfusion_gd", "--against", "0.25")
     assert ran.out.startswith(
         "mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs."
     )
+
+
+def test_tasks_without_shares_are_not_planned(medtasks, sample):
+    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
     assert "a judge reads replies" in medtasks("plan", "mediconfusion_ff").err
 
 
@@ -499,14 +521,20 @@ def answers(ran):
     return [tuple(json.loads(line).values()) for line in ran.out.splitlines()]
 
 
-def test_rules_read_the_same_replies_differently(medtasks, fails):
+def test_rules_read_the_same_replies_differently(medtasks):
     bulge = {"reply": "A round bulge", "options": OPTIONS}
     stdin = lines({"reply": "The answer is A."}, "", {"reply": "(b)"}, bulge, {"reply": None})
     reference = answers(medtasks("parse", "mediconfusion_reference", stdin=stdin))
     assert [value for value, _ in reference] == ["A", None, "A", None]
     robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
     assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
+
+
+def test_no_replies_have_no_answers(medtasks):
     assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
+
+
+def test_an_unknown_rule_is_refused(fails):
     unknown = fails(
         ["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?"
     )
