@@ -53,12 +53,20 @@ def test_a_failing_image_fails_its_own_scores_only(bench):
 
 def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
     bench.adapter.quote_errors(allowed=True)
+
     replies = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
+
     cause = failure_cause(replies[4])
     assert re.fullmatch(
         rf"OSError at test_adapter_failures\.py:\d+ in to_visual: {SECRET}: 4: .*", cause
     )
     assert cause in log[0]
+
+    bench.adapter.quote_errors(allowed=False)
+    assert SECRET not in bench.adapter.generate_until(bench.generation(visual=failing_on(4)))[4]
+
+
+def test_a_long_message_of_an_error_is_cut(bench):
     long = FailureLog("x", 9, 1, quotes=True)
     (request,) = read_requests(bench.generation([0]), "generate_until")
     assert (
@@ -66,8 +74,6 @@ def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
         == f"ValueError: one two {'x' * 292}"
     )
     assert long.record(request, ValueError()) == "ValueError"
-    bench.adapter.quote_errors(allowed=False)
-    assert SECRET not in bench.adapter.generate_until(bench.generation(visual=failing_on(4)))[4]
 
 
 @each_row("bad", ["", 3, lambda doc: None])
@@ -123,29 +129,39 @@ def test_the_allowance_is_the_share_but_at_least_one(bench, share, requests, all
         failures.settle()
 
 
-def test_padding_between_ranks_is_not_counted_and_an_interrupt_ends_the_run(new_bench, bench):
+def test_padding_between_ranks_is_not_counted(new_bench):
     bench = new_bench(max_failed=0)
     requests = bench.generation([0], visual=failing_on(0))
     requests[0].metadata["__padding_only__"] = True
     assert failure_cause(bench.adapter.generate_until(requests)[0])
+
+
+def test_an_interrupt_ends_the_run(new_bench):
+    bench = new_bench(max_failed=0)
     with pytest.raises(KeyboardInterrupt):
         bench.adapter.generate_until(
             bench.generation(visual=failing_on(2, error=KeyboardInterrupt))
         )
 
 
-def test_what_cannot_be_asked_is_refused_in_its_own_words(bench):
+def test_an_error_of_ours_is_a_failure_in_its_own_words(bench):
     def refuse(doc):
         raise MedTasksError("images of this dataset are gone")
 
     (reply,) = bench.adapter.generate_until(bench.generation([0], visual=refuse))
     assert failure_cause(reply) == "images of this dataset are gone"
+
+
+def test_requests_of_another_form_are_refused(bench):
     (request,) = bench.scoring((" a",), [0])
     request.arguments = ("", " a")
     with pytest.raises(MedTasksError, match="carries 2 values"):
         bench.adapter.loglikelihood([request])
     with pytest.raises(MedTasksError, match="medtasks_tiny answers in one round"):
         bench.adapter.generate_until_multi_round([])
+
+
+def test_no_requests_have_no_answers(bench):
     assert (bench.adapter.generate_until([]), bench.adapter.loglikelihood([])) == ([], [])
 
 
@@ -217,13 +233,13 @@ def test_batches_by_tokens_are_no_larger_than_the_size_of_the_user(new_bench, mo
     assert memory.sizes == [7, 5]
 
 
-def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(
-    new_bench, bench, docs, monkeypatch, log
-):
+def test_one_huge_sample_fails_alone(new_bench, bench, docs, monkeypatch, log):
     longest = max(docs, key=lambda doc: len(doc["question"]))
     small = new_bench(batch_size=4)
     memory = Memory(small, monkeypatch, never=longest["question"])
+
     got = small.adapter.generate_until(small.generation())
+
     expected = bench.adapter.generate_until(bench.generation())
     place = docs.index(longest)
     assert failure_cause(got[place]).startswith("OutOfMemoryError")

@@ -43,7 +43,7 @@ def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
     assert [pair[1] for pair in got] == [pair[1] for pair in expected]
 
 
-def test_images_are_used_in_order_and_a_function_may_stand_for_the_continuation(bench, docs):
+def test_images_are_used_in_order(bench, docs):
     a, b = docs[0]["image"], docs[1]["image"]
     expected = [
         plain_score(bench.adapter, docs[0]["question"], images, " clear")[0]
@@ -55,6 +55,9 @@ def test_images_are_used_in_order_and_a_function_may_stand_for_the_continuation(
             bench.scoring((" clear",), [0], lambda _, images=images: images)
         )
         assert got == pytest.approx(value)
+
+
+def test_a_function_may_stand_for_the_continuation(bench):
     (by_function,) = bench.adapter.loglikelihood(bench.scoring((lambda doc: " clear",), [2]))
     (by_text,) = bench.adapter.loglikelihood(bench.scoring((" clear",), [2]))
     assert by_function == by_text
@@ -66,24 +69,30 @@ def test_nothing_to_score_is_an_error(context, whole):
         split_continuation(Encoded(context, None), Encoded(whole, None))
 
 
-def test_logits_of_the_continuation_have_to_be_finite():
+ITEMS = [
+    Continuation(Encoded(list(range(1, 9)), None), 2),
+    Continuation(Encoded([1, 2, 3], None), 1),
+]
+
+
+def test_logits_are_asked_for_the_longest_continuation():
     asked = []
 
     def logits_of(batch, keep):
         asked.append((tuple(batch.ids.shape), keep))
         return torch.zeros(*batch.ids.shape[:1], keep, 11, dtype=torch.bfloat16)
 
-    items = [
-        Continuation(Encoded(list(range(1, 9)), None), 2),
-        Continuation(Encoded([1, 2, 3], None), 1),
-    ]
-    uniform = score(items, logits_of, 0, torch.device("cpu"))
+    uniform = score(ITEMS, logits_of, 0, torch.device("cpu"))
+
     assert asked == [((2, 8), 3)]
     assert uniform[0].total == pytest.approx(2 * math.log(11), abs=1e-6)
     assert uniform[1] == Likelihood(pytest.approx(math.log(11), abs=1e-6), 1, False)
+
+
+def test_logits_of_the_continuation_have_to_be_finite():
     with pytest.raises(MedTasksError, match="not finite"):
         score(
-            items[1:],
+            ITEMS[1:],
             lambda batch, keep: torch.full((1, keep, 5), math.nan),
             0,
             torch.device("cpu"),

@@ -142,30 +142,32 @@ def test_a_function_gets_the_arguments_of_functions(module):
         built(f"class={module}:answer,wieghts=1")
 
 
+RUN_ADAPTER = ["medtasks", "run", "--tasks", "mediconfusion", "--output_path", "out"]
+RUN_ADAPTER += ["--model", "adapter", "--model_args"]
+
+
 def test_the_run_is_named_after_the_class(module, sample, tmp_path):
-    arguments = [
-        "--model",
-        "adapter",
-        "--model_args",
-        f"class={module}:Chat,letter=B",
-        "--limit",
-        "4",
-    ]
-    command = ["medtasks", "run", "--tasks", "mediconfusion", "--output_path", "out"]
-    ran = run_here([*command, *arguments], tmp_path)
+    ran = run_here([*RUN_ADAPTER, f"class={module}:Chat,letter=B", "--limit", "4"], tmp_path)
+
     assert ran.returncode == 0, ran.stderr[-2000:]
     run = read_run(tmp_path / "out")
     assert run.model == f"{module}:Chat letter=B"
     assert set(run.samples().reply) == {"B"}
+
+
+def test_a_run_is_titled_by_class_and_weights():
     assert (
         model_title(model_label("adapter", "class=my_module:MyVlm,pretrained=/m/x"))
         == "my_module:MyVlm: x"
     )
+
+
+def test_a_wrong_class_ends_the_run_in_one_sentence(module, sample, tmp_path):
     for wrong, message in (
         (f"{module}.Chat", "needs class="),
         ("nowhere:Chat", "there is no module 'nowhere'"),
     ):
-        ran = run_here([*command, "--model", "adapter", "--model_args", f"class={wrong}"], tmp_path)
+        ran = run_here([*RUN_ADAPTER, f"class={wrong}"], tmp_path)
         assert (ran.returncode, message in " ".join(ran.stderr.split())) == (1, True), ran.stderr
 
 
@@ -190,8 +192,11 @@ def test_credentialed_data_need_consent_by_the_path_that_was_given(module, monke
         assert class_path_of("adapter", {"class": f"{module}:{path}"}) == name
         monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", f"class:{name}")
         refuse_remote_model(model, [PRIVATE])
+
+
+def test_a_class_that_is_known_to_answer_here_needs_no_consent(module, monkeypatch):
     tiny = built("class=medtasks.model_adapters.tiny:MedTasksTiny,weights=random")
-    monkeypatch.delenv("MEDTASKS_TRUSTED_MODEL")
+    monkeypatch.delenv("MEDTASKS_TRUSTED_MODEL", raising=False)
     refuse_remote_model(tiny, [PRIVATE])  # known to answer here
 
 

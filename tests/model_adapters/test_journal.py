@@ -130,13 +130,15 @@ def test_failed_samples_are_tried_again(restart):
     assert third.adapter.ran == 1
 
 
-def test_ranks_read_each_other_and_write_for_themselves(restart):
+def test_ranks_share_their_answers(restart):
     one, two, three = restart(), restart(), restart()
     one.adapter._rank, one.adapter._world_size = 0, 2
     two.adapter._rank, two.adapter._world_size = 1, 2
+
     one.adapter.generate_until(one.generation(range(0, 12, 2)))
     two.adapter.generate_until(two.generation(range(1, 12, 2)))
     assert [file.name[24:34] for file in journals()] == [".rank0of2.", ".rank1of2."]
+
     three.adapter.generate_until(three.generation())
     assert (one.adapter.ran, two.adapter.ran, three.adapter.ran) == (6, 6, 0)
     assert len(journals()) == 2
@@ -192,24 +194,37 @@ def test_a_changed_model_argument_is_computed_anew(restart):
         assert (bench.adapter.ran, len(journals())) == (2, number), arguments
 
 
-def test_weights_and_files_are_told_apart(tmp_path):
-    @dataclass(frozen=True)
-    class Arguments(TinyArguments):
-        pretrained: str = ""
+@dataclass(frozen=True)
+class PublishedArguments(TinyArguments):
+    pretrained: str = ""
 
-    class Published(MedTasksTiny):
-        arguments_type = Arguments
 
-    def digest(**given):
-        return Published(device="cpu", weights="random", **given).fingerprint()
+class Published(MedTasksTiny):
+    """A model with files of its own."""
 
+    arguments_type = PublishedArguments
+
+
+def digest(**given):
+    return Published(device="cpu", weights="random", **given).fingerprint()
+
+
+def test_models_of_other_weights_are_told_apart(tmp_path):
     (tmp_path / "tokenizer.json").write_text("a")
-    before, bare = digest(pretrained=str(tmp_path)), digest()
+    before = digest(pretrained=str(tmp_path))
     assert digest(pretrained=str(tmp_path)) == before
-    assert len({before, bare, digest(seed=1)}) == 3
+    assert len({before, digest(), digest(seed=1)}) == 3
+
+
+def test_models_of_changed_files_are_told_apart(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("a")
+    before = digest(pretrained=str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("b")
     assert digest(pretrained=str(tmp_path)) != before
-    assert digest(journal=str(tmp_path)) == bare, "where the journal lies changes no answer"
+
+
+def test_where_the_journal_lies_changes_no_answer(tmp_path):
+    assert digest(journal=str(tmp_path)) == digest()
 
 
 NAME = "f" * 24
@@ -254,15 +269,17 @@ def test_a_journal_lies_in_the_folder_that_the_argument_names(tmp_path, monkeypa
 
 
 @each_row("kept", [1, 20, -2, -1])
-def test_a_torn_last_line_is_dropped_with_one_warning_and_the_next_is_whole(tmp_path, log, kept):
+def test_a_torn_last_line_is_dropped_with_one_warning(tmp_path, log, kept):
     journal = opened(tmp_path)
     journal.add({"a": entry("1")})
     whole = journal.path.read_bytes()
     journal.add({"b": entry("2")})
     journal.path.write_bytes(whole + journal.path.read_bytes()[len(whole) :][:kept])
+
     again = opened(tmp_path)
     assert (again.replay("a"), again.replay("b")) == (entry("1"), None)
     assert len([line for line in log if "cut off" in line]) == 1
+
     again.add({"c": entry("3"), "b": entry("2")})
     third = opened(tmp_path)
     assert [third.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]

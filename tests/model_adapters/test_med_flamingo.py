@@ -130,7 +130,7 @@ def test_a_reply_is_decoded_without_special_ids(adapters):
     assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
 
 
-def test_what_markers_cannot_say_fails_alone(adapters):
+def test_more_markers_than_images_fail_alone(adapters):
     docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
     first, failed, *others = replies(adapters(max_failed=0.5), docs)
     assert "more <image> markers (2) than there are images (1)" in failed
@@ -138,9 +138,15 @@ def test_what_markers_cannot_say_fails_alone(adapters):
     assert [
         math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])
     ] == [False, True]
+
+
+def test_a_continuation_holds_no_marker(adapters):
     for marker in ("<|endofchunk|>", "<image>", "<PAD>"):
         with pytest.raises(MedTasksError, match="cannot generate"):
             adapters().encode_pair("Is it?", f" yes{marker}", [])
+
+
+def test_too_long_a_prompt_is_refused(adapters):
     with pytest.raises(MedTasksError, match="at most 1024"):
         adapters().encode("no " * 1100, [])
 
