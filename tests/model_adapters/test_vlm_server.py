@@ -211,13 +211,30 @@ def test_replies_end_at_stop_strings(served, ignores):
     assert replies(adapter_for(server, [PLAIN]), [PLAIN], until=["\n\n", "Q:"]) == ["yes."]
 
 
-def test_replies_that_were_cut_and_tokens_as_the_server_counts_them(served):
-    server, docs = served(reply="The answer is B"), [{"question": "Is it?", "images": [noise(1)]}]
-    requests = instances("generate_until", docs, [{"until": [], "max_new_tokens": 10}])
+@pytest.fixture
+def cut_at_10(served):
+    """A server, documents, and the requests of a reply that is cut after ten tokens."""
+    docs = [{"question": "Is it?", "images": [noise(1)]}]
+    settings = {"until": [], "max_new_tokens": 10}
+    return served(reply="The answer is B"), docs, instances("generate_until", docs, [settings])
+
+
+def test_a_reply_that_was_cut_is_marked(cut_at_10):
+    server, docs, requests = cut_at_10
+
     (reply,) = adapter_for(server, docs).generate_until(requests)
+
     assert Reply.of_text(reply.text) == Reply("The answer", cut=True)
     (body,) = server.bodies()
     assert body["max_tokens"] == 10
+
+
+def test_tokens_are_those_that_the_server_counts(cut_at_10):
+    server, docs, requests = cut_at_10
+
+    (reply,) = adapter_for(server, docs).generate_until(requests)
+
+    (body,) = server.bodies()
     assert reply.token_counts.input_tokens == len(server.model.prompt(body).ids) - 1 + POSITIONS
     assert reply.token_counts.output_tokens == 10
     assert adapter_for(server, docs, token_counts=False).generate_until(requests) == [reply.text]
@@ -268,7 +285,7 @@ def test_no_reply_is_read_as_a_mark(served, text):
 @each_row(
     "facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}]
 )
-def test_models_with_image_attention_both_ways(served, facts, tmp_path):
+def test_a_model_with_image_attention_both_ways_needs_a_word_on_the_server(served, facts, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gemma3"}')
     server = served(
         **{name: value.replace("FOLDER", str(tmp_path)) for name, value in facts.items()}
@@ -546,63 +563,78 @@ def test_solved_examples_of_ours_are_data_and_their_template_is_not(
     assert refused(served(tokenizes=False), documents, text, [text(documents[0])]) == [mark]
 
 
-@pytest.mark.slow
-def test_a_run_of_two_modes(tmp_path, sample_home, monkeypatch):
-    """It scores again as the harness scored it, costs few requests, says who answered, and writes the key nowhere."""
+@pytest.fixture(scope="module")
+def two_modes(tmp_path_factory, sample_home):
+    """Run two tasks of likelihoods through the harness; return the process, its folder and the server."""
+    folder = tmp_path_factory.mktemp("two_modes")
     with serving(
         ServedModel(key=SECRET, merges=[" A", " B", "ing"], root="org/medgemma", build="vllm-9-ab")
     ) as server:
         arguments = (
-            f"base_url={server.base_url},journal={tmp_path / 'journal'},image_attention=causal"
+            f"base_url={server.base_url},journal={folder / 'journal'},image_attention=causal"
         )
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "medtasks.cli.main",
-                "run",
-                "--tasks",
-                "mediconfusion_gd,mediconfusion_ps",
-            ),
-            *("--model", "vlm_server", "--model_args", arguments),
-            *("--limit", "12", "--log_samples", "--output_path", str(tmp_path / "results")),
-        ]
-        ran = run_here(command, tmp_path, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
-
+        command = [sys.executable, "-m", "medtasks.cli.main", "run", "--model", "vlm_server"]
+        command += ["--tasks", "mediconfusion_gd,mediconfusion_ps", "--model_args", arguments]
+        command += ["--limit", "12", "--log_samples", "--output_path", str(folder / "results")]
+        ran = run_here(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
+    return ran, folder, server
+
+
+@pytest.fixture
+def two_results(two_modes, sample_home, monkeypatch):
+    """What the results of both tasks hold."""
     monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
-    (file,) = tmp_path.rglob("*_results.json")
-    results = json.loads(file.read_text())
+    (file,) = two_modes[1].rglob("*_results.json")
+    return json.loads(file.read_text())
 
-    for task in ("mediconfusion_gd", "mediconfusion_ps"):
-        (samples,) = tmp_path.rglob(f"*_samples_{task}.jsonl")
-        documents = task_documents(task_file(task))[:12]
-        given = read_replies(samples, documents)
-        assert len(given) == len(documents)
-        for rule, pairs in score_replies(task_file(task), documents, given).items():
-            for metric in PAIR_METRICS:
-                value = getattr(pairs.categories["total"], metric)
-                assert value == pytest.approx(
-                    results["results"][task][f"{metric},{rule}"], nan_ok=True
-                )
-        assert all(len({*reply.losses}) > 1 for reply in given.values())
 
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["mediconfusion_gd", "mediconfusion_ps"])
+def test_a_run_scores_again_as_the_harness_scored_it(two_modes, two_results, task):
+    (samples,) = two_modes[1].rglob(f"*_samples_{task}.jsonl")
+    documents = task_documents(task_file(task))[:12]
+
+    given = read_replies(samples, documents)
+
+    assert len(given) == len(documents)
+    for rule, pairs in score_replies(task_file(task), documents, given).items():
+        for metric in PAIR_METRICS:
+            value = getattr(pairs.categories["total"], metric)
+            assert value == pytest.approx(
+                two_results["results"][task][f"{metric},{rule}"], nan_ok=True
+            )
+    assert all(len({*reply.losses}) > 1 for reply in given.values())
+
+
+@pytest.mark.slow
+def test_a_run_costs_few_requests(two_modes):
+    _, _, server = two_modes
     letters = [body for body in server.bodies() if len(body.get("logprob_token_ids", ())) == 2]
     alone = [body for body in server.bodies() if len(body["messages"]) == 1]
-    assert len(letters) >= len(documents) - 1
-    assert len(alone) <= 4 * len(documents)
+    assert len(letters) >= 12 - 1
+    assert len(alone) <= 4 * 12
 
-    assert results["served_model"].items() >= {"root": "org/medgemma", "build": "vllm-9-ab"}.items()
-    aliases = [row["alias"] for row in results["results"].values()]
+
+@pytest.mark.slow
+def test_a_run_says_who_answered(two_modes, two_results):
+    ran, _, _ = two_modes
+    served = {"root": "org/medgemma", "build": "vllm-9-ab"}
+    assert two_results["served_model"].items() >= served.items()
+    aliases = [row["alias"] for row in two_results["results"].values()]
     assert all(alias.endswith("[images read in one direction only]") for alias in aliases)
     assert "[images read in one direction only]" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_run_writes_the_key_nowhere(two_modes):
+    ran, folder, server = two_modes
     assert all(
         one.headers["Authorization"] == f"Bearer {SECRET}"
         for one in server.asked
         if one.path == CHAT
     )
-
-    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) >= 4
     assert not any(SECRET.encode() in file.read_bytes() for file in files)
     assert SECRET not in ran.stdout + ran.stderr
