@@ -64,8 +64,11 @@ def kept(monkeypatch, manifest, kind="generate_until", documents=()):
     return kept_replies({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
 
 
-def test_texts_but_failed_ones(out, monkeypatch, warnings):
-    assert kept_replies({}) == {}  # unless a run is named
+def test_no_reply_is_kept_unless_a_run_is_named():
+    assert kept_replies({}) == {}
+
+
+def test_texts_are_kept_but_failed_ones_are_not(out, monkeypatch, warnings):
     failed = [failed_reply("no"), "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no", None]
     # Once more, under the second filter.
     replies = {0: "B", **dict(enumerate(failed, 1)), 5: ""}
@@ -76,6 +79,7 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
         samples.write(
             '\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run", "input": "Which?"}\n'
         )
+
     found = kept(monkeypatch, write(out))
     assert found == {
         ("ours", 0, 0): KeptReply("B", KEPT),
@@ -231,13 +235,17 @@ def test_what_is_asked_must_be_the_same(out, arguments):
         earlier_run(out, current, arguments)
 
 
-def test_other_data_shards_and_runs_without_samples_do_not_count(out):
+def test_runs_on_other_data_or_without_samples_do_not_count(out):
     write(out, fingerprint="other", second=1)
     write(out, samples=False, second=2)
     current = write(out, samples=False, second=3)
     with pytest.raises(MedTasksError, match="found no run"):
         earlier_run(out, current, ARGUMENTS)
+
+
+def test_runs_of_another_shard_do_not_count(out):
     write(out, second=1)
+    current = write(out, samples=False, second=3)
     assert earlier_run(out, current, ARGUMENTS)
     with pytest.raises(MedTasksError, match="found no run"):
         earlier_run(out, current.model_copy(update={"shard": Shard(1, 2)}), ARGUMENTS)

@@ -148,7 +148,7 @@ def test_a_sample_without_a_request_comes_from_the_response_cache(cache, expecte
     assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == expected
 
 
-def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the_next_evaluation(
+def test_copies_of_our_models_are_recorded_for_any_task(
     capsys,
 ):
     lm = Model()
@@ -162,6 +162,7 @@ def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the
 
     theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
     results = guarded(stand_in)(lm, theirs)
+
     assert [sample.get(ORIGIN) for sample in results["samples"]["mme"]] == [
         None,
         COPIED,

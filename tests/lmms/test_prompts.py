@@ -208,9 +208,10 @@ def test_a_question_that_holds_the_mark_keeps_it():
             prompts.prompt(document, {"template": template, "image_mark": "<image>"})
             == "<image> <img>?"
         )
-    with pytest.raises(
-        SourceError, match="has 0 images and its prompt 1 places"
-    ):  # without the variant
+
+
+def test_a_prompt_has_as_many_places_as_images():
+    with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
         prompts.prompt(
             {"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"}
         )

@@ -95,25 +95,34 @@ def test_variants_follow_from_the_documents(prepared, name):
     assert task_file(name).variants == tuple(variant for variant in VARIANTS if variant in wanted)
 
 
-def test_names():
+def test_a_variant_is_named_after_its_task():
     assert variant_of("mediconfusion_blind") == ("mediconfusion", "blind")
     assert variant_of("mediconfusion_gd_rotated") == ("mediconfusion_gd", "rotated")
-    for name in (
-        "mediconfusion",
-        "mediconfusion_ps_rotated",
-        "multimedeval_medqa_blind",
+
+
+@each_row(
+    "name",
+    [
+        *("mediconfusion", "mediconfusion_ps_rotated", "multimedeval_medqa_blind"),
         "mediconfusion_all_blind",
-    ):
-        assert variant_of(name) is None
-    for name in (
-        "mediconfusion_blind_blind",
-        "blind",
-        "_blind",
-        "",
-        "mediconfusion_sanity",
+    ],
+)
+def test_names_of_other_tasks_are_no_variants(name):
+    assert variant_of(name) is None
+
+
+@each_row(
+    "name",
+    [
+        *("mediconfusion_blind_blind", "blind", "_blind", "", "mediconfusion_sanity"),
         "mediconfusion_Blind",
-    ):
-        assert variant_of(name) is None
+    ],
+)
+def test_names_of_no_task_are_no_variants(name):
+    assert variant_of(name) is None
+
+
+def test_a_variant_that_a_task_has_not_is_unknown():
     with pytest.raises(
         UnknownName, match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion"
     ):
@@ -165,8 +174,12 @@ def index_of(*names):
     return {name: {"type": "task", "yaml_path": str(task_file(name).path)} for name in names}
 
 
-def test_entries_of_the_harness_index():
-    entries = index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
+@pytest.fixture
+def entries():
+    return index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
+
+
+def test_the_harness_index_has_an_entry_for_each_variant(entries):
     assert sorted(entries) == sorted(
         [
             *(f"mediconfusion_{ending}" for ending in (*OF_PAIRS, "sanity", "stress", *THINKING)),
@@ -179,8 +192,14 @@ def test_entries_of_the_harness_index():
         ]
     )
     assert entries["multimedeval_5shot"]["task"] == ["multimedeval_medqa_5shot"]
-    assert not {"yaml_path"} & entries["mediconfusion_blind"].keys()  # written when it is asked for
+
+
+def test_the_file_of_a_variant_is_written_when_it_is_asked_for(entries):
+    assert not {"yaml_path"} & entries["mediconfusion_blind"].keys()
     assert "mediconfusion_blind.yaml" in entries["mediconfusion_blind"]["yaml_path"]
+
+
+def test_the_harness_index_has_a_tag_for_all_variants(entries):
     tag = entries["mediconfusion_sanity"]
     assert tag["type"] == "tag"
     assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in SANITY)]
@@ -216,14 +235,19 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
         assert config["doc_to_text"]({}, {}) == config["metadata"]["made"]({}, {}) == "beside"
 
 
-def test_names_that_are_taken_and_tasks_that_are_not_ours():
+def test_a_name_that_is_taken_is_no_variant():
     taken = {"mediconfusion_blind": {"type": "task", "yaml_path": "/x.yaml"}}
+
     entries = index_entries(index_of("mediconfusion") | taken)
+
     assert "mediconfusion_blind" not in entries
     assert entries["mediconfusion_sanity"]["task"] == [
         "mediconfusion",
         *(f"mediconfusion_{variant}" for variant in SANITY[1:]),
     ]
+
+
+def test_tasks_that_are_not_ours_get_no_variants():
     assert (
         index_entries(
             {"mediconfusion": {"type": "task", "yaml_path": "/elsewhere/mediconfusion.yaml"}}
@@ -269,7 +293,7 @@ def test_a_part_has_no_name_of_a_variant_or_a_tag(prepared):
             select_as("mediconfusion", {"categories": ["Cerebral"]}, name)
 
 
-def test_a_dataset_that_is_not_prepared():
+def test_variants_of_a_missing_dataset_say_how_to_prepare_it():
     names = ("mediconfusion_blind", "mediconfusion_swapped")
     chosen = select(names)
     assert chosen.ready == ()
