@@ -147,32 +147,37 @@ def test_a_judge_that_behaves_is_asked_once(home, parrot, judge, monkeypatch):
     assert judge.count == 3 * 3 * ROWS + 3 * 2 * ROWS
 
 
-def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(
-    judge, home, planted, tmp_path
-):
+@pytest.fixture
+def misjudged(judge, home, planted, tmp_path):
+    """Run both open tasks with a judge that misbehaves on all rows but the first; return the process and its output."""
     judge.broken = BROKEN
-    line = [
-        "lmms_eval",
-        "--model",
-        "echo",
-        "--tasks",
-        f"{REPORT},{KNOWLEDGE}",
-        "--verbosity",
-        "DEBUG",
-    ]
+    line = ["lmms_eval", "--model", "echo", "--tasks", f"{REPORT},{KNOWLEDGE}"]
     line += ["--output_path", str(tmp_path / "out1"), "--log_samples", "--batch_size", "1"]
+    line += ["--verbosity", "DEBUG"]
     ran = execute(line, planted, tmp_path, MEDTASKS_HOME=str(home), **judge.variables())
     assert ran.returncode == 0, ran.stderr[-4000:]
-    report, knowledge = written(tmp_path / "out1", REPORT), written(tmp_path / "out1", KNOWLEDGE)
+    return ran, tmp_path / "out1"
+
+
+def test_a_judge_that_misbehaves_invents_nothing(misjudged):
+    _, out = misjudged
+    report, knowledge = written(out, REPORT), written(out, KNOWLEDGE)
     assert report["judge_failed_rate"] == knowledge["judge_failed_rate"] == len(BROKEN) / ROWS
     # Only row 0 got a verdict, and it is the worst one.
     assert (report["chair_judge_symptom"], report["mentions_symptom"]) == (3 / 4, 4)
     assert (knowledge["knowledge_rate"], knowledge["answers_judged"]) == (1, 1)
     assert (knowledge["hallucination_score"], knowledge["answers_scored"]) == (5, 1)
-    assert len(list((tmp_path / "out1").rglob("*_samples_*.jsonl"))) == 2
+    assert len(list(out.rglob("*_samples_*.jsonl"))) == 2
+
+
+def test_only_verdicts_of_a_judge_that_misbehaves_are_kept(misjudged, home):
     with closing(sqlite3.connect(home / "judge" / "verdicts.sqlite")) as connection:
         kept_verdicts = connection.execute("SELECT key FROM verdicts").fetchall()
     assert len(kept_verdicts) == 2 * 3  # in the published prompt, and between marks
+
+
+def test_nothing_of_a_record_is_written_where_a_judge_misbehaves(misjudged, home, tmp_path):
+    ran, _ = misjudged
     assert CANARY not in ran.stdout + ran.stderr
     kept = {home / "datasets", home / "replies"}
     files = [
