@@ -178,9 +178,10 @@ def checked_scores(
             f"labels do not correct estimates from drawn questions such as those of '{task.name}'; leave them out"
         )
     digests = {doc_id: digest_of(reply.text or "")[:16] for doc_id, reply in replies.items()}
-    labelled = {
-        doc_id: label for doc_id, label in labels.items() if digests.get(doc_id) == label.digest
-    }
+    labelled = {}
+    for doc_id, label in labels.items():
+        if doc_id in digests and digests[doc_id] == label.digest:
+            labelled[doc_id] = label
     if all(math.isnan(label.right) for label in labelled.values()):
         count = f"{len(labelled)} of {len(labels)} lines"
         raise RepliesError(f"no reply of this run has a label; {count} are of its replies")

@@ -64,7 +64,8 @@ class QuestionFile:
 
     def _are_images(self, cells: Values) -> bool:
         lists = [cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)]
-        return bool(lists) and all(map(self._is_image, itertools.chain(*lists)))
+        images = [*itertools.chain(*lists)]
+        return bool(images) and all(map(self._is_image, images))
 
     def _is_image(self, cell: Any) -> bool:
         if not isinstance(cell, str):

@@ -215,6 +215,14 @@ def test_a_task_of_text_alone_says_so(medtasks, tmp_path):
     assert "q.jsonl without images, fingerprint of the text" in out
 
 
+def test_a_column_of_empty_lists_holds_no_images(medtasks, tmp_path):
+    rows = [{**row, "marks": []} for row in MEDQA]
+
+    out = medtasks("new", "own_new", written(tmp_path, "q.jsonl", rows)).out
+
+    assert "note: no column holds images or their paths" in out
+
+
 SHORT = "task: short\nfamily: single_choice\ndata: q.jsonl\nimage: none\n"
 
 

@@ -306,7 +306,10 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
     task = made_up.bare_task("made_up_pairs")
     rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
     lost = replace(task, rules=(rule,))
-    assert (str(lost.lost), task.largest_loss) == ("1 failed and 3 unjudged of 6 samples", None)
+    assert (str(lost.largest_loss), task.largest_loss) == (
+        "1 failed and 3 unjudged of 6 samples",
+        None,
+    )
     counted = [made_up.share("scored_samples", 4), made_up.share("failed_samples", 2)]
     assert (
         replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2

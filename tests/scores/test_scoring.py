@@ -711,6 +711,17 @@ def test_labels_correct_the_difference_of_two_judged_runs(asked, tmp_path):
     assert sentence.startswith("verdicts of the judge are taken as true")
 
 
+def test_lines_without_a_digest_are_of_no_reply(asked, tmp_path):
+    task, sheet = asked("mediconfusion_ff"), tmp_path / "sheet.csv"
+    write_sheet(sheet, task, JUDGED_DOCUMENTS, REPLIES, 10, None)
+    filled(sheet, truth)
+    table = pd.read_csv(sheet, dtype=str, keep_default_na=False)
+    table.assign(digest="", doc_id=[f"other {n}" for n in range(10)]).to_csv(sheet, index=False)
+
+    with pytest.raises(MedTasksError, match="0 of 10 lines are of its replies"):
+        first_score(task, sheet)
+
+
 def test_what_cannot_be_read_or_used_is_said(asked, tmp_path, monkeypatch):
     def refuse(sentence, call, *arguments):
         with pytest.raises(MedTasksError, match=sentence):

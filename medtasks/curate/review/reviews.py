@@ -106,7 +106,7 @@ def read_review(path: Path, study: Study) -> Review:
     """Return the review in a reviewer's file.
 
     Raises:
-        SourceError: The file is damaged, or of another study.
+        SourceError: The file is damaged, has a score out of range, or is of another study.
     """
     try:
         review = Review.model_validate_json(path.read_text(encoding="utf-8"))
@@ -119,6 +119,9 @@ def read_review(path: Path, study: Study) -> Review:
         raise SourceError(
             f"{path} is of another study than '{study.name}'; move it to that one's folder {REVIEWS}"
         )
+    for item, of_item in review.items.items():
+        for field, problem in _score_problems(of_item.judgements).items():
+            raise SourceError(f"{path}: at '{field}' of '{item}' {problem}; fix it there")
     return review
 
 

@@ -22,6 +22,7 @@ from medtasks.curate.review.reviews import (
     empty_review,
     problems,
     read_reviews,
+    review_file,
 )
 from medtasks.curate.study import DRAFTS, Study, StudyImage, StudyKind
 from medtasks.errors import MedTasksError
@@ -364,3 +365,15 @@ def test_what_was_drafted_anew_is_not_judged_yet_and_the_old_word_is_kept_until_
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "old"
         save(file, "p1", note="new")
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "new"
+
+
+def test_a_score_out_of_range_in_a_reviewers_file_is_refused(tmp_path):
+    study = pairs_study(tmp_path, 1)
+    review = Review(study=study.digest, reviewer="x", items={"p": scored(PAIR, 11)})
+    path = review_file(tmp_path, "x")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(review.model_dump_json())
+
+    complaint = "x.json: at 'judgements.0.score' of 'p' the score is none of 1 to 10; fix it there"
+    with pytest.raises(MedTasksError, match=complaint):
+        read_reviews(tmp_path, study)
