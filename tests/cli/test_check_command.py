@@ -34,7 +34,7 @@ def pmc(tmp_path, monkeypatch, write):
     )
 
 
-def test_sentence_of_a_consistent_number(medtasks, pmc):
+def test_a_consistent_number_is_told_in_one_sentence(medtasks, pmc):
     ran = medtasks("check", PMC, pmc, "--printed", "80.0 %")
     assert (ran.code, ran.err) == (0, "")
     sentence, verdict, *_ = ran.out.splitlines()
@@ -117,14 +117,16 @@ def test_rounding(printed, value, share, is_same):
     assert is_rounded(Decimal(printed), value, share) is is_same
 
 
-def test_json_and_another_metric(medtasks, pmc, tmp_path):
+def test_another_metric_is_checked(medtasks, pmc, tmp_path):
     target = tmp_path / "check.json"
+
     assert (
         medtasks(
             "check", PMC, pmc, "--printed", "39.96", "--metric", "fallback_rate", "--json", target
         ).code
         == 1
     )
+
     content = json.loads(target.read_text())
     shown = [content[name] for name in ("metric", "printed", "consistent", "samples", "missing")]
     assert shown == ["fallback_rate", "39.96", False, 6, 1]
@@ -161,7 +163,9 @@ def test_a_rule_that_reads_all_replies_by_similarity(medtasks, tmp_path, monkeyp
         {"doc_id": row["doc_id"], "reply": text}
         for row, text in zip(documents, replies, strict=True)
     )
+
     ran = medtasks("check", "multimedeval_medqa", write(*lines), "--printed", "75")
+
     assert ran.code == 1
     assert "gives 100.0% [" in ran.out
     assert "; 25.0 pts of it are replies in which a careful reading finds no answer; " in ran.out
@@ -186,7 +190,9 @@ def kit_file(folder, rows):
     return path
 
 
-def test_main_metric_and_the_samples_that_it_is_about(medtasks, tmp_path, monkeypatch, write):
+def test_a_check_counts_the_samples_that_its_metric_is_about(
+    medtasks, tmp_path, monkeypatch, write
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
     documents = load_documents("multimedeval_vqa_rad")  # answers are yes, left lung, no, an {MRI}
@@ -211,11 +217,12 @@ def test_file_of_a_kit(medtasks, pmc, tmp_path):
     assert "Matched: 2 of 6 samples" in ran.out
 
 
-def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
+def test_a_file_with_gold_stands_in_for_the_data(medtasks, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     path = kit_file(
         tmp_path, [("Q0", "A", "A"), ("Q1", "B", "blu"), ("Q2", "C", "C"), ("Q3", "D", "")]
     )
+
     for command in (("check", PMC, path, "--printed", "50"), ("score", PMC, path)):
         ran = medtasks(*command)
         assert ran.code == 0
@@ -224,21 +231,32 @@ def test_file_with_gold_in_place_of_data(medtasks, tmp_path, monkeypatch):
             in ran.out
         )
         assert "INCOMPLETE DATA" in ran.out
+
+
+def test_a_file_without_options_cannot_stand_in_for_the_data(medtasks, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+
     ran = medtasks("check", PMC, kit_file(tmp_path, [("Q0", "", "A")]), "--printed", "50")
+
     assert ran.code == 2
     assert "run 'medtasks data prepare medevalkit_pmc_vqa'" in ran.err
     assert "the file cannot stand in for the data: 1 of 1 questions lack an option" in ran.err
 
 
-def test_pairs(medtasks, constant):
+def test_a_number_of_pairs_is_checked(medtasks, constant):
     ran = medtasks(
         "check", "mediconfusion", constant(), "--printed", "50.0", "--metric", "individual_accuracy"
     )
+
     assert ran.code == 0
     assert "by similarity" not in ran.out
     assert medtasks("check", "mediconfusion", constant(), "--printed", "0").code == 0
+
+
+def test_replies_without_a_number_are_no_reason_for_a_printed_one(medtasks, constant):
     without_number = medtasks(
         "check", "mediconfusion", constant(2, "?"), "--printed", "0", "--metric", "confusion"
     )
+
     assert without_number.code == 1
     assert "gives no number on 2 of 32 samples" in without_number.out

@@ -137,9 +137,11 @@ def test_the_page_makes_a_list_of_a_prepared_dataset(medtasks, endpoint, tmp_pat
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
+def test_questions_of_each_kind_are_drafted(medtasks, endpoint, reports, tmp_path, kind):
     script(endpoint, GOOD[kind])
+
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
+
     assert ran.code == 0, ran.err
     chains = 2 if kind == "knowledge_open" else 1
     assert (
@@ -156,22 +158,40 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     drafts = read_drafts(tmp_path / "ours")
     assert len(drafts) == DRAFTED[kind]
     assert all(draft.images == ("secret_good",) and draft.digest for draft in drafts.values())
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_the_llm_gets_reports_without_ids_and_paths(medtasks, endpoint, reports, tmp_path, kind):
+    script(endpoint, GOOD[kind])
+
+    ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
+
     sent = json.dumps(endpoint.bodies)
     assert "There is edema." in sent
     assert "secret" not in sent
     assert "secret" not in ran.out + ran.err
 
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_only_failed_requests_are_sent_again(medtasks, endpoint, reports, tmp_path, kind):
+    script(endpoint, GOOD[kind])
+    medtasks(*arguments(reports, kind, tmp_path / "ours"))
     asked = endpoint.count
     endpoint.choose = lambda body: endpoint.reply(
         "Edema." if "filtered" in str(body) else json.dumps(GOOD[kind])
     )
+
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
-    assert (ran.code, endpoint.count) == (0, asked + chains)  # what failed, and nothing else
+
+    chains = 2 if kind == "knowledge_open" else 1
+    assert (ran.code, endpoint.count) == (0, asked + chains)
     assert "FAILED edema." in str(endpoint.bodies[-1])
     assert read_journal_lines(tmp_path / "ours")["secret_late"].outcome is DraftOutcome.DRAFTED
 
 
-def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path):
+@pytest.fixture
+def knowledge_study(medtasks, endpoint, reports, tmp_path):
+    """A study of questions on retrieved knowledge, the first of which the LLM refused."""
     said = ["Useful: edema.", "I'm sorry, but I can't.", "Useful: water.", json.dumps([EDEMA])]
     endpoint.script = [endpoint.reply(text) for text in said]
     first = reports.read_text().splitlines()[0]
@@ -179,54 +199,72 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
         first + "\n" + json.dumps({**json.loads(first), "id": "b", "report": "Zyzzyva."}) + "\n"
     )
     assert medtasks(*arguments(reports, "knowledge_open", tmp_path / "ours")).code == 0
+    return tmp_path / "ours"
+
+
+def test_knowledge_is_filtered_before_questions_are_asked_for(endpoint, knowledge_study):
     filtering, asking = ([one["content"] for one in body["messages"]] for body in endpoint.bodies)
     assert "retrieved knowledge: Edema is fluid., return" in filtering[1]
     assert "JSON" not in filtering[0]
     assert "retrieved knowledge: Useful: edema.. Generate" in asking[1]
     assert asking[0].endswith('"question" and "answer", both strings.')
-    prompts = {line.prompt for line in read_journal_lines(tmp_path / "ours").values()}
+    prompts = {line.prompt for line in read_journal_lines(knowledge_study).values()}
     assert prompts == {"knowledge_open v1 + form_open v1"}
+
+
+def test_reports_without_knowledge_are_skipped(knowledge_study):
     why = "no passage of the texts shares a word with its report"
-    assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN) == {
+    assert tally(knowledge_study, StudyKind.KNOWLEDGE_OPEN) == {
         ("images", DraftOutcome.REFUSED, "the LLM would not"): 1,
         ("images", DraftOutcome.SKIPPED, why): 1,
     }
-    images = tmp_path / "ours" / "images.jsonl"
-    for fact in (
-        "water",
-        "salt",
-    ):  # a refusal is asked again of other texts; what was drafted stays
+
+
+def test_a_refusal_is_asked_again_of_other_texts(medtasks, endpoint, knowledge_study):
+    images = knowledge_study / "images.jsonl"
+    for fact in ("water", "salt"):  # what was drafted of the first stays
         images.write_text(re.sub(r"Edema is \w+\.", f"Edema is {fact}.", images.read_text()))
-        assert medtasks("curate", "draft", tmp_path / "ours").code == 0
+        assert medtasks("curate", "draft", knowledge_study).code == 0
+
     assert (
         "retrieved knowledge: Edema is water., return"
         in endpoint.bodies[2]["messages"][1]["content"]
     )
     assert len(endpoint.bodies) == 4
     assert (
-        tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""]
-        == 1
+        tally(knowledge_study, StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""] == 1
     )
 
 
-def test_credentialed_reports_reach_no_untrusted_endpoint(
-    medtasks, endpoint, reports, tmp_path, monkeypatch
-):
+@pytest.fixture
+def distant(endpoint, monkeypatch):
+    """An LLM that is not on this machine."""
     monkeypatch.setattr(JudgeSettings, "is_local", False)
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "none")
     endpoint.script = [endpoint.reply(json.dumps([MASS]))]
+    return endpoint
+
+
+def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, distant, reports, tmp_path):
     ran = medtasks(*arguments(reports, "contextual", tmp_path / "ours"))
-    assert (ran.code, endpoint.count) == (1, 0)
+
+    assert (ran.code, distant.count) == (1, 0)
     assert "'ours' is credentialed and the judge" in ran.err
     assert not (tmp_path / "ours").exists()
-    assert (
-        medtasks(*arguments(reports, "contextual", tmp_path / "open", "--access", "public")).code
-        == 0
-    )
-    assert endpoint.count == len(ROWS)
-    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", endpoint.url)
+
+
+def test_public_reports_reach_any_endpoint(medtasks, distant, reports, tmp_path):
+    public = arguments(reports, "contextual", tmp_path / "open", "--access", "public")
+    assert medtasks(*public).code == 0
+    assert distant.count == len(ROWS)
+
+
+def test_credentialed_reports_reach_an_endpoint_that_the_user_trusts(
+    medtasks, distant, reports, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", distant.url)
     assert medtasks(*arguments(reports, "knowledge_closed", tmp_path / "ours")).code == 0
-    assert endpoint.count == 2 * len(ROWS)
+    assert distant.count == len(ROWS)
 
 
 @pytest.mark.slow
@@ -239,6 +277,7 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
         lambda message: logged.append(str(message)), level="TRACE", diagnose=True, backtrace=True
     )
     caplog.set_level("DEBUG")
+
     script(endpoint, [MASS] if kind == "contextual" else GOOD[kind])
     chosen = endpoint.choose
     quoting = {
@@ -253,6 +292,7 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
         return quoting[found[-1]] if found else chosen(body)
 
     endpoint.choose = choose
+
     data = tmp_path / "data"
     (data / CANARY).mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(data / CANARY / "a.png")
@@ -276,11 +316,13 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
     monkeypatch.setattr(
         type(sys.stderr), "isatty", lambda self: True, raising=False
     )  # with progress bars
+
     said = ""
     for _ in range(2):
         ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
         assert ran.code == 0
         said += ran.out + ran.err
+
     outcomes = Counter(line.outcome for line in read_journal_lines(tmp_path / "ours").values())
     assert outcomes == {"drafted": 1, "malformed": 2, "refused": 1, "failed": 1}
     assert "Drafting" in said
@@ -294,6 +336,7 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
         ran = medtasks(*arguments(reports, kind, tmp_path / "other"))
         assert ran.code == 1
         said += ran.out + ran.err
+
     logger.remove(sink)
     assert CANARY not in said + "".join(logged) + caplog.text
     cached = list(home().rglob("*.sqlite"))
@@ -303,6 +346,7 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
         for path in cached
     )
     assert CANARY in json.dumps(endpoint.bodies)
+
     own = [tmp_path / "ours" / name for name in (STUDY, DRAFTS, "images.jsonl")]
     assert all(path.stat().st_mode & 0o077 == 0 for path in own)
     assert CANARY not in own[0].read_text()

@@ -58,37 +58,76 @@ def accuracy(file):
     return json.loads(file.read_text())["rules"]["robust"]["metrics"]["accuracy"]
 
 
-def test_a_draw_is_scored_as_the_whole_and_says_so(exam, medtasks, tmp_path):
+@pytest.fixture
+def drawn(exam, medtasks, tmp_path):
+    """Draw 40 questions by their answers; return what was printed, and the replies of both models to them."""
     ran = medtasks("data", "select", EXAM, "--draw", 40, "--by", "answer", "--as", "exam_draw")
     assert ran.code == 0, ran.err
     documents = load_documents("exam_draw")
-    assert (
-        f"{EXAM}: {len(documents)} of 120 questions drawn at random (seed 0, by answer)" in ran.out
-    )
-    assert rows_of(ran.out)["A"] == ["27 of 80", "27 of 80"]
+    return ran.out, [write(tmp_path / f"{name}.jsonl", exam[name], documents) for name in "ab"]
+
+
+DRAWN = ESTIMATE.format(40, ", by answer")
+
+
+def test_a_draw_takes_the_same_share_of_each_stratum(drawn):
+    out, _ = drawn
+
+    documents = load_documents("exam_draw")
+    assert f"{EXAM}: {len(documents)} of 120 questions drawn at random (seed 0, by answer)" in out
+    assert rows_of(out)["A"] == ["27 of 80", "27 of 80"]
     draw = Manifest.read(dataset_folder("exam_draw")).draw
     numbers = [(part.name, part.existing, part.drawn) for part in draw.strata]
     assert numbers == [("A", 80, 27), ("B", 40, 13)]
-    files = [write(tmp_path / f"{name}.jsonl", exam[name], documents) for name in "ab"]
+
+
+def test_the_score_of_a_draw_is_weighted_by_stratum(drawn, exam, medtasks, tmp_path):
+    _, files = drawn
     scores = tmp_path / "scores.json"
-    ran = medtasks("score", "exam_draw", files[0], "--json", scores)
-    said = ESTIMATE.format(40, ", by answer")
-    assert said in ran.out.splitlines()
-    assert json.loads(scores.read_text())["draw_notes"][0] == said
+
+    medtasks("score", "exam_draw", files[0], "--json", scores)
+
     right = {letter: [] for letter in "AB"}
-    for document in documents:
+    for document in load_documents("exam_draw"):
         right[document["answer"]].append(exam["a"][document["doc_id"]] == document["answer"])
     weighted = 80 * sum(right["A"]) / 27 + 40 * sum(right["B"]) / 13
     assert accuracy(scores) == pytest.approx(weighted / 120, abs=1e-12)
+
+
+def test_the_score_of_a_draw_is_called_an_estimate(drawn, medtasks, tmp_path):
+    _, files = drawn
+    scores = tmp_path / "scores.json"
+
+    ran = medtasks("score", "exam_draw", files[0], "--json", scores)
+
+    assert DRAWN in ran.out.splitlines()
+    assert json.loads(scores.read_text())["draw_notes"][0] == DRAWN
+
+
+def test_runs_on_a_draw_are_compared_by_the_test_of_the_draw(drawn, medtasks, tmp_path):
+    _, files = drawn
     compared = tmp_path / "compared.json"
+
     ran = medtasks("compare", "exam_draw", *files, "--json", compared)
-    assert f"Note: {said.rstrip('.')}." in ran.out.splitlines()
+
+    assert f"Note: {DRAWN.rstrip('.')}." in ran.out.splitlines()
     test = json.loads(compared.read_text())["comparisons"][0]
     assert test["test"] == "t of the draw"
-    assert said in medtasks("board", "exam_draw", *files).out.replace("exam_draw: ", "")
-    ran = medtasks("report", files[0], "--task", "exam_draw", "--html", tmp_path / "page.html")
-    assert f"note: exam_draw: {said}" in ran.out.splitlines()
-    assert said in (tmp_path / "page.html").read_text()
+
+
+def test_a_board_calls_scores_of_a_draw_estimates(drawn, medtasks):
+    _, files = drawn
+    assert DRAWN in medtasks("board", "exam_draw", *files).out.replace("exam_draw: ", "")
+
+
+def test_a_page_calls_scores_of_a_draw_estimates(drawn, medtasks, tmp_path):
+    _, files = drawn
+    page = tmp_path / "page.html"
+
+    ran = medtasks("report", files[0], "--task", "exam_draw", "--html", page)
+
+    assert f"note: exam_draw: {DRAWN}" in ran.out.splitlines()
+    assert DRAWN in page.read_text()
 
 
 def test_a_draw_of_all_gives_the_score_of_the_whole_without_a_width(exam, medtasks, tmp_path):
@@ -104,26 +143,34 @@ def test_a_draw_of_all_gives_the_score_of_the_whole_without_a_width(exam, medtas
     assert "All 120 questions of the benchmark were drawn and answered" in ran.out
 
 
-def test_missing_replies_are_counted_and_weighed_within_their_stratum(exam, medtasks, tmp_path):
-    medtasks("data", "select", EXAM, "--draw", 40, "--by", "answer", "--as", "exam_draw")
+@pytest.fixture
+def five_missing(drawn, exam):
+    """The replies of one model without those to five drawn questions of answer B."""
     documents = load_documents("exam_draw")
     lost = [document["doc_id"] for document in documents if document["answer"] == "B"][:5]
-    kept = {doc_id: reply for doc_id, reply in exam["a"].items() if doc_id not in lost}
-    file = write(tmp_path / "a.jsonl", kept, documents)
+    return {doc_id: reply for doc_id, reply in exam["a"].items() if doc_id not in lost}
+
+
+def test_missing_replies_are_weighed_within_their_stratum(five_missing, medtasks, tmp_path):
+    documents = load_documents("exam_draw")
+    file = write(tmp_path / "a.jsonl", five_missing, documents)
     scores = tmp_path / "scores.json"
+
     ran = medtasks("score", "exam_draw", file, "--json", scores)
+
     assert "5 drawn questions have no reply: the others of their stratum stand for them" in ran.out
     right = {letter: [] for letter in "AB"}
     for document in documents:
-        if document["doc_id"] in kept:
-            right[document["answer"]].append(kept[document["doc_id"]] == document["answer"])
+        if document["doc_id"] in five_missing:
+            reply = five_missing[document["doc_id"]]
+            right[document["answer"]].append(reply == document["answer"])
     weighted = 80 * sum(right["A"]) / 27 + 40 * sum(right["B"]) / 8
     assert accuracy(scores) == pytest.approx(weighted / 120, abs=1e-12)
-    file = write(
-        tmp_path / "a.jsonl",
-        kept,
-        [document for document in documents if document["answer"] == "A"],
-    )
+
+
+def test_a_stratum_without_replies_is_in_no_score(five_missing, medtasks, tmp_path):
+    documents = [row for row in load_documents("exam_draw") if row["answer"] == "A"]
+    file = write(tmp_path / "a.jsonl", five_missing, documents)
     assert "1 of 2 strata have none and are in no score" in medtasks("score", "exam_draw", file).out
 
 
@@ -146,19 +193,37 @@ def test_failed_replies_are_represented_by_the_others_of_their_stratum(exam, med
     assert scores["failed"] == pytest.approx(scores["missing"], abs=1e-12)
 
 
-def test_another_model_helps_only_a_draw(exam, medtasks, fails, tmp_path):
+@pytest.fixture
+def helped(exam, medtasks, tmp_path):
+    """Replies to a draw of 60 questions, and replies of the helping model to all."""
     medtasks("data", "select", EXAM, "--draw", 60, "--as", "exam_draw")
-    drawn = write(tmp_path / "a.jsonl", exam["a"], load_documents("exam_draw"))
-    same = write(tmp_path / "same.jsonl", exam["a"], load_documents(EXAM))
+    replies = write(tmp_path / "a.jsonl", exam["a"], load_documents("exam_draw"))
+    return replies, write(tmp_path / "same.jsonl", exam["a"], load_documents(EXAM))
+
+
+def test_another_model_helps_a_draw(helped, medtasks, tmp_path):
+    replies, same = helped
     scores = tmp_path / "scores.json"
     medtasks("score", EXAM, same, "--json", scores)
     truth = accuracy(scores)
-    ran = medtasks("score", "exam_draw", drawn, "--helped-by", same, "--json", scores)
+
+    ran = medtasks("score", "exam_draw", replies, "--helped-by", same, "--json", scores)
+
     assert accuracy(scores) == pytest.approx(truth, abs=1e-12)
     assert f"accuracy (robust): helped by {same} on all questions" in ran.out
+
+
+def test_a_page_says_that_another_model_helped(helped, medtasks, tmp_path):
+    replies, same = helped
     page = tmp_path / "page.html"
-    ran = medtasks("report", drawn, "--task", "exam_draw", "--helped-by", same, "--html", page)
+
+    ran = medtasks("report", replies, "--task", "exam_draw", "--helped-by", same, "--html", page)
+
     assert f"note: exam_draw: accuracy (robust): helped by {same}" in ran.out
+
+
+def test_another_model_helps_no_whole_set(helped, fails):
+    _, same = helped
     fails(["score", EXAM, same, "--helped-by", same], "--helped-by", f"'{EXAM}' is none")
 
 

@@ -67,44 +67,75 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, run, tmp_path):
-    options = ("--organization", "A hospital", "--benchmark", "house_set=org/house/main")
-    files = []
-    for folder in (tmp_path / "first", tmp_path / "second"):
+@pytest.fixture
+def exported(medtasks, run, tmp_path):
+    """Export the run into a folder of this name."""
+
+    def export(name):
+        folder = tmp_path / name
         folder.mkdir()
         ran = medtasks(
-            "export", run, "--hub", folder / "house.yaml", "--eee", folder / "eee", *options
+            *("export", run, "--hub", folder / "house.yaml", "--eee", folder / "eee"),
+            *("--organization", "A hospital", "--benchmark", "house_set=org/house/main"),
         )
         assert (ran.code, ran.err) == (0, "")
-        files.append(
-            {
-                path.relative_to(folder): path.read_bytes()
-                for path in folder.rglob("*")
-                if path.is_file()
-            }
-        )
-    assert files[0] == files[1]
-    assert not any(CANARY.encode() in content for content in files[0].values())
-    entries = yaml.safe_load((tmp_path / "first" / "house.yaml").read_text())
+        return folder
+
+    return export
+
+
+def contents_of(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder): path.read_bytes() for path in files}
+
+
+def test_an_export_is_the_same_bytes_again(exported):
+    assert contents_of(exported("first")) == contents_of(exported("second"))
+
+
+def test_an_export_holds_no_text_of_credentialed_data(exported):
+    assert not any(
+        CANARY.encode() in content for content in contents_of(exported("first")).values()
+    )
+
+
+def test_the_hub_gets_a_score_of_each_rule(exported):
+    entries = yaml.safe_load((exported("first") / "house.yaml").read_text())
+
     facts = {"dataset": {"id": "org/house", "task_id": "main"}, "value": 75.0, "date": "2026-03-01"}
     for row, entry in zip(("reference", "robust"), entries, strict=True):
         notes = rf"percent; accuracy, rule {row} \(robust_choice\): 75.0% \[59.1 to 86.2\]; 40 samples in 40 clusters, "
         versions = "; task house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0"
         assert re.fullmatch(f"{notes}0 lost, 5.0% invalid{versions}", entry.pop("notes"))
         assert entry == facts
-    (path,) = tmp_path.glob("first/eee/data/medtasks/org/made-up/*.json")
-    record = json.loads(path.read_text(), parse_constant=pytest.fail)
+
+
+@pytest.fixture
+def record_file(exported):
+    (path,) = exported("first").glob("eee/data/medtasks/org/made-up/*.json")
+    return path
+
+
+@pytest.fixture
+def record(record_file):
+    return json.loads(record_file.read_text(), parse_constant=pytest.fail)
+
+
+def test_a_record_names_the_run_and_the_model(record_file, record):
     assert {"source_metadata", "model_info", "eval_library", "evaluation_results"} <= record.keys()
     assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
     assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
     assert re.fullmatch(
-        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", path.stem
+        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", record_file.stem
     )
     details = record["model_info"]["additional_details"]
     assert (details["deployment_type"], details["model_availability"]) == (
         "self_deployed",
         "open_weights",
     )
+
+
+def test_a_record_holds_scores_with_their_uncertainty(record):
     for result in record["evaluation_results"]:
         metric, score = result["metric_config"], result["score_details"]
         assert (metric["metric_id"], metric["lower_is_better"], metric["max_score"]) == (
@@ -116,17 +147,18 @@ def test_files_hold_scores_and_no_text_and_are_the_same_bytes_again(medtasks, ru
         assert 0 < ends["lower"] < score["score"] == 0.75 < ends["upper"] < 1
         assert "clustered over 40 clusters" in score["uncertainty"]["standard_error"]["method"]
         assert result["source_data"]["additional_details"]["access"] == "credentialed"
-    if python := os.environ.get("MEDTASKS_TEST_EEE"):
-        command = [
-            python,
-            "-m",
-            "every_eval_ever.validator.validate",
-            "--format",
-            "json",
-            str(path),
-        ]
-        checked = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.skipif(
+    "MEDTASKS_TEST_EEE" not in os.environ, reason="MEDTASKS_TEST_EEE names no Python"
+)
+def test_a_record_is_valid(record_file):
+    validator = "every_eval_ever.validator.validate"
+    command = [os.environ["MEDTASKS_TEST_EEE"], "-m", validator, "--format", "json", record_file]
+
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def edit(run, task, **changes):
@@ -169,13 +201,16 @@ REFUSALS = {
 }
 
 
-def test_what_must_stay_is_refused_with_one_sentence(medtasks, fails, run, tmp_path):
+def test_what_must_stay_is_refused_with_one_sentence(fails, run, tmp_path):
     for number, (part, change) in enumerate(REFUSALS.items()):
         copy = tmp_path / f"copy{number}"
         shutil.copytree(run, copy)
         change(copy)
         fails(["export", copy, "--eee", tmp_path / "eee"], part)
     assert not (tmp_path / "eee").exists()
+
+
+def test_an_export_needs_a_place_and_a_task(fails, run, tmp_path):
     fails(
         ["export", run, "--hub", tmp_path / "file.yaml"],
         "no dataset of the Hub",

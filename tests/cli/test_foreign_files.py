@@ -49,20 +49,29 @@ def medevalkit(folder, replies=REPLIES, name="results.json", options=OPTIONS):
     return folder / name
 
 
-def test_score_says_how_rows_were_matched(medtasks, folder):
+@pytest.fixture
+def seven_of_eight(medtasks, folder):
+    """Score seven replies from a file of MedEvalKit; return what was printed and the JSON."""
     file = medevalkit(folder, REPLIES[:7])
-    ran = medtasks(
-        "score", "kit_asked", file, "--include_path", folder, "--json", folder / "scores.json"
-    )
+    written = folder / "scores.json"
+    ran = medtasks("score", "kit_asked", file, "--include_path", folder, "--json", written)
     assert (ran.code, ran.err) == (0, "")
-    lines = ran.out.splitlines()
-    assert lines[0] == (
+    return ran.out, json.loads(written.read_text())
+
+
+def test_score_says_that_other_prompts_were_asked(seven_of_eight):
+    out, _ = seven_of_eight
+    assert out.splitlines()[0] == (
         "Replies: 'response' (MedEvalKit). Scores are those of the prompts that were asked there, not of ours, under "
         "our rules."
     )
-    assert lines[1] == "Matched: 7 of 8 samples (rows: 7 by prompt); 1 empty, 1 missing."
-    assert rows_of(ran.out, "kit_asked: 7 of 8")["accuracy"][0].startswith("71.4%")
-    scores = json.loads((folder / "scores.json").read_text())
+
+
+def test_score_says_how_rows_were_matched(seven_of_eight):
+    out, scores = seven_of_eight
+
+    sentence = "Matched: 7 of 8 samples (rows: 7 by prompt); 1 empty, 1 missing."
+    assert out.splitlines()[1] == sentence
     matching = scores["matching"]
     assert (matching["kit"], matching["matched"], matching["matched_by"]) == (
         "MedEvalKit",
@@ -70,94 +79,105 @@ def test_score_says_how_rows_were_matched(medtasks, folder):
         {"prompt": 7},
     )
     assert (scores["replies"], scores["missing"], matching["missing"]) == (7, 1, 1)
+
+
+def test_rows_that_match_are_scored(seven_of_eight):
+    out, scores = seven_of_eight
+
+    assert rows_of(out, "kit_asked: 7 of 8")["accuracy"][0].startswith("71.4%")
     assert scores["rules"]["robust"]["metrics"]["accuracy"] == 5 / 7
 
 
-def test_columns_are_named(medtasks, fails, folder):
+@pytest.fixture
+def score_table(folder):
+    """The command that scores a table whose columns have names of the user's own."""
     rows = ["case,raw, text", *(f"q-{number},=A,x" for number in range(8))]
     (folder / "table.csv").write_text("\n".join(rows))
-    score = ("score", "kit_asked", folder / "table.csv", "--include_path", folder)
-    fails(score, "--columns reply=NAME")
-    ran = medtasks(*score, "--columns", "reply=raw,id=case")
+    return ["score", "kit_asked", folder / "table.csv", "--include_path", folder]
+
+
+def test_columns_are_named(medtasks, fails, score_table):
+    fails(score_table, "--columns reply=NAME")
+    ran = medtasks(*score_table, "--columns", "reply=raw,id=case")
     assert "Matched: 8 of 8 samples (rows: 8 by id)" in ran.out
-    ran = medtasks(*score, "--columns", "raw")
+
+
+def test_columns_without_a_role_are_wrong_usage(medtasks, score_table):
+    ran = medtasks(*score_table, "--columns", "raw")
+
     assert ran.code == 2
     assert "--columns raw" in ran.err
-    fails([*score, "--columns", "reply=row"], "'row'", "did you mean 'raw'")
-    fails([*score, "--format", "medevalki"], "did you mean 'medevalkit'?")
 
 
-def test_each_run_of_a_file_is_scored(medtasks, fails, folder):
-    lines = []
-    for number, (question, reply) in enumerate(zip(QUESTIONS, REPLIES, strict=True)):
-        choices = [{"message": {"content": text}} for text in (reply, "A")]
-        request = {
-            "messages": [
-                {"role": "user", "content": f"{question}\nA. rim\nB. tip\nC. bulb\nAnswer:"}
-            ]
-        }
-        lines.append(
-            {
-                "custom_id": f"r{number}",
-                "method": "POST",
-                "url": "/v1/chat/completions",
-                "body": request,
-            }
-        )
-        body = {"choices": choices}
-        lines.append(
-            {
-                "custom_id": f"r{number}",
-                "response": {"status_code": 200, "body": body},
-                "error": None,
-            }
-        )
-    for name, kept in (("requests.jsonl", lines[::2]), ("output.jsonl", lines[1::2])):
-        (folder / name).write_text("\n".join(map(json.dumps, kept)))
+def test_misspelt_columns_and_formats_are_refused(fails, score_table):
+    fails([*score_table, "--columns", "reply=row"], "'row'", "did you mean 'raw'")
+    fails([*score_table, "--format", "medevalki"], "did you mean 'medevalkit'?")
+
+
+def batch_lines(number):
+    """Return the request of a question, and its output with two replies."""
+    prompt = f"{QUESTIONS[number]}\nA. rim\nB. tip\nC. bulb\nAnswer:"
+    name = f"r{number}"
+    request = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions"}
+    request["body"] = {"messages": [{"role": "user", "content": prompt}]}
+    choices = [{"message": {"content": text}} for text in (REPLIES[number], "A")]
+    response = {"status_code": 200, "body": {"choices": choices}}
+    return request, {"custom_id": name, "response": response, "error": None}
+
+
+@pytest.fixture
+def two_replies_each(folder):
+    """The output of a batch with two replies to each question, and its requests."""
     files = (folder / "output.jsonl", folder / "requests.jsonl")
-    ran = medtasks("score", "kit_asked", *files, "--include_path", folder)
+    requests, outputs = zip(*(batch_lines(number) for number in range(8)), strict=True)
+    for file, lines in zip(files, (outputs, requests), strict=True):
+        file.write_text("\n".join(map(json.dumps, lines)))
+    return files
+
+
+def test_each_run_of_a_file_is_scored(medtasks, folder, two_replies_each):
+    ran = medtasks("score", "kit_asked", *two_replies_each, "--include_path", folder)
+
     assert "Matched: 8 of 8 samples in 2 runs (rows: 16 by prompt)" in ran.out
     cells = rows_of(ran.out, "kit_asked: 8 of 8")["accuracy"]
     assert [cell.split("%")[0] for cell in cells] == ["75.0", "100.0"]
+
+
+def test_python_refuses_several_runs_of_a_file(folder, two_replies_each):
     with pytest.raises(
         RepliesError, match="holds 2 runs of each question; 'medtasks score' scores each"
     ):
         api.score("kit_asked", folder, include_path=folder)
 
 
-def test_report_compare_and_python_read_them(medtasks, folder):
-    first = medevalkit(folder)
-    second = medevalkit(folder, ["A"] * 8, "second.json")
-    ran = medtasks(
-        "compare",
-        "kit_asked",
-        first,
-        second,
-        "--include_path",
-        folder,
-        "--json",
-        folder / "compared.json",
-    )
+def test_compare_reads_files_of_other_kits(medtasks, folder):
+    files = [medevalkit(folder), medevalkit(folder, ["A"] * 8, "second.json")]
+    written = folder / "compared.json"
+
+    ran = medtasks("compare", "kit_asked", *files, "--include_path", folder, "--json", written)
+
     assert ran.code == 0
     assert "Note: B: Matched: 8 of 8 samples (rows: 8 by prompt)" in ran.out
-    compared = json.loads((folder / "compared.json").read_text())
+    compared = json.loads(written.read_text())
     assert compared["comparisons"][0]["difference"] == 0.25
     assert any(
         warning.startswith("A: Replies: 'response' (MedEvalKit)")
         for warning in compared["warnings"]
     )
-    medtasks(
-        "report",
-        first,
-        "--task",
-        "kit_asked",
-        "--include_path",
-        folder,
-        "--html",
-        folder / "report.html",
-    )
-    assert "Matched: 8 of 8 samples" in (folder / "report.html").read_text()
-    scores = api.score("kit_asked", first, include_path=folder)
+
+
+def test_report_reads_files_of_other_kits(medtasks, folder):
+    page = folder / "report.html"
+    shown = ("report", medevalkit(folder), "--task", "kit_asked", "--include_path", folder)
+
+    medtasks(*shown, "--html", page)
+
+    assert "Matched: 8 of 8 samples" in page.read_text()
+
+
+def test_python_reads_files_of_other_kits(folder):
+    second = medevalkit(folder, ["A"] * 8, "second.json")
+    scores = api.score("kit_asked", medevalkit(folder), include_path=folder)
     assert scores.table().query("metric == 'accuracy'").value.item() == 0.75
     assert api.score("kit_asked", str(second), include_path=folder).answered == 8
 
@@ -219,7 +239,9 @@ def test_samples_files_of_another_task_are_compared_by_their_texts(medtasks, fol
             "\n".join(map(json.dumps, lines))
         )
     files = sorted(folder.glob("*_samples_*.jsonl"))
+
     ran = medtasks("compare", "kit_asked", *files, "--include_path", folder, "--margin", "0.1")
+
     assert (ran.code, ran.err) == (0, "")
     assert "8 of 8 documents answered in both are compared" in ran.out
     assert "Note: A: Rows of no sample, left out: 1 of 9" in ran.out

@@ -98,6 +98,7 @@ def records():
 
 def test_a_plan_is_written_and_printed(medtasks, call):
     ran = medtasks("plan", TASK, "--difference", "0.5", "--looks", "4", "--seed", "3", "--out", "p")
+
     plan = json.loads(Path("p").read_text())
     assert (plan["task"], plan["metric"], plan["rule"]) == (TASK, "set_accuracy", "reference")
     assert (plan["seed"], plan["questions"], plan["looks"][-1]) == (3, 32, 32)
@@ -120,10 +121,16 @@ def test_no_more_questions_than_the_difference_takes(medtasks, call):
     assert plan["looks"][-1] < plan["questions"] == 32
 
 
-def test_a_planted_difference_stops_early_and_is_not_asked_again(medtasks, call, model):
+@pytest.fixture
+def stopped(medtasks, call, model):
+    """A run that is wrong throughout, so that it stops early; returns what was printed."""
     model.is_right = False
     ran = medtasks(*call)
     assert ran.code == 0, ran.err
+    return ran.out
+
+
+def test_a_planted_difference_stops_early(stopped, model):
     plan = json.loads(Path("looks.json").read_text())
     assert [record.shows_difference for record in records()] == [False, False, True]
     parts = [set(part) for part in model.asked]
@@ -132,39 +139,63 @@ def test_a_planted_difference_stops_early_and_is_not_asked_again(medtasks, call,
         for asked, before in zip(plan["looks"][:3], [0, *plan["looks"]], strict=False)
     ]
     assert not parts[0] & parts[1]
+
+
+def test_a_run_that_stopped_early_is_called_partial(stopped):
     sentence = str(records()[-1])
     assert sentence.startswith(
         "PARTIAL, stopped at look 3 of 4: 75% of the questions; a score of this part, and optimistic after an early "
         "stop. set_accuracy under reference: 0.0%, against 100.0% of other on 12 samples; difference -100.0 pts"
     )
-    assert sentence in ran.out
+    assert sentence in stopped
+
+
+def test_a_look_is_tested_at_its_own_level(stopped):
+    plan = json.loads(Path("looks.json").read_text())
     result = records()[-1].result
     assert result["p"] <= records()[-1].level == plan["levels"][2]
     assert result["p"] < records()[-1].stagewise_p < 0.05
     assert -1 <= result["low"] < result["high"] < 0
-    # The repeated interval has the confidence of the look's level, so that it is the wider one.
-    medtasks("compare", TASK, "other", "out", "--json", "plain.json")
-    plain = json.loads(Path("plain.json").read_text())["comparisons"][0]
-    assert result["high"] > plain["high"]
 
+
+def test_the_repeated_interval_is_the_wider_one(stopped, medtasks):
+    """It has the confidence of the look's level."""
+    medtasks("compare", TASK, "other", "out", "--json", "plain.json")
+
+    plain = json.loads(Path("plain.json").read_text())["comparisons"][0]
+    assert records()[-1].result["high"] > plain["high"]
+
+
+def test_a_run_that_stopped_early_is_not_asked_again(stopped, medtasks, call, model):
     again = medtasks(*call)
+
     assert len(model.asked) == 3
-    assert sentence in again.out
+    assert str(records()[-1]) in again.out
     assert len(records()) == 3
 
+
+def test_a_run_that_stopped_early_is_noted_with_its_primary_outcome(stopped):
     notes = run_notes(open_run(Path("out")))
-    assert sentence in notes
+    assert str(records()[-1]) in notes
     assert any(note.startswith("Primary outcome, stated before the run: set_acc") for note in notes)
+
+
+def test_a_comparison_does_not_allow_for_the_looks(stopped, medtasks):
     compared = " ".join(medtasks("compare", TASK, "out", "other").out.split())
-    assert f"Note: A: {sentence} The tests here do not allow for the looks." in compared
-    # Other settings would be another comparison on answers that were seen.
+    assert f"Note: A: {records()[-1]} The tests here do not allow for the looks." in compared
+
+
+def test_looks_do_not_go_on_with_other_settings(stopped, medtasks, call, model):
+    """They would be another comparison on answers that were seen."""
     changed = medtasks(*call, "--gen_kwargs", "temperature=1")
+
     assert "looks in out had another model, settings or versions" in changed.err
     assert len(model.asked) == 3
 
 
 def test_equal_models_are_asked_everything(medtasks, call, model):
     ran = medtasks(*call)
+
     assert sorted(row for part in model.asked for row in part) == list(range(32))
     last = records()[-1]
     assert str(last).startswith("ended at look 4 of 4: 100% of the questions. set_accuracy")
@@ -187,6 +218,7 @@ def test_an_interrupted_run_goes_on(medtasks, call, model, monkeypatch):
     first = str(records()[0])
     monkeypatch.setattr(run_command, "run_tasks", whole)
     medtasks(*call)
+
     finished = [record for record in records() if record.result]
     assert [record.index for record in finished] == [1, 2, 3]
     assert str(finished[0]) == first

@@ -138,13 +138,16 @@ CASES = [
 @each_row("name, rows, family, expected", CASES)
 def test_new_finds_family_and_columns(medtasks, tmp_path, name, rows, family, expected):
     file = written(tmp_path, name, rows)
+
     ran = medtasks("new", "own_new", file)
+
     assert (ran.code, "Hooks, rules and the first prompt are in order" in ran.out) == (0, True), (
         ran.out + ran.err
     )
     text = (tmp_path / "own_new.yaml").read_text()
     assert yaml.safe_load(text)["family"] == family
     assert text in ran.out
+
     with including([tmp_path]):
         documents = task_documents(task_file("own_new"))
     assert len(documents) == len(rows)
@@ -230,17 +233,24 @@ def short(tmp_path):
     return tmp_path / "short.yaml"
 
 
-def test_a_key_in_the_file_counts_before_the_family_s(short):
+def test_the_family_supplies_the_keys_that_are_missing(short):
     supplied = read_config(short)
+
     assert supplied["process_results"] == "medtasks.hooks.choice.process_results"
     assert supplied["dataset_path"] == str(short.with_name("q.jsonl"))
     assert supplied["doc_to_visual"] == "medtasks.hooks.images.no_images"
     assert supplied["metadata"]["version"] == 1
+
+
+def test_a_key_in_the_file_counts_before_the_family_s(short):
+    supplied = read_config(short)
     template = "lmms_eval_specific_kwargs: {default: {template: MINE}}\n"
     more = "doc_to_text: !function mine.prompt\ndescription: Mine\nmetadata: {version: 7}\n"
     more += "columns: {answer: answer_idx}\n"
     short.write_text(f"{SHORT}{more}{template}")
+
     own = read_config(short)
+
     assert own["doc_to_text"] == "mine.prompt"
     assert own["metadata"] == {
         "version": 7,

@@ -82,9 +82,10 @@ def change(folder, old, new):
     (folder / "sides.yaml").write_text(text.replace(old, new))
 
 
-def test_score_of_a_task_and_of_a_variant_by_its_own_documents(medtasks, folder, replies, tmp_path):
+def test_a_task_is_scored_by_its_own_documents(medtasks, folder, replies, tmp_path):
     options = ["--include_path", folder, "--json", tmp_path / "s"]
     ran = medtasks("score", "sides", replies(["A", "B", "right", "(b)"]), *options)
+
     assert ran.code == 0, ran.err
     scores = json.loads((tmp_path / "s").read_text())
     assert scores["rules"]["none"]["metrics"]["accuracy"] == 0.75
@@ -94,8 +95,13 @@ def test_score_of_a_task_and_of_a_variant_by_its_own_documents(medtasks, folder,
         4,
         str(folder / "sides.jsonl"),
     )
+
+
+def test_a_variant_is_scored_by_its_own_documents(medtasks, folder, tmp_path):
+    options = ["--include_path", folder, "--json", tmp_path / "s"]
     lines = [{"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
     assert medtasks("score", "sides_rotated", tmp_path / "r.jsonl", *options).code == 0
     metrics = json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]
     assert (metrics["mean_accuracy"], metrics["published_order"], metrics["flip_rate"]) == (
@@ -105,13 +111,19 @@ def test_score_of_a_task_and_of_a_variant_by_its_own_documents(medtasks, folder,
     )
 
 
-def test_compare_and_report(medtasks, folder, replies, tmp_path):
+def test_runs_of_a_task_are_compared(medtasks, folder, replies):
     runs = [replies(ANSWERS, "a.jsonl"), replies(["A"] * 4, "b.jsonl")]
     ran = medtasks("compare", "sides", *runs, "--include-path", folder)
+
     assert (ran.code, ran.out.count("50.0 pts, 95 %")) == (0, 1), ran.out
     assert "; 4 images cannot show any difference at this level." in ran.out
+
+
+def test_a_report_shows_questions_and_images(medtasks, folder, replies, tmp_path):
+    run = replies(["A"] * 4)
     page = tmp_path / "page.html"
-    found = medtasks("report", runs[1], "--task", "sides", "--include_path", folder, "--html", page)
+    found = medtasks("report", run, "--task", "sides", "--include_path", folder, "--html", page)
+
     assert found.code == 0, found.err
     assert "data prepare" not in found.out
     text = page.read_text()
@@ -119,59 +131,71 @@ def test_compare_and_report(medtasks, folder, replies, tmp_path):
     assert text.count("data:image") >= 4
 
 
-def test_a_changed_question_file_after_a_run(medtasks, fails, folder, tmp_path, warnings):
-    """A new first row moves all questions that have no ids of their own; an image is changed in place."""
-    out, options = tmp_path / "out", ["--include_path", folder]
-    run = [
-        "run",
-        "--model",
-        "medtasks_tiny",
-        "--tasks",
-        "sides",
-        "--output_path",
-        out,
-        "--log_samples",
-        *options,
-    ]
-    assert medtasks(*run, "--gen_kwargs", "max_new_tokens=2").code == 0
-    assert "4 of 4 questions answered" in medtasks("score", "sides", out, *options).out
+def score_run(folder, replies):
+    return ["score", "sides", replies, "--include_path", folder]
+
+
+def test_samples_that_changed_after_a_run_are_asked_again(
+    medtasks, fails, folder, tmp_path, warnings
+):
+    """An image is changed in place, and a new first row moves all questions that have no ids of their own."""
+    out = tmp_path / "out"
+    run = ["run", "--model", "medtasks_tiny", "--tasks", "sides", "--output_path", out]
+    run += ["--log_samples", "--include_path", folder, "--gen_kwargs", "max_new_tokens=2"]
+    assert medtasks(*run).code == 0
+    assert "4 of 4 questions answered" in medtasks(*score_run(folder, out)).out
+
     Image.new("RGB", (4, 4), (0, 0, 9)).save(folder / "images" / "3.png")
-    assert "3 of 4 questions answered" in medtasks("score", "sides", out, *options).out
+
+    assert "3 of 4 questions answered" in medtasks(*score_run(folder, out)).out
     assert [
         sentence
         for sentence in warnings
         if "1 of 4 samples in" in sentence and "'3' (images)" in sentence
     ]
+
     rows = (folder / "sides.jsonl").read_text()
     new = {"question": "New?", "options": ["left", "right"], "answer": "A", "image_file": "0.png"}
     (folder / "sides.jsonl").write_text(f"{json.dumps(new)}\n{rows}")
+
     fails(
-        ["score", "sides", out, *options],
+        score_run(folder, out),
         "4 of 4 samples in",
         "have changed since they were asked",
         "--only-failed",
     )
-    assert medtasks(*run, "--gen_kwargs", "max_new_tokens=2", "--only-failed").code == 0
+    assert medtasks(*run, "--only-failed").code == 0
+
     samples = max(out.rglob("*_samples_sides.jsonl"))
     prompts = [json.loads(line)["input"] for line in samples.read_text().splitlines()]
     assert [prompt.split()[0] for prompt in prompts] == ["New?", "0?", "1?", "2?", "3?"]
-    assert "5 of 5 questions answered" in medtasks("score", "sides", samples, *options).out
+    assert "5 of 5 questions answered" in medtasks(*score_run(folder, samples)).out
 
 
-def test_without_the_folder(fails, medtasks, folder, replies):
+def test_a_task_is_unknown_without_its_folder(fails, medtasks, replies):
     fails(
         ["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER"
     )
     assert "sides" not in medtasks("tasks").out
+
+
+def test_an_option_that_does_not_fit_the_family_is_refused(medtasks, folder, replies):
     refused = medtasks(
         "score", "sides", replies(ANSWERS), "--include_path", folder, "--prevalence", "0.1"
     )
     assert (refused.code, "--prevalence needs yes/no questions" in refused.err) == (2, True)
+
+
+def test_a_task_is_listed_with_its_variants_while_its_folder_is_named(medtasks, folder):
     listed = medtasks("tasks", "--sanity", "--include_path", folder).out
+
     assert re.search(
         r"^sides +_blind _blank _swapped _rotated .*_sanity _stress$", listed, re.MULTILINE
     )
     assert "sides" not in task_files()  # nothing remains
+
+
+def test_a_variant_has_the_folder_of_its_task(folder):
     with including([folder]):
         assert scored_task("sides_blind").base == "sides"
         assert (
@@ -232,52 +256,74 @@ def test_what_only_the_harness_can_score(fails, tmp_path, replies, old, new, com
     )
 
 
-def test_functions_metrics_and_unknown_keys_of_the_users_own_file(medtasks, folder, replies):
+def test_an_unknown_key_of_a_task_file_is_a_warning(medtasks, folder):
     with (folder / "sides.yaml").open("a") as file:
         file.write("hospital: ours\nmetadata: {breakdown: question}\n")
+
     found = medtasks("data", "verify", "sides", "--include_path", folder)
+
     assert (found.code, "has a key 'hospital' that lmms-eval" in found.out) == (0, True)
     with including([folder]):
         assert task_files()["sides"].breakdown == ("question",)
         assert [one.state for one in own_tasks(scope_of(["sides"]))] == [State.WARNING, State.OK]
+
+
+def test_a_function_of_the_users_own_selects_the_questions(medtasks, folder, replies):
     (folder / "mine.py").write_text("def halves(rows):\n    return rows.select([0, 1])\n")
     change(folder, "metric_list:", "process_docs: !function mine.halves\nmetric_list:")
+
     found = medtasks("score", "sides", replies(["A", "A"]), "--include_path", folder)
+
     assert "2 of 2 questions answered" in found.out
     assert re.search(r"accuracy .*50\.0%", found.out), found.out
 
 
-def test_verify(medtasks, fails, folder):
-    found = medtasks("data", "verify", "sides", "--include_path", folder)
+def verify(folder):
+    return ["data", "verify", "sides", "--include_path", folder]
+
+
+def test_verify_counts_the_questions_that_can_be_read(medtasks, folder):
+    found = medtasks(*verify(folder))
+
     assert found.out.startswith(
         f"sides can be read: 4 questions of {folder / 'sides.jsonl'} with their images"
     )
+
+
+def test_verify_names_a_missing_image(fails, folder):
     (folder / "images" / "2.png").unlink()
-    command = ["data", "verify", "sides", "--include_path", folder]
-    ran = fails(command, "1 problem in 'sides'")
+
+    ran = fails(verify(folder), "1 problem in 'sides'")
+
     assert f"image {folder / 'images' / '2.png'} of sample 2 is missing" in ran.out
     assert "data prepare" not in ran.out + ran.err
+
+
+def test_verify_names_an_archive_in_place_of_a_folder(fails, folder):
     change(folder, "image_root: images", "image_root: images.zip")
-    ran = fails(command, "1 problem in 'sides'")
+
+    ran = fails(verify(folder), "1 problem in 'sides'")
+
     assert ran.out == "image_root images.zip is an archive; unpack it and name the folder\n"
+
+
+def test_verify_and_run_name_a_missing_column(fails, folder):
     (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A"}\n')
     complaint = (
         f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
     )
-    fails(command, complaint)
-    options = [
-        "--model",
-        "medtasks_tiny",
-        "--log_samples",
-        "--output_path",
-        folder / "out",
-        "--include_path",
-        folder,
-    ]
-    ran = fails(["run", "--tasks", "sides", *options], "none of the tasks in 'sides' can run")
+    run = ["run", "--tasks", "sides", "--model", "medtasks_tiny", "--log_samples"]
+    run += ["--output_path", folder / "out", "--include_path", folder]
+
+    fails(verify(folder), complaint)
+    ran = fails(run, "none of the tasks in 'sides' can run")
+
     assert f"left out sides: {complaint}" in ran.out.replace("\n", "")
+
+
+def test_verify_names_a_missing_question_file(fails, folder):
     (folder / "sides.jsonl").unlink()
-    fails(command, "the documents of 'sides' (sides.jsonl) cannot be loaded")
+    fails(verify(folder), "the documents of 'sides' (sides.jsonl) cannot be loaded")
 
 
 SHEET = [
@@ -293,7 +339,9 @@ SHEET_METADATA = """metadata:
 """
 
 
-def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replies, tmp_path):
+@pytest.fixture
+def save_sheet(folder):
+    """Write rows of the sheet that the task asks."""
     change(
         folder,
         "dataset_path: json\ndataset_kwargs: {data_files: {test: sides.jsonl}}",
@@ -308,24 +356,45 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
             book.active.append(cells)
         book.save(folder / "sides.xlsx")
 
-    command = ["data", "verify", "sides", "--include_path", folder]
-    save(SHEET)
-    before = medtasks(*command).out
-    assert before.startswith(
+    return save
+
+
+def test_a_sheet_is_asked_by_the_rows_of_one_kind(medtasks, save_sheet, folder):
+    save_sheet(SHEET)
+
+    verified = medtasks(*verify(folder)).out
+
+    assert verified.startswith(
         f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images"
     )
     notes = [
-        line.removeprefix("note: ") for line in before.splitlines() if line.startswith("note: ")
+        line.removeprefix("note: ") for line in verified.splitlines() if line.startswith("note: ")
     ]
     assert "'sides': 'answer' is read as texts of the options" in notes
     assert any(line.startswith("'sides' asks 2 of ") for line in notes)
-    options = ["--include_path", folder, "--json", tmp_path / "s"]
-    assert medtasks("score", "sides", replies(["A", "A"]), *options).code == 0
+
+
+def test_a_sheet_is_scored(medtasks, save_sheet, folder, replies, tmp_path):
+    save_sheet(SHEET)
+
+    scored = medtasks(*score_run(folder, replies(["A", "A"])), "--json", tmp_path / "s")
+
+    assert scored.code == 0
     assert json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]["accuracy"] == 0.5
-    save([[cell if cell != "links" else "left" for cell in cells] for cells in SHEET])
-    after = medtasks(*command).out
+
+
+def test_a_changed_sheet_has_another_fingerprint(medtasks, save_sheet, folder):
+    save_sheet(SHEET)
+    before = medtasks(*verify(folder)).out
+
+    save_sheet([[cell if cell != "links" else "left" for cell in cells] for cells in SHEET])
+    after = medtasks(*verify(folder)).out
+
     assert re.search(r"text (\w+)", before)[1] != re.search(r"text (\w+)", after)[1]
-    save(
+
+
+def test_faults_of_a_sheet_are_named_by_row(fails, save_sheet, folder):
+    save_sheet(
         [
             *SHEET,
             ["1.png", "Wo?", "oben", "links", "rechts", "Wahl", None],
@@ -337,7 +406,8 @@ def test_one_sheet_of_several_kinds_of_questions(medtasks, fails, folder, replie
         f"{place} 6: 'options' is a list of 1 (['links'])",
         f"{place} 5: 'answer' is 'oben', and",
     ]
-    fails(command, *named, f"{place} 6: 'question' is empty")
+
+    fails(verify(folder), *named, f"{place} 6: 'question' is empty")
 
 
 FILTER = "filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: R}]}]\n"
@@ -444,13 +514,16 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
     (folder / "wrong.py").write_text("x\n")
     with (folder / "sides.yaml").open("a") as file:
         file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))
+
     change(folder, old, new)
     file = re.escape(f"the task file {folder / 'sides.yaml'}: ")
     own = ["--include_path", folder]
+
     verified = medtasks("data", "verify", "sides", *own)
     assert (verified.code, len(re.findall(f"{file}.*{words}", verified.out))) == (1, 1), (
         verified.out
     )
+
     run = medtasks(
         "run",
         "--model",
@@ -463,6 +536,7 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
     )
     assert run.code == 1
     assert re.search(f"left out sides: {file}.*{words}", run.out), run.out
+
     with including([folder]):
         (found,) = own_tasks(scope_of(["sides"]))
     assert found.state is State.PROBLEM
@@ -523,34 +597,58 @@ def test_values_of_another_shape_are_one_sentence(fails, tmp_path, old, new, wor
     fails(["data", "verify", "sides", "--include_path", folder], words)
 
 
-def test_credentialed_text_is_neither_quoted_nor_shown(medtasks, fails, folder, replies, tmp_path):
+@pytest.fixture
+def credentialed(folder):
+    """Make the samples those of a credentialed set."""
     rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
     private = [{**row, "dataset": "multimedeval_mimic_cxr_report"} for row in rows]
     (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, private)))
-    page, scores = tmp_path / "page.html", tmp_path / "s.json"
-    arguments = ["--include_path", folder]
-    assert (
-        medtasks("report", replies(ANSWERS), "--task", "sides", "--html", page, *arguments).code
-        == 0
-    )
+    return private
+
+
+def test_a_page_shows_no_credentialed_text(medtasks, credentialed, folder, replies, tmp_path):
+    page = tmp_path / "page.html"
+    shown = ["report", replies(ANSWERS), "--task", "sides", "--html", page]
+
+    assert medtasks(*shown, "--include_path", folder).code == 0
+
     assert "3?" not in page.read_text()
-    assert medtasks("score", "sides", replies(ANSWERS), "--json", scores, *arguments).code == 0
+
+
+def test_scores_do_not_name_a_credentialed_source(
+    medtasks, credentialed, folder, replies, tmp_path
+):
+    scores = tmp_path / "s.json"
+
+    assert medtasks(*score_run(folder, replies(ANSWERS)), "--json", scores).code == 0
+
     assert json.loads(scores.read_text())["data"]["source"] == "withheld"
-    errors = ["--export-errors", tmp_path / "errors.csv"]
+
+
+def test_credentialed_wrong_answers_are_not_exported(
+    fails, credentialed, folder, replies, tmp_path
+):
     fails(
-        ["score", "sides", replies(ANSWERS), *errors, *arguments],
+        [*score_run(folder, replies(ANSWERS)), "--export-errors", tmp_path / "errors.csv"],
         "'multimedeval_mimic_cxr_report' is credentialed",
     )
+
+
+def test_the_error_of_an_own_function_does_not_quote_credentialed_text(
+    medtasks, credentialed, folder
+):
     (folder / "mine.py").write_text("def target(doc):\n    raise ValueError(doc['question'])\n")
     change(folder, "medtasks.hooks.prompts.target", "mine.target")
-    (folder / "sides.jsonl").write_text(json.dumps({**private[0], "question": "Is it Doe?"}))
-    found = medtasks("data", "verify", "sides", *arguments)
+    (folder / "sides.jsonl").write_text(json.dumps({**credentialed[0], "question": "Is it Doe?"}))
+
+    found = medtasks(*verify(folder))
+
     assert found.code == 1
     assert "fails on the first sample (ValueError); correct it" in found.out
     assert "Doe" not in found.out + found.err
 
 
-def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path, monkeypatch):
+def test_duplicates_of_an_own_task_name_its_questions(medtasks, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, picture in enumerate([texture(1), texture(2), jpeg(texture(2), 80), texture(3)]):
         picture.save(folder / "images" / f"{number}.png")
@@ -558,9 +656,11 @@ def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path
         folder / "images" / "training.png"
     )  # next to the test images, which are no copies of themselves
     command = ["data", "duplicates", "sides", "--include_path", folder, "--json", "found.json"]
+
     ran = medtasks(*command, "--against", folder / "images", "--list", "out.txt")
     assert ran.code == 0, ran.err
     found = json.loads(Path("found.json").read_text())
+
     (twice,), (copy,) = found["within"], found["against"]["findings"]
     assert twice["concern"] == "different image ids"
     assert (twice["first"]["questions"], twice["second"]["questions"]) == (["1"], ["2"])
@@ -568,6 +668,10 @@ def test_duplicates_of_a_task_of_the_users_own(medtasks, fails, folder, tmp_path
     assert found["against"]["files"] == 1
     assert Path("out.txt").read_text().split() == found["left_out"] == ["2", "3"]
     assert found["data"]["source"] == str(folder / "sides.jsonl")
+
+
+def test_duplicates_need_every_image(fails, folder):
+    command = ["data", "duplicates", "sides", "--include_path", folder]
     (folder / "images" / "0.png").unlink()
     fails(
         command,
@@ -604,38 +708,54 @@ def test_duplicates_of_credentialed_own_data_show_no_name(medtasks, folder, tmp_
         assert not re.search(r"doe\d|\d\.png|data:image|jsonl", text)
 
 
-def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refused(
-    medtasks, fails, folder, replies, tmp_path
-):
+@pytest.fixture
+def sites(folder):
+    """Give the samples a column of the user's own."""
     rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
     own = [{**row, "site": f"site {place % 2}"} for place, row in enumerate(rows)]
     (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, own)))
-    table, page = tmp_path / "errors.csv", tmp_path / "page.html"
-    options = ["--include_path", folder, "--export-errors", table]
-    assert medtasks("score", "sides", replies("A" * len(rows)), *options).code == 0
+
+
+def test_exported_wrong_answers_name_images_and_own_columns(
+    medtasks, sites, folder, replies, tmp_path
+):
+    table = tmp_path / "errors.csv"
+
+    assert medtasks(*score_run(folder, replies("AAAA")), "--export-errors", table).code == 0
+
     assert table.read_text().splitlines()[0].endswith(",reply,images,site")
-    shown = [
-        "report",
-        replies("A" * len(rows)),
-        "--task",
-        "sides",
-        "--include_path",
-        folder,
-        "--html",
-        page,
-    ]
-    assert medtasks(*shown).code == 0
+
+
+def test_a_page_shows_own_columns(medtasks, sites, folder, replies, tmp_path):
+    page = tmp_path / "page.html"
+    shown = ["report", replies("AAAA"), "--task", "sides", "--html", page]
+
+    assert medtasks(*shown, "--include_path", folder).code == 0
+
     assert "site: site 1" in page.read_text()
-    reports = ["score", "iu_xray_report", tmp_path / "replies.jsonl", "--export-errors", table]
+
+
+def test_tasks_without_single_answers_export_no_wrong_ones(fails, tmp_path):
+    reports = ["score", "iu_xray_report", tmp_path / "replies.jsonl"]
     fails(
-        reports,
+        [*reports, "--export-errors", tmp_path / "errors.csv"],
         "'iu_xray_report' scores no single answers as right or wrong, so --export-errors would list none",
     )
 
 
-def test_groups_and_clinical_numbers_of_yes_no_questions(
-    medtasks, fails, folder, replies, tmp_path
-):
+FINDINGS = [
+    {"question": f"{n}?", "answer": ["yes", "no"][n % 3 > 0], "sex": "FM"[n % 2]}
+    for n in range(120)
+]
+FINDING_LINES = [
+    json.dumps({**row, "image_file": f"{n % 4}.png", "image_id": str(n)})
+    for n, row in enumerate(FINDINGS)
+]
+
+
+@pytest.fixture
+def findings(folder):
+    """Make the task one of yes/no questions on patients of two sexes."""
     for old, new in (
         ("prompts.lettered", "prompts.closed"),
         ("prompts.target", "prompts.closed_target"),
@@ -648,62 +768,79 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(
         "{default: {image_root: images, yes_no_template:",
     )
     change(folder, " {{ options }}", "")
-    rows = [
-        {"question": f"{n}?", "answer": ["yes", "no"][n % 3 > 0], "sex": "FM"[n % 2]}
-        for n in range(120)
-    ]
-    written = [
-        json.dumps({**row, "image_file": f"{n % 4}.png", "image_id": str(n)})
-        for n, row in enumerate(rows)
-    ]
-    (folder / "sides.jsonl").write_text("\n".join(written))
-    given = replies(
-        [row["answer"] if row["sex"] == "M" else "no" for row in rows]
-    )  # misses each finding of F
-    options = ["--include_path", folder, "--by", "sex"]
+    (folder / "sides.jsonl").write_text("\n".join(FINDING_LINES))
+    return folder
+
+
+@pytest.fixture
+def missed(replies):
+    """Replies that miss each finding of women."""
+    return replies([row["answer"] if row["sex"] == "M" else "no" for row in FINDINGS])
+
+
+def test_clinical_numbers_are_adjusted_to_a_prevalence(medtasks, findings, missed, tmp_path):
     scored = medtasks(
-        "score",
-        "sides",
-        given,
-        *options,
-        "--prevalence",
-        "0.05",
-        "--json",
-        tmp_path / "scores.json",
+        *score_run(findings, missed),
+        *("--by", "sex", "--prevalence", "0.05", "--json", tmp_path / "scores.json"),
     )
+
     assert scored.code == 0, scored.err
     table = rows_of(scored.out, "Clinical numbers by class")
-    assert [cell.partition(" ")[0] for cell in table["Yes"][:4]] == [
-        "50.0%",
-        "100.0%",
-        "100.0%",
-        "80.0%",
-    ]
+    shown = [cell.partition(" ")[0] for cell in table["Yes"][:4]]
+    assert shown == ["50.0%", "100.0%", "100.0%", "80.0%"]
+    assert '"ppv_adjusted"' in (tmp_path / "scores.json").read_text()
+
+
+def test_a_prevalence_is_a_share(medtasks, findings, missed):
+    refused = medtasks(*score_run(findings, missed), "--prevalence", "2")
+    assert (refused.code, "--prevalence 2 is not between" in refused.err) == (2, True)
+
+
+def test_groups_differ_from_all_others(medtasks, findings, missed):
+    scored = medtasks(*score_run(findings, missed), "--by", "sex")
+
     groups = rows_of(scored.out, "accuracy by sex")
     assert (groups["F"][0], groups["F"][2].partition(" [")[0]) == ("60", "−33.3 pts")
     assert ": F differs from all others by −33.3 pts [" in scored.out
-    assert '"ppv_adjusted"' in (tmp_path / "scores.json").read_text()
+    assert "In no group" not in scored.out
+
+
+def test_samples_without_a_group_are_counted(medtasks, findings, missed):
+    unknown = [line.replace('"sex": "F"', '"sex": null') for line in FINDING_LINES[:5]]
+    (findings / "sides.jsonl").write_text("\n".join([*unknown, *FINDING_LINES[5:]]))
+
+    scored = medtasks(*score_run(findings, missed), "--by", "sex")
+
+    assert "In no group, without sex: at least 3 samples." in scored.out
+
+
+def test_a_misspelt_column_of_groups_is_refused(fails, findings, missed):
+    fails(
+        [*score_run(findings, missed), "--by", "sexx"],
+        "no column 'sexx'; did you mean 'sex'",
+    )
+
+
+def test_a_page_has_clinical_numbers_and_groups(medtasks, findings, missed, tmp_path):
     page = tmp_path / "page.html"
-    assert medtasks("report", given, "--task", "sides", *options, "--html", page).code == 0
+    shown = ["report", missed, "--task", "sides", "--include_path", findings, "--by", "sex"]
+
+    assert medtasks(*shown, "--html", page).code == 0
+
     assert all(
         text in page.read_text() for text in ("Clinical numbers", "accuracy by sex", "Sens.")
     )
-    perfect = replies([row["answer"] for row in rows], "perfect.jsonl")
+
+
+def test_sensitivity_and_specificity_are_compared_by_class(
+    medtasks, findings, missed, replies, tmp_path
+):
+    perfect = replies([row["answer"] for row in FINDINGS], "perfect.jsonl")
     compared = tmp_path / "compared.json"
-    assert (
-        medtasks(
-            "compare",
-            "sides",
-            given,
-            perfect,
-            *options[:2],
-            "--metric",
-            "of classes",
-            "--json",
-            compared,
-        ).code
-        == 0
-    )
+    compare = ["compare", "sides", missed, perfect, "--include_path", findings]
+
+    assert medtasks(*compare, "--metric", "of classes", "--json", compared).code == 0
+
     tests = json.loads(compared.read_text())["comparisons"]
     of_class = {test["metric"]: test for test in tests if not test["same_as"]}
     sensitivity, specificity = (
@@ -717,49 +854,57 @@ def test_groups_and_clinical_numbers_of_yes_no_questions(
     ]
     assert sensitivity["p"] == 2 / 2**20  # 20 findings more are found, and none less
     assert sensitivity["p_holm"] == 2 * sensitivity["p"]  # for two tests of the class
-    refused = medtasks("score", "sides", given, *options, "--prevalence", "2")
-    assert (refused.code, "--prevalence 2 is not between" in refused.err) == (2, True)
-    (folder / "sides.jsonl").write_text("\n".join(written[:2]))
-    two = replies(["yes", "no"], "two.jsonl")
-    assert medtasks("report", two, "--task", "sides", *options[:2], "--html", page).code == 0
+
+
+def test_intervals_of_two_images_are_called_rough(medtasks, findings, replies, tmp_path):
+    (findings / "sides.jsonl").write_text("\n".join(FINDING_LINES[:2]))
+    page = tmp_path / "page.html"
+    shown = ["report", replies(["yes", "no"]), "--task", "sides", "--include_path", findings]
+
+    assert medtasks(*shown, "--html", page).code == 0
+
     assert "Only about 2 independent images: intervals are rough (accuracy)." in page.read_text()
-    shown = medtasks("score", "sides", two, *options).out
+
+
+def test_groups_of_one_image_have_no_interval(medtasks, findings, replies):
+    (findings / "sides.jsonl").write_text("\n".join(FINDING_LINES[:2]))
+
+    shown = medtasks(*score_run(findings, replies(["yes", "no"])), "--by", "sex").out
+
     assert "Of 1 image each, without an interval: F, M." in shown
+    assert "compared groups together" not in shown
+
+
+def test_failed_replies_of_yes_no_questions_are_not_answered(medtasks, findings, tmp_path):
+    (findings / "sides.jsonl").write_text("\n".join(FINDING_LINES[:2]))
     failed = [{"doc_id": row, "resps": ["[[medtasks:adapter_failed]] x"]} for row in range(2)]
     (tmp_path / "failed.jsonl").write_text("\n".join(map(json.dumps, failed)))
-    assert (
-        "sides: 2 asked, 0 answered"
-        in medtasks("score", "sides", tmp_path / "failed.jsonl", *options).out
-    )
-    (folder / "sides.jsonl").write_text(written[0])
-    single = medtasks(
-        "compare",
-        "sides",
-        *[replies([word], f"{word}.jsonl") for word in ("yes", "no")],
-        *options[:2],
-    )
+
+    ran = medtasks(*score_run(findings, tmp_path / "failed.jsonl"), "--by", "sex")
+
+    assert "sides: 2 asked, 0 answered" in ran.out
+
+
+def test_one_image_shows_no_difference(medtasks, findings, replies):
+    (findings / "sides.jsonl").write_text(FINDING_LINES[0])
+    runs = [replies([word], f"{word}.jsonl") for word in ("yes", "no")]
+
+    single = medtasks("compare", "sides", *runs, "--include_path", findings)
+
     assert "difference −100.0 pts; 1 image cannot show any difference at this level." in single.out
-    assert "compared groups together" not in shown
-    unknown = [line.replace('"sex": "F"', '"sex": null') for line in written[:5]]
-    (folder / "sides.jsonl").write_text("\n".join([*unknown, *written[5:]]))
-    assert (
-        "In no group, without sex: at least 3 samples."
-        in medtasks("score", "sides", given, *options).out
-    )
-    assert "In no group" not in scored.out
-    fails(
-        ["score", "sides", given, *options[:2], "--by", "sexx"],
-        "no column 'sexx'; did you mean 'sex'",
-    )
 
 
-def test_groups_of_the_user(folder):
+def test_a_group_of_the_user_is_opened_if_all_its_tasks_are_known(folder):
     (folder / "ours.yaml").write_text("group: ours\ntask: [sides, ours]\n")
     (folder / "mixed.yaml").write_text("group: mixed\ntask: [sides, somebody_elses]\n")
     with including([folder]):
         assert tasks_of("ours") == ["sides"]
         assert tasks_of("mixed") == []  # the harness opens it
         assert select(["mixed", "ours", "sides_sanity"]).ready == ("mixed", "ours", "sides_sanity")
+
+
+def test_a_group_with_a_foreign_task_is_reported_by_its_own_score(folder):
+    (folder / "mixed.yaml").write_text("group: mixed\ntask: [sides, somebody_elses]\n")
     section_of = TaskRun(
         "mixed", scores={"accuracy,none": 0.5}, members=("sides", "somebody_elses")
     )

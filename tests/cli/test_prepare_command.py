@@ -123,25 +123,34 @@ def test_an_unknown_name_costs_nothing_and_is_told_the_nearest(
     assert preparing.asked == []
 
 
-def test_one_that_fails_does_not_stop_the_others(fails, preparing):
-    preparing.failing = {"multimedeval_pubmedqa"}
-    names = [
-        "multimedeval_medqa",
-        "multimedeval_pubmedqa",
-        "multimedeval_octmnist",
-        "multimedeval_medqa_5shot",
-    ]
-    ran = fails(["data", "prepare", *names], "1 of the datasets above could not be prepared")
-    assert plan_of(ran) == {
+THREE = ["multimedeval_medqa", "multimedeval_pubmedqa", "multimedeval_octmnist"]
+
+
+@pytest.fixture
+def second_fails(fails, preparing):
+    """Prepare three datasets, of which the second cannot be downloaded, and a task of the first."""
+    preparing.failing = {THREE[1]}
+    return fails(
+        ["data", "prepare", *THREE, "multimedeval_medqa_5shot"],
+        "1 of the datasets above could not be prepared",
+    )
+
+
+def test_the_plan_says_what_is_to_be_downloaded(second_fails):
+    assert plan_of(second_fails) == {
         "multimedeval_medqa": ["no", "public", "not stated", "download"],
         "multimedeval_pubmedqa": ["no", "public", "not stated", "download"],
         "multimedeval_octmnist": ["no", "public", "54.9 MB", "download"],
     }
-    assert "To download: 54.9 MB in all, as stated for 1 of 3 datasets" in ran.out.splitlines()
-    assert preparing.names == names[:3]
-    assert "not prepared: multimedeval_pubmedqa: no answer" in ran.out.splitlines()
-    assert commands_of(ran) == ["medtasks data prepare multimedeval_pubmedqa"]
-    assert [dataset_folder(name).exists() for name in names[:3]] == [True, False, True]
+    sentence = "To download: 54.9 MB in all, as stated for 1 of 3 datasets"
+    assert sentence in second_fails.out.splitlines()
+
+
+def test_a_dataset_that_fails_does_not_stop_the_others(second_fails, preparing):
+    assert preparing.names == THREE
+    assert "not prepared: multimedeval_pubmedqa: no answer" in second_fails.out.splitlines()
+    assert commands_of(second_fails) == ["medtasks data prepare multimedeval_pubmedqa"]
+    assert [dataset_folder(name).exists() for name in THREE] == [True, False, True]
 
 
 def test_what_is_prepared_stays(medtasks, preparing, monkeypatch):
@@ -205,21 +214,20 @@ def test_what_is_asked_about(medtasks, preparing, terminal, names, is_asked):
     assert no.code == 1 or not is_asked
 
 
-def test_the_rest_is_one_command(fails, preparing, monkeypatch):
+@pytest.fixture
+def nothing_arrives(fails, preparing, monkeypatch):
+    """Prepare datasets of every kind of access, none of which can be downloaded."""
     monkeypatch.setattr(prepare_dataset, "get_token", lambda: None)
     preparing.failing = {*CATALOGUE}
-    names = [
-        "multimedeval_mednli",
-        "medheval",
-        "multimedeval_chestxray14",
-        "gmai_mmbench_val",
-        "medevalkit_slake_en",
-    ]
-    ran = fails(
-        ["data", "prepare", *names, "--allow-incomplete"],
+    names = ["multimedeval_mednli", "medheval", "multimedeval_chestxray14", "gmai_mmbench_val"]
+    return fails(
+        ["data", "prepare", *names, "medevalkit_slake_en", "--allow-incomplete"],
         "10 of the datasets above could not be prepared",
     )
-    plan = plan_of(ran)
+
+
+def test_the_plan_says_what_each_dataset_takes(nothing_arrives):
+    plan = plan_of(nothing_arrives)
     assert plan["multimedeval_mednli"] == [
         "no",
         "credentialed",
@@ -239,33 +247,47 @@ def test_the_rest_is_one_command(fails, preparing, monkeypatch):
         "9,340.0 MB",
         "accept its terms, then: hf auth login",
     ]
+
+
+def test_the_rest_is_one_command(nothing_arrives):
     copies = " ".join(f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr"))
     again = "multimedeval_mednli gmai_mmbench_val medevalkit_slake_en"
-    assert commands_of(ran) == [
+    assert commands_of(nothing_arrives) == [
         f"medtasks data prepare {again} --allow-incomplete",
         f"medtasks data prepare medheval --source CLONE {copies} --allow-incomplete",
         "medtasks data prepare multimedeval_chestxray14 --source DIR --allow-incomplete",
     ]
 
 
-def test_the_login_of_the_environment_is_used_and_not_shown(
-    medtasks, fails, preparing, monkeypatch
-):
+@pytest.fixture
+def login(monkeypatch):
+    """A login of PhysioNet in the environment."""
     for name, value in zip(PHYSIONET_VARIABLES, ("amelie", "a password"), strict=True):
         monkeypatch.setenv(name, value)
-    names = ["multimedeval_mednli", "multimedeval_vindr_mammo", "multimedeval_medqa"]
-    fails(
-        ["data", "prepare", *names], "as stated for 0 of 3 datasets; add --yes"
-    )  # mammograms of unstated size
-    ran = prepare(medtasks, *names, "--yes")
-    assert [(name, options.login) for name, options in preparing.asked] == [
-        (name, login_of("amelie", "a password")) for name in names
-    ]
-    prepare(medtasks, "multimedeval_mednli")
-    assert preparing.asked[-1][1].login == login_of("amelie", "a password")
-    prepare(medtasks, "multimedeval_medqa", "multimedeval_octmnist")
-    assert preparing.asked[-1][1].login is None  # not asked for in vain
+    return login_of("amelie", "a password")
+
+
+LOCKED = ["multimedeval_mednli", "multimedeval_vindr_mammo", "multimedeval_medqa"]
+
+
+def test_a_download_of_unstated_size_needs_a_yes(fails, login):
+    """These are mammograms."""
+    fails(["data", "prepare", *LOCKED], "as stated for 0 of 3 datasets; add --yes")
+
+
+def test_the_login_of_the_environment_is_used_and_not_shown(medtasks, login, preparing):
+    ran = prepare(medtasks, *LOCKED, "--yes")
+
+    asked = [(name, options.login) for name, options in preparing.asked]
+    assert asked == [(name, login) for name in LOCKED]
     assert not [secret for secret in ("amelie", "a password") if secret in ran.out + ran.err]
+
+
+def test_the_login_is_used_only_where_it_is_needed(medtasks, login, preparing):
+    prepare(medtasks, "multimedeval_mednli")
+    assert preparing.asked[-1][1].login == login
+    prepare(medtasks, "multimedeval_medqa", "multimedeval_octmnist")
+    assert preparing.asked[-1][1].login is None
 
 
 @each_row(

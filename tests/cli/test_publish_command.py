@@ -166,68 +166,105 @@ def test_card_and_tasks_are_as_the_hub_wants_them(published):
     }
 
 
-@each_row("kind", StudyKind)
-def test_studies_are_asked_as_before(kind, medtasks, tmp_path):
-    study = tmp_path / kind / "study"
+def reviewed_study(folder, kind):
+    study = folder / kind / "study"
     review(detailed_study(study, kind, name=f"drawn_{kind}"), "alice", even)
     review(study, "bob", even)
-    assert medtasks("curate", "publish", study).code == 0
-    out = medtasks("curate", "publish", study).out
-    assert f"medtasks data publish drawn_{kind} --out FOLDER" in out
-    folder = publish(medtasks, f"drawn_{kind}", tmp_path / kind / "toy")
+    return study
+
+
+def check_card(folder, *hidden):
+    """Check that the card is the datasheet of a study without names."""
+    card = (folder / "README.md").read_text()
+    assert "## Datasheet of" in card
+    assert "| drafts scored |" in card
+    for text in hidden:
+        assert text not in card
+
+
+@each_row("kind", StudyKind)
+def test_studies_are_published_as_they_are_asked(kind, medtasks, tmp_path):
     old = f"drawn_{kind}"
+    study = reviewed_study(tmp_path, kind)
+    assert medtasks("curate", "publish", study).code == 0
+
+    folder = publish(medtasks, old, tmp_path / kind / "toy")
+
     tasks = [task.name for task in task_files().values() if task.dataset == old]
     for task in tasks:
         after = check_equal(task, folder, f"toy{task.removeprefix(old)}")
     with including([folder]):
-        assert len(tasks_of("toy_all")) == len(tasks_of(f"drawn_{kind}_all"))
-    card = (folder / "README.md").read_text()
-    assert "## Datasheet of" in card
-    assert "| drafts scored |" in card
-    for hidden in ("alice", "bob", "patient1", str(tmp_path)):
-        assert hidden not in card
+        assert len(tasks_of("toy_all")) == len(tasks_of(f"{old}_all"))
     assert table_of(folder).num_rows == len(after)
+    check_card(folder, "alice", "bob", "patient1", str(tmp_path))
 
 
-def test_credentialed_data_and_those_of_others_are_refused(
-    medtasks, fails, source, sample_home, tmp_path, monkeypatch
-):
+def test_a_published_study_names_the_command_that_shares_it(medtasks, tmp_path):
+    kind = StudyKind.PAIRS
+    out = medtasks("curate", "publish", reviewed_study(tmp_path, kind)).out
+    assert f"medtasks data publish drawn_{kind} --out FOLDER" in out
+
+
+@pytest.fixture
+def refuse(medtasks, fails, sample_home, tmp_path, monkeypatch):
+    """In a home with the sample, check that a dataset is not published."""
     home = shutil.copytree(sample_home, tmp_path / "home")
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    out = ["--out", tmp_path / "toy", "--licence", "cc0-1.0"]
+
+    def run(name, *parts):
+        fails(["data", "publish", name, "--out", tmp_path / "toy", "--licence", "cc0-1.0"], *parts)
+        assert not (tmp_path / "toy").exists()
+
+    return run
+
+
+def test_credentialed_data_are_not_published(refuse, medtasks, source):
     assert medtasks("data", "prepare", "--from-folder", source, "--name", "ward").code == 0
-    again = "prepare it again with --access public"
-    fails(["data", "publish", "multimedeval_ward", *out], "is credentialed", again)
+    refuse("multimedeval_ward", "is credentialed", "prepare it again with --access public")
+
+
+def test_data_of_others_are_not_published(refuse, medtasks):
     for name in ("mediconfusion", "mediconfusion_gd", "nowhere"):
-        fails(["data", "publish", name, *out], f"unknown dataset of your own '{name}'")
-    assert (
-        medtasks("data", "select", "mediconfusion", "--where", "categories=*", "--as", "a").code
-        == 0
-    )
-    fails(["data", "publish", "a", *out], "'a' is a part of 'mediconfusion', a set of others")
-    assert not (tmp_path / "toy").exists()
+        refuse(name, f"unknown dataset of your own '{name}'")
+    part = ["data", "select", "mediconfusion", "--where", "categories=*", "--as", "a"]
+    assert medtasks(*part).code == 0
+    refuse("a", "'a' is a part of 'mediconfusion', a set of others")
 
 
-def test_what_cannot_be_published_is_one_sentence(medtasks, fails, published, tmp_path):
-    def refused(folder, *parts, name="multimedeval_ward"):
+@pytest.fixture
+def refused(fails, tmp_path):
+    """Check that a dataset is not published into a folder, of which nothing is left."""
+
+    def run(folder, *parts, name="multimedeval_ward"):
         fails(["data", "publish", name, "--out", folder, "--licence", "cc0-1.0"], *parts)
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
+    return run
+
+
+def test_the_folder_to_publish_has_the_name_of_a_new_task(refused, published, tmp_path):
     refused(tmp_path / "A-b", "'A-b' cannot be a task's name")
     refused(tmp_path / "mediconfusion_gd", "there is a task 'mediconfusion_gd' in ")
     refused(tmp_path / "mmmu_val", "there is a task 'mmmu_val' in ")
     refused(published, f"{published} exists already")
+
+
+def test_broken_images_are_not_published(refused, published, tmp_path):
     (image,) = dataset_folder("multimedeval_ward").rglob("*.jpg")
     image.write_bytes(b"cut")
     refused(tmp_path / "cut", "is broken")
+
+
+def test_volumes_are_not_published(refused, medtasks, tmp_path):
     put_nifti(tmp_path / "scans" / "scan.nii.gz", scan(1))
     sample = {"question": "Where?", "answer": "left", "images": ["scan.nii.gz"]}
     content = {"taskType": "VQA", "modality": "CT", "samples": [sample]}
     (tmp_path / "scans" / "dataset.json").write_text(json.dumps(content))
     prepare = ["data", "prepare", "--from-folder", tmp_path / "scans", "--access", "public"]
     assert medtasks(*prepare).code == 0
+
     name = "multimedeval_scans"
     refused(tmp_path / "volumes", f"'{name}' shows volumes", name=name)
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_a_licence_of_ones_own(medtasks, published):

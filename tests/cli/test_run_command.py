@@ -92,31 +92,47 @@ def outcomes(manifest):
     return {name: str(record.outcome) for name, record in manifest.tasks.items()}
 
 
-def test_a_run_without_trouble(medtasks, tmp_path, launcher):
+@pytest.fixture
+def finished_run(medtasks, tmp_path, launcher):
+    """Run two tasks; return what the command printed and the manifest."""
+    arguments = "model=gpt-4o,api_key=planted-secret"
     ran = medtasks(
         *("run", "--tasks", "one,two", "--output_path", tmp_path / "my out", *launcher),
-        *(
-            "--log_samples",
-            "--model",
-            "openai",
-            "--model_args",
-            "model=gpt-4o,api_key=planted-secret",
-            "--seed",
-            "5",
-        ),
+        *("--log_samples", "--model", "openai", "--model_args", arguments, "--seed", "5"),
     )
-    (manifest,) = read_manifests(tmp_path / "my out")
     assert ran.code == 0
-    assert f"manifest: {manifest.path}" in ran.out
-    assert ran.out.splitlines()[-1] == f"report: medtasks report '{tmp_path / 'my out'}'"
+    (manifest,) = read_manifests(tmp_path / "my out")
+    return ran.out, manifest
+
+
+def test_a_run_ends_with_the_command_of_its_report(finished_run, tmp_path):
+    out, manifest = finished_run
+
+    assert f"manifest: {manifest.path}" in out
+    assert out.splitlines()[-1] == f"report: medtasks report '{tmp_path / 'my out'}'"
+
+
+def test_a_manifest_names_the_files_of_each_task(finished_run):
+    _, manifest = finished_run
+
     assert manifest.standing == "finished"
     assert outcomes(manifest) == {"one": "done", "two": "done"}
     assert manifest.tasks["two"].results == "model/0_results.json"
     assert manifest.tasks["two"].samples == "model/0_samples_two.jsonl"
+
+
+def test_a_manifest_says_what_was_run(finished_run):
+    _, manifest = finished_run
+
     assert manifest.seeds.model_dump() == {"python": 5, "numpy": 5, "torch": 5, "fewshot": 5}
     assert manifest.command[:4] == ("medtasks", "run", "--tasks", "one,two")
     assert "--log_samples" in manifest.arguments
     assert manifest.seconds >= manifest.processes[0].seconds > 0
+
+
+def test_a_manifest_holds_no_secret(finished_run):
+    _, manifest = finished_run
+
     assert "planted-secret" not in manifest.path.read_text()
     assert manifest.model.name == "openai"
     assert manifest.model.arguments == "model=gpt-4o,api_key=***"
@@ -135,16 +151,23 @@ def test_the_harness_is_told_the_run_which_goes_on_after_a_stop(medtasks, tmp_pa
     assert told == [first, *others[1:]]
 
 
-def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_path, launcher):
+@pytest.fixture
+def troubled_run(medtasks, tmp_path, launcher):
+    """Run tasks of which one fails, one is killed and one has no data."""
     tasks = "one,fails,killed,mediconfusion,last"
     ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
+    return ran, manifest
+
+
+def test_tasks_without_results_cost_themselves_alone(troubled_run):
+    ran, manifest = troubled_run
+
     assert ran.code == 1
     assert (
         "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0"
         in ran.err
     )
-    assert "; the harness was ended by SIGKILL" in ran.err
     assert manifest.standing == "finished with failures"
     failed = dict.fromkeys(("fails", "killed"), "failed")
     assert outcomes(manifest) == {
@@ -153,19 +176,35 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
         "mediconfusion": "left out",
         "last": "done",
     }
+
+
+def test_tasks_without_results_have_a_reason(troubled_run):
+    ran, manifest = troubled_run
+
+    assert "; the harness was ended by SIGKILL" in ran.err
+    assert "failed: killed: the harness was ended by SIGKILL" in ran.out
     assert "SIGKILL" in manifest.tasks["killed"].reason
     assert "exit code 0" in manifest.tasks["fails"].reason
     assert "medtasks data prepare mediconfusion" in manifest.tasks["mediconfusion"].reason
     assert os.environ["MEDTASKS_HOME"] not in manifest.path.read_text()
-    assert (
-        manifest.tasks["one"].samples == "model/0_samples_one.jsonl"
-    )  # kept whether or not it was asked for
+
+
+def test_samples_are_kept_whether_or_not_they_were_asked_for(troubled_run):
+    _, manifest = troubled_run
+    assert manifest.tasks["one"].samples == "model/0_samples_one.jsonl"
+
+
+def test_tasks_that_failed_together_are_run_alone(troubled_run):
+    _, manifest = troubled_run
     asked = [["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
     assert [list(process.tasks) for process in manifest.processes] == asked
-    assert "failed: killed: the harness was ended by SIGKILL" in ran.out
+
+
+def test_without_a_task_that_can_run_no_process_starts(medtasks, tmp_path, launcher):
     none = medtasks(
         "run", "--tasks", "mediconfusion", "--output_path", tmp_path / "none", *launcher
     )
+
     assert (none.code, "none of the tasks in 'mediconfusion' can run" in none.err) == (1, True)
     assert read_manifests(tmp_path / "none")[0].processes == ()
 
@@ -214,27 +253,39 @@ def preparing(monkeypatch, sample_home):
     return asked
 
 
-def test_missing_data_are_prepared_before_a_run(medtasks, tmp_path, launcher, preparing):
-    run = [
-        "run",
-        "--prepare",
-        "--tasks",
-        "one,mediconfusion,mediconfusion_gd_blind,multimedeval_medqa",
-    ]
-    ran = medtasks(*run, "--output_path", tmp_path / "out", *launcher)
+@pytest.fixture
+def prepared_run(medtasks, tmp_path, launcher, preparing):
+    """Run tasks and prepare their data before."""
+
+    def run(tasks):
+        output = ["--output_path", tmp_path / "out"]
+        return medtasks("run", "--prepare", "--tasks", tasks, *output, *launcher)
+
+    return run
+
+
+def test_missing_data_are_prepared_before_a_run(prepared_run, preparing, tmp_path):
+    ran = prepared_run("one,mediconfusion,mediconfusion_gd_blind,multimedeval_medqa")
+
     (manifest,) = read_manifests(tmp_path / "out")
     done = {"one": "done", "mediconfusion": "done", "mediconfusion_gd_blind": "done"}
     assert (ran.code, outcomes(manifest)) == (1, {**done, "multimedeval_medqa": "left out"})
     assert preparing == ["mediconfusion", "multimedeval_medqa"]
     assert "not prepared: multimedeval_medqa: no answer" in ran.out
-    ran = medtasks(
-        "run", "--prepare", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher
-    )
-    assert (ran.code, len(preparing)) == (0, 2)  # what can be run, such as a sample, stays as it is
+
+
+def test_what_can_be_run_is_not_prepared_again(prepared_run, preparing):
+    """This is so even of the sample."""
+    prepared_run("mediconfusion")
+
+    ran = prepared_run("mediconfusion")
+
+    assert (ran.code, len(preparing)) == (0, 1)
     assert "mediconfusion  sample" in ran.out
-    ran = medtasks(
-        "run", "--prepare", "--tasks", "one", "--output_path", tmp_path / "out", *launcher
-    )
+
+
+def test_a_task_without_a_dataset_needs_no_preparation(prepared_run):
+    ran = prepared_run("one")
     assert (ran.code, "dataset " in ran.out) == (0, False)
 
 
@@ -286,15 +337,23 @@ def test_a_login_of_physionet_reaches_neither_the_harness_nor_a_record(
         assert "planted" not in text
 
 
-def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):
+def test_warnings_of_a_run_are_recorded(medtasks, tmp_path, launcher):
     ran = medtasks(
         "run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5"
     )
+
     (manifest,) = read_manifests(tmp_path / "out")
     sentences = [notice.sentence for notice in manifest.notices]
     assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
     assert all(f"warning {sentence}" in ran.out for sentence in sentences)
-    ran = medtasks("run", "--tasks", "one,fails", "--output_path", tmp_path / "out", *launcher)
+
+
+def test_earlier_results_are_not_this_runs(medtasks, tmp_path, launcher):
+    output = ["--output_path", tmp_path / "out", *launcher]
+    medtasks("run", "--tasks", "one", *output)
+
+    ran = medtasks("run", "--tasks", "one,fails", *output)
+
     first, second = read_manifests(tmp_path / "out")
     assert ran.code == 1
     assert (first.tasks["one"].results, second.tasks["one"].results) == (
@@ -330,28 +389,34 @@ def test_what_is_refused_does_not_start(fails, tmp_path, launcher, arguments, se
     assert not (tmp_path / "harness.pid").exists()
 
 
-def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
+@each_row("of_option", [True, False])
+def test_a_shard_is_recorded_and_told_to_the_harness(medtasks, tmp_path, monkeypatch, of_option):
     script = tmp_path / "harness.py"
-    script.write_text(
-        script.read_text() + '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n'
-    )
-    arguments = ["run", "--tasks", "one", *launcher, "--output_path"]
-    assert medtasks(*arguments, tmp_path / "out", "--shard", "3/16").code == 0
+    tells = '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n'
+    script.write_text(textwrap.dedent(HARNESS) + tells)
+    launched = [f"--launcher={shlex.join([sys.executable, str(script)])}", *MODEL]
+    arguments = ["run", "--tasks", "one", *launched, "--output_path", tmp_path / "out"]
+    if of_option:
+        arguments += ["--shard", "3/16"]
+    else:
+        monkeypatch.setenv("MEDTASKS_SHARD", "3/16")
+
+    assert medtasks(*arguments).code == 0
+
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert manifest.standing == "finished"
+    assert (manifest.shard.index, manifest.shard.count) == (3, 16)
+    assert shlex.join(manifest.command).endswith(f"--shard 3/16 {shlex.join(MODEL)}")
+    assert (tmp_path / "out" / "shard").read_text() == "3/16"
+
+
+def test_a_shard_that_names_no_part_of_the_data_is_refused(fails, tmp_path, launcher, monkeypatch):
     monkeypatch.setenv("MEDTASKS_SHARD", "4/16")
-    assert medtasks(*arguments, tmp_path / "other").code == 0
-    for folder, index in (("out", 3), ("other", 4)):
-        (manifest,) = read_manifests(tmp_path / folder)
-        assert (manifest.shard.index, manifest.shard.count) == (index, 16)
-        assert shlex.join(manifest.command).endswith(
-            f"--shard {index}/16 {shlex.join(launcher[1:])}"
-        )
-        assert (tmp_path / folder / "shard").read_text() == f"{index}/16"
-    fails(
-        [*arguments, tmp_path / "no", "--limit", "4"],
-        "--shard 4/16 chooses the rows",
-        "leave out --limit",
-    )
-    fails([*arguments, tmp_path / "no", "--shard", "5/4"], "--shard 5/4 names no part of the data")
+    arguments = ["run", "--tasks", "one", *launcher, "--output_path", tmp_path / "no"]
+
+    fails([*arguments, "--limit", "4"], "--shard 4/16 chooses the rows", "leave out --limit")
+    fails([*arguments, "--shard", "5/4"], "--shard 5/4 names no part of the data")
+
     assert not (tmp_path / "no").exists()
 
 
@@ -421,25 +486,20 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     assert len(manifest.processes) == 1  # a second round would write no more
 
 
-def test_a_folder_that_is_a_file_and_a_launcher_that_cannot_start(fails, tmp_path, launcher):
+def test_a_file_in_place_of_the_output_folder_starts_nothing(fails, tmp_path, launcher):
     (tmp_path / "file").write_text("")
     fails(
         ["run", "--tasks", "one", "--output_path", tmp_path / "file", *launcher],
         str(tmp_path / "file"),
     )
     assert not (tmp_path / "harness.pid").exists()
-    fails(
-        [
-            "run",
-            "--tasks",
-            "one",
-            "--output_path",
-            tmp_path / "out",
-            "--launcher=nothing-here",
-            *MODEL,
-        ],
-        "--launcher",
-    )
+
+
+def test_a_launcher_that_cannot_start_interrupts_the_run(fails, tmp_path):
+    run = ["run", "--tasks", "one", "--output_path", tmp_path / "out", *MODEL]
+
+    fails([*run, "--launcher=nothing-here"], "--launcher")
+
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "interrupted"
     assert "cannot start 'nothing-here'" in manifest.why
@@ -448,16 +508,18 @@ def test_a_folder_that_is_a_file_and_a_launcher_that_cannot_start(fails, tmp_pat
 @pytest.mark.parametrize(
     ("number", "code", "why"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")]
 )
-def test_stopped_in_the_middle(begin, tmp_path, number, code, why):
+def test_a_stopped_run_is_called_interrupted(begin, tmp_path, number, code, why):
     process = begin("one,hangs,two")
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
     assert process.wait(PATIENCE) == code
+
     (manifest,) = read_manifests(tmp_path / "out")
     assert (manifest.standing, manifest.why) == ("interrupted", why)
     assert outcomes(manifest) == {"one": "done", "hangs": "not run", "two": "not run"}
     assert manifest.tasks["one"].results == "model/0_results.json"
     assert manifest.processes[-1].exit_code == -number
     assert manifest.ended is not None
+
     printed = (tmp_path / "printed").read_text()
     assert f"report: medtasks report {tmp_path / 'out'}" in printed
     assert "Traceback" not in printed
@@ -465,18 +527,21 @@ def test_stopped_in_the_middle(begin, tmp_path, number, code, why):
         os.kill(int((tmp_path / "harness.pid").read_text()), 0)
 
 
-def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
+def test_a_killed_run_is_called_killed(begin, medtasks, launcher, tmp_path):
     process = begin("one,hangs")
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "still running"
+
     ran = medtasks("run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher)
     assert f"warning another run (process {process.pid}) is still writing into" in ran.out
     read_manifests(tmp_path / "out")[-1].path.unlink()
+
     process.kill()
     os.waitid(
         os.P_PID, process.pid, os.WEXITED | os.WNOWAIT
     )  # it has ended, and stays in the list of processes
     assert read_manifests(tmp_path / "out")[0].standing == "killed"
+
     process.wait()
     (manifest,) = read_manifests(tmp_path / "out")
     assert (manifest.state, manifest.standing, manifest.ended) == ("running", "killed", None)
@@ -484,10 +549,12 @@ def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
     assert manifest.processes[-1].tasks == ("hangs",)
 
 
-def test_a_primary_outcome_is_stated_before_the_first_run(
-    medtasks, fails, sample, tmp_path, launcher
-):
-    call = ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher]
+@pytest.fixture
+def call(sample, tmp_path, launcher):
+    return ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher]
+
+
+def test_a_primary_outcome_that_does_not_exist_is_refused(fails, call, tmp_path):
     for primary, sentence in (
         (
             "mediconfusio:set_accuracy",
@@ -501,30 +568,41 @@ def test_a_primary_outcome_is_stated_before_the_first_run(
         "--margin is between 0 and 1, and belongs to --primary TASK:METRIC",
     )
     assert not (tmp_path / "out").exists()
-    medtasks(
-        "plan",
-        "mediconfusion",
-        "--against",
-        "0.6",
-        "--margin",
-        "0.1",
-        "--json",
-        tmp_path / "plan.json",
-    )
-    medtasks(*call, "--primary", tmp_path / "plan.json")
+
+
+@pytest.fixture
+def planned(medtasks, call, tmp_path):
+    """Run with the primary outcome of a plan; return the plan and the manifest."""
+    file = tmp_path / "plan.json"
+    medtasks("plan", "mediconfusion", "--against", "0.6", "--margin", "0.1", "--json", file)
+    medtasks(*call, "--primary", file)
     (manifest,) = read_manifests(tmp_path / "out")
+    return json.loads(file.read_text()), manifest
+
+
+def test_a_primary_outcome_is_that_of_the_plan(planned):
+    plan, manifest = planned
+
     assert (manifest.primary.task, manifest.primary.metric, manifest.primary.margin) == (
         "mediconfusion", "set_accuracy", 0.1,
     )  # fmt: skip
-    plan = json.loads((tmp_path / "plan.json").read_text())
     assert manifest.primary.planned == {
         "needed_for_margin": plan["needed_for_margin"],
         "power": 0.8,
     }
+
+
+def test_a_primary_outcome_is_stated_before_the_first_run(planned, fails, call):
     fails(
         [*call, "--primary", "mediconfusion:individual_accuracy"],
         "states set_accuracy of mediconfusion, margin 0.1",
     )
     fails(call, "a primary outcome is stated before the first run of a folder")
+
+
+def test_copies_of_an_earlier_run_have_no_stated_primary_outcome(planned):
+    _, manifest = planned
+
     copied = manifest.tasks["mediconfusion"].model_copy(update={"copied_samples": 1})
+
     assert manifest.model_copy(update={"tasks": {"mediconfusion": copied}}).stated_primary is None

@@ -27,41 +27,46 @@ from ..made_up_runs import write_run
 from ..tables import each_row
 
 
-def test_tasks(medtasks):
+def test_tasks_are_listed_with_their_kind(medtasks):
     lines = medtasks("tasks").out.splitlines()
+
     paired = [line for line in lines if line.startswith("mediconfusion")]
     endings = [line.split()[0].removeprefix("mediconfusion") for line in paired]
     assert endings == ["", "_all", "_all_ff", "_ff", "_gd", "_ps"]
-    assert [line.split()[1] for line in paired] == [
-        "task",
-        "group",
-        "group",
-        "task",
-        "task",
-        "task",
-    ]
+    kinds = [line.split()[1] for line in paired]
+    assert kinds == ["task", "group", "group", "task", "task", "task"]
     assert len({line.index("MediConfusion") for line in paired}) == 1
+
+
+def test_tasks_are_searched_by_words(medtasks):
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
     assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == [
         "mediconfusion_ps"
     ]
 
+
+def test_variants_of_each_task_are_listed(medtasks):
     lines = [line.split() for line in medtasks("tasks", "--sanity").out.splitlines()]
+
     found = {name: endings for name, *endings in lines}
-    sanity, stress = (
-        ["_blind", "_blank", "_swapped", "_rotated"],
-        ["_told", "_degraded", "_abstain"],
-    )
+    sanity = ["_blind", "_blank", "_swapped", "_rotated"]
+    stress = ["_told", "_degraded", "_abstain"]
     assert found["mediconfusion"] == [*sanity, *stress, "_sanity", "_stress"]
     assert found["mediconfusion_ps"] == [*sanity[:3], *stress[:2], "_sanity", "_stress"]
     assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
 
 
-def test_path_version_and_wrong_usage(medtasks):
+def test_path_names_the_folder_of_the_tasks(medtasks):
     folder = Path(medtasks("path").out.removesuffix("\n"))
     assert (folder / "mediconfusion" / "mediconfusion.yaml").is_file()
+
+
+def test_the_version_is_that_of_the_package(medtasks):
     assert medtasks("--version").out == f"medtasks {package.__version__}\n"
+
+
+def test_wrong_usage_is_told_with_the_usage(medtasks):
     for arguments in (["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]):
         ran = medtasks(*arguments)
         assert (ran.code, ran.out, "Usage: medtasks" in ran.err, "Traceback" in ran.err) == (
@@ -72,7 +77,7 @@ def test_path_version_and_wrong_usage(medtasks):
         )
 
 
-def test_help_names_values_and_no_python_types(medtasks):
+def test_help_shows_no_python_types(medtasks):
     for command in (
         ["doctor"],
         ["compare"],
@@ -85,6 +90,9 @@ def test_help_names_values_and_no_python_types(medtasks):
         shown = medtasks(*command, "--help").out
         assert "Usage: medtasks" in shown
         assert set("<>") & set(shown) == set(), shown
+
+
+def test_help_names_values(medtasks):
     assert re.search(r"--task +TEXT.* +Only for", medtasks("doctor", "--help").out)
     assert re.search(r"--verify +Also read", medtasks("doctor", "--help").out)
     assert re.search(r"--json +PATH +Also write", medtasks("doctor", "--help").out)
@@ -159,12 +167,12 @@ def harness(monkeypatch):
     return run
 
 
-def test_demo(medtasks, harness, tmp_path):
-    seen = harness(RESULTS)
+def test_demo_shows_a_table_of_scores(medtasks, harness, tmp_path):
+    harness(RESULTS)
+
     ran = medtasks("demo", "--output", tmp_path / "out")
+
     assert ran.code == 0, ran.err
-    assert seen["home"] == str(tmp_path / "out" / "home")
-    assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
     table = [
         line.split() for line in ran.out.splitlines() if line.startswith(("   ", "mediconfusion "))
     ]
@@ -177,10 +185,26 @@ def test_demo(medtasks, harness, tmp_path):
         ],
         ["mediconfusion", "25.0%", "87.5%", "100.0%", "n/a"],
     ]
+
+
+def test_demo_prepares_the_sample_in_a_home_of_its_own(medtasks, harness, tmp_path):
+    seen = harness(RESULTS)
+
+    ran = medtasks("demo", "--output", tmp_path / "out")
+
+    assert seen["home"] == str(tmp_path / "out" / "home")
+    assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
     assert (
         f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --model_args wording=made_up "
         "--device cpu --tasks mediconfusion," in ran.out
     )
+
+
+def test_demo_names_results_and_report(medtasks, harness, tmp_path):
+    seen = harness(RESULTS)
+
+    ran = medtasks("demo", "--output", tmp_path / "out")
+
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out
     assert seen["reported"] == str(tmp_path / "out/results")
     assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out
@@ -195,7 +219,7 @@ def test_demo_writes_below_the_working_folder(medtasks, harness, tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["medtasks-demo"]
 
 
-def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, harness, tmp_path):
+def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, harness, tmp_path):
     for number, (results, code) in enumerate([(None, 0), (RESULTS, 1)]):
         harness(results, code)
         ran = medtasks("demo", "--output", tmp_path / f"{number}")
@@ -203,6 +227,9 @@ def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, fails, 
         assert f"the harness produced no results (exit code {code})" in ran.err
         assert "line 39" in ran.err
         assert "line 24" not in ran.err
+
+
+def test_a_report_that_fails_is_one_sentence(fails, harness, tmp_path):
     harness(RESULTS, report_code=1)
     fails(
         ["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page"
@@ -255,15 +282,19 @@ def test_findings_of_doctor_and_its_exit_code(doctor):
     assert (ran.code, ran.out.splitlines()[-1]) == (0, "0 problems, 2 warnings, 1 note, 1 ok.")
 
 
-def test_served_model_and_json(doctor, tmp_path):
+def test_doctor_examines_the_model_that_is_named(doctor):
     for option in ("--model-args", "--model_args"):
         _, asked = doctor(option, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
         assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
     assert doctor("--model", "llava_hf", findings=[FINE])[1] == [([], False, "llava_hf")]
+
+
+def test_findings_of_doctor_are_written_as_json(doctor, tmp_path):
     path = tmp_path / "doctor.json"
-    ran, asked = doctor(
-        "--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM]
-    )
+    options = ("--json", path, "--task", "a", "--task", "b", "--verify")
+
+    ran, asked = doctor(*options, findings=[FINE, PROBLEM])
+
     assert (ran.code, asked) == (1, [(["a", "b"], True)])
     written = json.loads(path.read_text())
     assert written.pop("findings") == [
@@ -273,8 +304,9 @@ def test_served_model_and_json(doctor, tmp_path):
     assert written == {"medtasks": __version__, "tasks": ["a", "b"], "verified": True}
 
 
-def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks):
+def test_recipes_are_listed_with_licence_and_scores(medtasks):
     ran = medtasks("models")
+
     rows = {line.split("  ")[0]: line for line in ran.out.splitlines()}
     assert set(rows) - {"name"} == set(recipes())
     assert "Health AI Developer Foundations" in rows["medgemma-4b"]
@@ -282,29 +314,54 @@ def test_recipes_are_listed_and_show_sources_traps_scores_and_commands(medtasks)
         rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
     )
     assert rows["lingshu-7b"].split()[1:4] == ["7B", "MIT", "no"]
+
+
+def test_a_recipe_shows_its_sources_and_traps(medtasks):
     ran = medtasks("models", "lingshu-7b")
+
     flat = " ".join(ran.out.split())
     assert ran.code == 0
     assert "licence: MIT source: model card of lingshu-medical-mllm/Lingshu-7B" in flat
     assert ran.out.count("    source: ") >= 10
     assert "Known traps" in ran.out
     assert "whether the paper's table used reasoning" in flat
+
+
+def test_a_recipe_shows_published_scores(medtasks):
+    flat = " ".join(medtasks("models", "lingshu-7b").out.split())
     assert "medevalkit_pmc_vqa accuracy: 56.3, as Lingshu-7B in Lingshu, arXiv 2506.07044" in flat
+
+
+def test_a_recipe_shows_its_commands(medtasks):
+    ran = medtasks("models", "lingshu-7b")
+
     assert (
         "lmms_eval --model hf_vlm --model_args 'pretrained=lingshu-medical-mllm/Lingshu-7B,"
         in ran.out
     )
     assert "vllm serve lingshu-medical-mllm/Lingshu-7B --revision b98aecd" in ran.out
+
+
+def test_recipes_can_be_shown(medtasks):
     for name in list(recipes())[::5]:
         assert medtasks("models", name).code == 0
-    fleming, hulu = medtasks("models", "fleming-vl-8b").out, medtasks("models", "hulu-med-7b").out
+
+
+def test_a_recipe_says_where_its_model_cannot_run(medtasks):
+    fleming = medtasks("models", "fleming-vl-8b").out
+    hulu = medtasks("models", "hulu-med-7b").out
     assert "not in this process: transformers 5.23 does not know" in fleming
     assert "not on a server: vLLM 0.32 has no class for it" in hulu
+
+
+def test_a_misspelt_recipe_is_refused(medtasks):
     ran = medtasks("models", "lingshu7b")
     assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
 
 
-def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, tmp_path):
+@pytest.fixture
+def recipe_run(medtasks, tmp_path):
+    """Run a recipe with arguments of the user; return the arguments of the harness."""
     own_tasks_folder().mkdir()
     (own_tasks_folder() / "one.yaml").write_text("task: one\ngeneration_kwargs: {until: []}\n")
     code = "import json, sys; json.dump(sys.argv, open(sys.argv[1], 'w'))"
@@ -313,12 +370,18 @@ def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, tmp_path):
     medtasks(
         "run", *launched, "--recipe", "qoq-med-7b", "--model_args", "dtype=float16,hf_token=planted"
     )
-    told = json.loads((tmp_path / "told.json").read_text())
-    last = max(place for place, word in enumerate(told) if word == "--model_args")
-    assert told[last + 1].startswith(
+    return json.loads((tmp_path / "told.json").read_text())
+
+
+def test_a_run_passes_on_what_the_recipe_stands_for(recipe_run):
+    last = max(place for place, word in enumerate(recipe_run) if word == "--model_args")
+    assert recipe_run[last + 1].startswith(
         "pretrained=ddvd233/QoQ-Med-VL-7B,dtype=float16,revision=aedfc4"
     )
-    assert told[told.index("--model") + 1] == "hf_vlm"
+    assert recipe_run[recipe_run.index("--model") + 1] == "hf_vlm"
+
+
+def test_a_run_records_its_recipe_without_secrets(recipe_run, tmp_path):
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.recipe.name == "qoq-med-7b"
     assert manifest.recipe.given == {"dtype": "float16", "hf_token": "***"}
@@ -326,11 +389,24 @@ def test_a_run_passes_on_what_the_recipe_stands_for(medtasks, tmp_path):
     assert "planted" not in manifest.path.read_text()
 
 
-def test_from_the_data_alone(medtasks, sample, tmp_path):
-    options = ("--against", "0.25", "--difference", "0.3", "--json", tmp_path / "plan.json")
-    ran = medtasks("plan", "mediconfusion", *options)
-    assert (ran.code, ran.err) == (0, "")
-    found = json.loads((tmp_path / "plan.json").read_text(), parse_constant=pytest.fail)
+@pytest.fixture
+def needed(medtasks, sample, tmp_path):
+    """Plan with further options; return what was printed and the JSON."""
+
+    def plan(*further):
+        file = tmp_path / "plan.json"
+        options = ("--against", "0.25", "--difference", "0.3", "--json", file)
+        ran = medtasks("plan", "mediconfusion", *options, *further)
+        assert ran.code == 0
+        assert ran.err == ""
+        return ran.out, json.loads(file.read_text(), parse_constant=pytest.fail)
+
+    return plan
+
+
+def test_a_plan_from_the_data_alone_states_its_assumptions(needed):
+    out, found = needed()
+
     known = found["assumptions"]
     assert (found["task"], known["metric"], known["samples"]) == (
         "mediconfusion",
@@ -338,41 +414,54 @@ def test_from_the_data_alone(medtasks, sample, tmp_path):
         16,
     )  # pairs
     assert (known["score"], known["discordance"], found["margin"]) == (0.25, None, None)
-    assert f"To show a difference of 30.0%: {found['needed']} samples." in ran.out
+    assert f"To show a difference of 30.0%: {found['needed']} samples." in out
     assert (
-        "Samples on which the two models differ: 52.5% (if both models answer independently"
-        in ran.out
+        "Samples on which the two models differ: 52.5% (if both models answer independently" in out
     )
-    assert "SAMPLE DATA" in ran.out
-
-    def needed(*further):
-        assert medtasks("plan", "mediconfusion", *options, *further).code == 0
-        return json.loads((tmp_path / "plan.json").read_text())["needed"]
-
-    assert found["needed"] < needed("--tests", "4") < needed("--tests", "4", "--power", "0.9")
+    assert "SAMPLE DATA" in out
 
 
-def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
+def test_more_tests_and_more_power_need_more_samples(needed):
+    of_one = needed()[1]["needed"]
+    of_four = needed("--tests", "4")[1]["needed"]
+    assert of_one < of_four < needed("--tests", "4", "--power", "0.9")[1]["needed"]
+
+
+@pytest.fixture
+def plan_of_runs(medtasks, sample, tmp_path):
+    """Plan with two runs; return what was printed and the JSON."""
     first = write_run(tmp_path / "a", ("mediconfusion",), 0.9, 1)
     second = write_run(tmp_path / "b", ("mediconfusion",), 0.5, 1)
-    options = ("--run", first, "--run", second, "--margin", "0.2", "--json", tmp_path / "plan.json")
+    file = tmp_path / "plan.json"
+    options = ("--run", first, "--run", second, "--margin", "0.2", "--json", file)
     ran = medtasks("plan", "mediconfusion", *options)
     assert (ran.code, ran.err) == (0, "")
-    plan = json.loads((tmp_path / "plan.json").read_text())
-    medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
+    return ran.out, json.loads(file.read_text())
+
+
+def test_runs_give_score_and_discordance_of_a_plan(plan_of_runs, medtasks, tmp_path):
+    out, plan = plan_of_runs
+    runs = (tmp_path / "a", tmp_path / "b")
+
+    medtasks("compare", "mediconfusion", *runs, "--json", tmp_path / "compared.json")
+
     known = plan["assumptions"]
-    assert (known["score_source"], "(of the two runs)" in ran.out) == ("of the first run", True)
+    assert (known["score_source"], "(of the two runs)" in out) == ("of the first run", True)
     comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
     test = next(
         one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy")
     )
     assert (known["score"], known["samples"]) == (test["first"], test["samples"])
     assert abs(test["difference"]) <= known["discordance"] <= 1
+
+
+def test_a_plan_with_a_margin_is_of_non_inferiority(plan_of_runs):
+    out, plan = plan_of_runs
+
     assert plan["reached_for_margin"] is not None
-    assert "Level: 0.05, two-sided (non-inferiority: 0.025, one-sided); power: 80.0%." in ran.out
+    assert "Level: 0.05, two-sided (non-inferiority: 0.025, one-sided); power: 80.0%." in out
     assert (
-        "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: "
-        in ran.out
+        "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in out
     )
 
 
@@ -388,25 +477,35 @@ def test_numbers_of_samples_do_not_depend_on_rounding_errors():
         assert planned(1000, percent / 100).needed == needed, percent
 
 
-def test_likelihoods_have_the_same_pairs_and_other_scores_and_numbers_out_of_range_are_refused(
-    medtasks, fails, sample
-):
+def test_a_plan_takes_up_to_two_runs(fails, sample):
     fails(
         ["plan", "mediconfusion", *["--run", "a"] * 3],
         "a plan takes up to two earlier runs, but got 3",
     )
-    for options, message in (
+
+
+@each_row(
+    "options, message",
+    [
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
         (("--against", "1.5"), "--against is between 0 and 1"),
         (("--power", "1"), "--power and --margin"),
         (("--tests", "0"), "--tests at least 1"),
-    ):
-        fails(["plan", "mediconfusion", *options], message)
-    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
+    ],
+)
+def test_numbers_of_a_plan_that_are_out_of_range_are_refused(fails, sample, options, message):
+    fails(["plan", "mediconfusion", *options], message)
+
+
+def test_a_plan_for_likelihoods_has_the_pairs_of_the_texts(medtasks, sample):
     ran = medtasks("plan", "mediconfusion_gd", "--against", "0.25")
     assert ran.out.startswith(
         "mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs."
     )
+
+
+def test_tasks_without_shares_are_not_planned(medtasks, sample):
+    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
     assert "a judge reads replies" in medtasks("plan", "mediconfusion_ff").err
 
 
@@ -422,50 +521,61 @@ def answers(ran):
     return [tuple(json.loads(line).values()) for line in ran.out.splitlines()]
 
 
-def test_rules_read_the_same_replies_differently(medtasks, fails):
+def test_rules_read_the_same_replies_differently(medtasks):
     bulge = {"reply": "A round bulge", "options": OPTIONS}
     stdin = lines({"reply": "The answer is A."}, "", {"reply": "(b)"}, bulge, {"reply": None})
     reference = answers(medtasks("parse", "mediconfusion_reference", stdin=stdin))
     assert [value for value, _ in reference] == ["A", None, "A", None]
     robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
     assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
+
+
+def test_no_replies_have_no_answers(medtasks):
     assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
+
+
+def test_an_unknown_rule_is_refused(fails):
     unknown = fails(
         ["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?"
     )
     assert unknown.out == ""
 
 
-def test_every_rule_of_replies_reads_from_standard_input(medtasks, fails):
+def test_open_answers_are_read_from_standard_input(medtasks):
     read = medtasks(
         "parse",
         "robust_vqa",
         stdin=lines({"reply": "Ja.", "question": "Liegt ein Erguss vor?", "answer": "ja"}),
     )
+
     assert {"value": "yes", "correct": True}.items() <= json.loads(read.out).items()
-    assert (
-        json.loads(
-            medtasks(
-                "parse", "medheval_strict", "--language", "de", stdin=lines({"reply": "Nein"})
-            ).out
-        )["value"]
-        == "B"
-    )
-    beside = {"reply": "O tumor fica no lado A", "options": OPTIONS}
-    for language, value in (([], None), (["--language", "pt"], "A")):
-        assert (
-            json.loads(medtasks("parse", "robust_choice", *language, stdin=lines(beside)).out)[
-                "value"
-            ]
-            == value
-        )
-    unknown = "unknown language 'german'. Known: ar, bn,"
-    fails(["parse", "robust_choice", "--language", "german"], unknown, stdin=lines(beside))
+
+
+def test_labels_are_read_from_standard_input(medtasks):
     labels = {"reply": "Effusion, no nodule.", "options": ["Nodule", "Effusion"]}
-    assert json.loads(medtasks("parse", "robust_labels", stdin=lines(labels)).out)["value"] == [
-        0,
-        1,
-    ]
+    read = medtasks("parse", "robust_labels", stdin=lines(labels))
+    assert json.loads(read.out)["value"] == [0, 1]
+
+
+BESIDE = {"reply": "O tumor fica no lado A", "options": OPTIONS}
+
+
+def test_replies_are_read_in_a_language(medtasks):
+    german = medtasks(
+        "parse", "medheval_strict", "--language", "de", stdin=lines({"reply": "Nein"})
+    )
+    assert json.loads(german.out)["value"] == "B"
+    for language, value in (([], None), (["--language", "pt"], "A")):
+        read = medtasks("parse", "robust_choice", *language, stdin=lines(BESIDE))
+        assert json.loads(read.out)["value"] == value
+
+
+def test_an_unknown_language_is_refused(fails):
+    unknown = "unknown language 'german'. Known: ar, bn,"
+    fails(["parse", "robust_choice", "--language", "german"], unknown, stdin=lines(BESIDE))
+
+
+def test_a_rule_says_what_it_needs_besides_the_reply(fails):
     needs = "the rule 'robust_yes_no_maybe' needs 'options', in their order, such as"
     fails(["parse", "robust_yes_no_maybe"], needs, stdin=lines({"reply": "Yes"}))
     fails(

@@ -141,17 +141,29 @@ def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
     assert (seen.size, seen.tobytes()) == (expected.size, expected.tobytes())
 
 
-def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
-    _, manifest = prepared
-    done = Counter(
-        one for case in CASES.values() for one in case.conversions or ("8 bits as stored",)
+@pytest.fixture(scope="module")
+def conversions():
+    """How many of all files get each treatment."""
+    return dict(
+        Counter(one for case in CASES.values() for one in case.conversions or ("8 bits as stored",))
     )
-    assert (manifest.image_rule, dict(manifest.image_conversions)) == (ImageRule.LINEAR, dict(done))
+
+
+def test_a_manifest_says_what_was_done_with_how_many_images(prepared, conversions):
+    _, manifest = prepared
+    assert (manifest.image_rule, dict(manifest.image_conversions)) == (
+        ImageRule.LINEAR,
+        conversions,
+    )
     assert Manifest.read(prepared_folder(manifest.name)) == manifest
-    facts = provenance(manifest.name)
-    assert (facts["image_rule"], facts["image_conversions"]) == ("linear", dict(done))
-    assert f"CMYK to RGB ({done['CMYK to RGB']}), " in described_images(facts)
     assert list(verify(manifest.name)) == []
+
+
+def test_results_say_what_was_done_with_how_many_images(prepared, conversions):
+    _, manifest = prepared
+    facts = provenance(manifest.name)
+    assert (facts["image_rule"], facts["image_conversions"]) == ("linear", conversions)
+    assert f"CMYK to RGB ({conversions['CMYK to RGB']}), " in described_images(facts)
 
 
 @each_row(
@@ -190,23 +202,33 @@ def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(
 
 
 @each_row("name", UNCLEAR)
-def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, monkeypatch, name):
+def test_an_unclear_range_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     data, complaint = UNCLEAR[name]
     mend = (
         "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
     )
     folder = put(tmp_path / "scans", {name: data})
+
     with pytest.raises(SourceError) as refused:
         prepare_own(folder)
     assert f"dataset.json sample 1: its image {name} cannot be read (" in str(refused.value)
     assert all(part in str(refused.value) for part in (complaint, mend))
+
     with pytest.raises(SourceError) as refused:
         shown(name, image_root=str(folder))
     assert str(refused.value).startswith(f"image {folder / name} of sample q cannot be shown: ")
     assert all(part in str(refused.value) for part in (complaint, mend))
 
-    manifest = prepare_own(put(folder, {name: data}, image_range=[-100, 2000]))
+
+@each_row("name", UNCLEAR)
+def test_a_range_that_is_given_is_that_of_the_image(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    data, _ = UNCLEAR[name]
+    folder = put(tmp_path / "scans", {name: data}, image_range=[-100, 2000])
+
+    manifest = prepare_own(folder)
+
     assert manifest.image_range == (-100, 2000)
     flat = [NEARLY_FLAT] * (name in ("dark.tif", "grey.tif", "offset.png"))
     done = ["more than 8 bits scaled from -100..2000, as given", *flat]
@@ -236,7 +258,7 @@ def test_values_that_are_no_numbers_are_black_and_a_flat_image_is_no_dark_one(tm
         assert decode_image(tmp_path / "flat.png", LINEAR).pixels.getextrema() == ((0, 0),) * 3
 
 
-def test_what_pillow_misreads_and_a_bomb_are_refused_in_one_sentence(tmp_path, monkeypatch):
+def test_what_pillow_misreads_is_refused_in_one_sentence(tmp_path):
     signed = tiff((ramp() - 128).astype("i1"), 8)
     planar = tiff(np.dstack([ramp(65535)] * 3).astype("<u2"), 16, 2, {284: ("H", [2])})
     for data, complaint in (
@@ -249,6 +271,9 @@ def test_what_pillow_misreads_and_a_bomb_are_refused_in_one_sentence(tmp_path, m
             match=rf"image {tmp_path}/a.tif of sample q is broken \(it has .*{complaint}",
         ):
             shown(tmp_path / "a.tif")
+
+
+def test_a_bomb_is_refused_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     (tmp_path / "a.png").write_bytes(png(np.zeros((4, 6)), 8, 0))
     with pytest.raises(
@@ -379,17 +404,25 @@ def test_16_bits_of_which_something_is_seen_are_not_refused(tmp_path, values):
     assert (pixels(seen.pixels) == in_8_bits(values, 0, 65535)).all()
 
 
-def test_a_turned_jpeg_its_grey_stand_in_and_its_smaller_copy(tmp_path):
+def test_a_turned_jpeg_has_a_blank_of_its_upright_size(tmp_path):
     (tmp_path / "a.jpg").write_bytes(turned(6, "JPEG"))
     document = {"doc_id": "q", "image_file": str(tmp_path / "a.jpg")}
-    (seen,), (blank,) = images(document), images({**document, COLUMN: BLANK})
+
+    (seen,) = images(document)
+    (blank,) = images({**document, COLUMN: BLANK})
+
     assert blank.size == seen.size == decode_image(tmp_path / "a.jpg", LINEAR).size
     assert seen.size[1] == WIDTH
+
+
+def test_a_smaller_copy_of_a_turned_jpeg_is_upright(tmp_path):
     exif = Image.Exif()
     exif[274] = 6
     large = Image.fromarray(ramp().astype(np.uint8)).resize((1600, 800))
     (tmp_path / "a.jpg").write_bytes(saved(large, "JPEG", exif=exif, quality=95))
+
     whole, small = (decode_image(tmp_path / "a.jpg", LINEAR, side) for side in (None, 200))
+
     assert whole.size == small.size == whole.pixels.size == (800, 1600)
     assert small.pixels.size == (200, 400)
     assert np.abs(pixels(whole.pixels.resize((200, 400))) - pixels(small.pixels)).max() < 12
@@ -403,6 +436,7 @@ def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, caplog, decod
     (tmp_path / "samples.tif").write_bytes(
         tiff(ramp().astype("u1"), 8, tags={277: ("H", [99])})
     )  # a log line
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         decode_image(tmp_path / "large.png", decoding)
@@ -413,6 +447,7 @@ def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, caplog, decod
         Image.open(tmp_path / "large.png").close()  # and that there was something to keep
         with pytest.raises(OSError):
             Image.open(tmp_path / "samples.tif")
+
     assert len(caught) == 2
     assert [record.name for record in caplog.records] == ["PIL.TiffImagePlugin"]
 
@@ -478,8 +513,10 @@ def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypat
     with strict_decoding():
         thread.start()
         assert opened.wait(300)
+
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled) == (False, True)
     close.set()
+
     thread.join()
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled, warnings.showwarning) == (
         True,

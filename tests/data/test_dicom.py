@@ -90,27 +90,41 @@ def test_a_window_of_floats_has_no_steps(tmp_path):
     assert (seen(tmp_path / "a.dcm")[0] == in_8_bits(values.astype(float), 0, 1)).all()
 
 
-def test_an_inverted_image_a_lookup_table_and_a_range_of_ones_own(tmp_path):
+def test_monochrome1_is_inverted_after_its_window(tmp_path):
     path = write(tmp_path / "a.dcm", kind="MONOCHROME1", WindowCenter=2048, WindowWidth=4096)
+
     grey, done = seen(path)
+
     assert np.abs(grey - (255 - in_8_bits(STORED, 0, 4095).astype(int))).max() <= 1
     assert done == ("DICOM window applied", "MONOCHROME1 inverted")
+
+
+def test_a_lookup_table_goes_before_the_window(tmp_path):
     table = pydicom.Dataset()
     table.LUTDescriptor = [4096, 0, 8]
     table.LUTData = ((np.arange(4096) // 16) ^ 255).astype("<u2").tobytes()
-    write(path, WindowCenter=40, WindowWidth=400, VOILUTSequence=pydicom.Sequence([table]))
+    voi = pydicom.Sequence([table])
+    path = write(tmp_path / "a.dcm", WindowCenter=40, WindowWidth=400, VOILUTSequence=voi)
+
     grey, done = seen(path)
+
     assert (grey == ((STORED // 16) ^ 255)[..., None]).all()
-    assert done == ("DICOM VOI table applied",)  # before the window
-    write(path, **CT, WindowCenter=40, WindowWidth=400)
+    assert done == ("DICOM VOI table applied",)
+
+
+def test_a_range_of_ones_own_goes_before_the_window(tmp_path):
+    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400)
+
     grey, done = seen(path, Decoding(ImageRule.LINEAR, (-160.0, 240.0)))
+
     assert (grey == in_8_bits(UNITS, -160, 240)).all()
     assert done == ("DICOM scaled from -160..240, as given",)
-    for center, width in ((5000, 100), (1000, 60000)):
-        assert seen(write(path, WindowCenter=center, WindowWidth=width))[1] == (
-            "DICOM window applied",
-            NEARLY_FLAT,
-        )
+
+
+@each_row("center, width", [(5000, 100), (1000, 60000)])
+def test_an_image_that_its_window_makes_flat_is_marked(tmp_path, center, width):
+    path = write(tmp_path / "a.dcm", WindowCenter=center, WindowWidth=width)
+    assert seen(path)[1] == ("DICOM window applied", NEARLY_FLAT)
 
 
 SIGNED = (STORED - 1024).astype(np.int16)
@@ -141,12 +155,18 @@ def test_without_a_window_the_values_are_the_range(tmp_path, fields, padding):
     assert done == SCALED
 
 
-def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path):
+def test_without_a_window_the_whole_range_is_shown():
     grey, done = seen(Path(pydicom.data.get_testdata_file("CT_small.dcm", download=False)))
     assert (grey.min(), grey.max(), grey.std() > 30, done) == (0, 255, True, SCALED)
+
+
+def test_without_a_window_8_bits_are_as_stored(tmp_path):
     grey, done = seen(write(tmp_path / "a.dcm", (ramp() // 2).astype(np.uint8), stored=8))
     assert (grey == (ramp() // 2)[..., None]).all()
     assert done == ("DICOM without a window scaled from the 8 bits stored",)
+
+
+def test_without_a_window_an_image_of_one_value_is_refused(tmp_path):
     with pytest.raises(
         UnclearRange,
         match=r"no window, and all its values are 7; say .* image_range: \[LOW, HIGH\]",
@@ -189,8 +209,10 @@ def test_a_file_that_is_a_tiff_image_too_is_a_dicom_file(tmp_path):
     entries = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in tags)
     preamble = struct.pack("<2sHLH", b"II", 42, 8, len(tags)) + entries
     path.write_bytes(preamble.ljust(128, b"\0") + data[128:])
+
     with Image.open(path) as image:
         assert (image.format, image.size) == ("TIFF", (width, height))
+
     for source in (path, io.BytesIO(path.read_bytes())):
         grey, done = seen(source)
         assert (grey == window(40, 400)).all()
@@ -343,7 +365,9 @@ def test_padding_is_black(tmp_path, kind, fields, padding, said):
 def test_pixels_become_square(tmp_path, fields, size):
     values = np.zeros_like(STORED)
     values[6:12, 9:18] = 4000  # a quarter of both sides
+
     grey, done = seen(write(tmp_path / "a.dcm", values, **fields))
+
     assert grey.shape == (*size, 3)
     rows, columns = (np.flatnonzero((grey[..., 0] > 127).any(axis=axis)) for axis in (1, 0))
     assert abs(len(rows) - size[0] / 4) <= 1
@@ -351,7 +375,10 @@ def test_pixels_become_square(tmp_path, fields, size):
     assert abs(rows[0] - size[0] / 4) <= 1
     name = [f"pixels made square by {next(iter(fields))}"]
     assert list(done[1:]) == ([] if size == (HEIGHT, WIDTH) else name)
-    path = write(tmp_path / "a.dcm", values, PixelSpacing=[1000, 1])
+
+
+def test_pixels_that_no_image_has_are_refused(tmp_path):
+    path = write(tmp_path / "a.dcm", PixelSpacing=[1000, 1])
     with pytest.raises(
         UnreadableImage, match="its pixels are 1000 high and 1 wide, which no image has"
     ):
@@ -372,22 +399,33 @@ def test_palettes_in_both_byte_orders(tmp_path, little, bits):
     dataset.file_meta = pydicom.dataset.FileMetaDataset()
     dataset.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1" if little else "1.2.840.10008.1.2.2"
     dataset.save_as(tmp_path / "b.dcm", enforce_file_format=True)
+
     grey, done = seen(tmp_path / "b.dcm")
+
     assert (grey == in_8_bits(table.T[indices], 0, 2**bits - 1)).all()
     assert done == ("DICOM colours",)
 
 
-def test_through_a_folder_and_through_a_yaml(tmp_path):
+@pytest.fixture
+def scans(tmp_path):
+    """A folder with a DICOM file, and with one that is cut short."""
     data = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400).read_bytes()
-    folder = put(tmp_path / "scans", {"scan.dcm": data, "cut": data[:-40]})
+    return put(tmp_path / "scans", {"scan.dcm": data, "cut": data[:-40]})
+
+
+def test_a_cut_file_of_a_folder_is_named(scans):
     with pytest.raises(SourceError, match=r"sample 2: its image cut is broken \(.*"):
-        prepare_own(folder, access=Access.PUBLIC)
-    manifest = prepare_own(folder, access=Access.PUBLIC, allow_incomplete=True)
+        prepare_own(scans, access=Access.PUBLIC)
+
+
+def test_a_file_is_seen_alike_through_a_folder_and_through_a_yaml(scans):
+    manifest = prepare_own(scans, access=Access.PUBLIC, allow_incomplete=True)
+
     assert manifest.image_conversions == {"DICOM window applied": 1}
     (document,) = load_documents(manifest.name)
     assert document["image_files"][0].endswith(".dcm")
     (from_folder,) = images(document)
-    (from_yaml,) = images({"doc_id": "q", "image_file": "scan.dcm"}, {"image_root": str(folder)})
+    (from_yaml,) = images({"doc_id": "q", "image_file": "scan.dcm"}, {"image_root": str(scans)})
     assert (np.asarray(from_folder) == window(40, 400)).all()
     assert from_yaml.tobytes() == from_folder.tobytes()
 
@@ -400,35 +438,46 @@ def test_files_without_preamble(tmp_path, implicit, little):
     dataset.update(pydicom.dcmread(path))
     dataset.PixelData = STORED.astype("<u2" if little else ">u2").tobytes()
     dataset.save_as(tmp_path / "bare", implicit_vr=implicit, little_endian=little)
+
     for name in ("meta", "bare"):
         grey, done = seen(tmp_path / name)
         assert (grey == window(40, 400)).all()
         assert done == ("DICOM window applied",)
+
     (tmp_path / "bare").write_bytes((tmp_path / "bare").read_bytes()[:200])
     with pytest.raises(UnreadableImage, match="it is truncated or holds no image"):
         seen(tmp_path / "bare")
 
 
-def test_jpeg_lossless_and_jpeg_ls(tmp_path):
+def data_of_pydicom(name):
+    return Path(pydicom.data.get_testdata_file(name, download=False))
+
+
+@each_row(
+    "packed, plain",
+    [("MR_small_jpeg_ls_lossless", "MR_small"), ("SC_rgb_jpeg_gdcm", "SC_rgb_rle")],
+)
+def test_jpeg_lossless_and_jpeg_ls_are_as_unpacked(packed, plain):
     pytest.importorskip("gdcm")
-    file = lambda name: Path(pydicom.data.get_testdata_file(name, download=False))  # noqa: E731
-    for packed, plain in (
-        ("MR_small_jpeg_ls_lossless", "MR_small"),
-        ("SC_rgb_jpeg_gdcm", "SC_rgb_rle"),
-    ):
-        expected, _ = seen(file(f"{plain}.dcm"))
-        grey, _ = seen(file(f"{packed}.dcm"))
-        assert (grey == expected).all()
-    whole = file("MR_small_jpeg_ls_lossless.dcm").read_bytes()
+    expected, _ = seen(data_of_pydicom(f"{plain}.dcm"))
+    grey, _ = seen(data_of_pydicom(f"{packed}.dcm"))
+    assert (grey == expected).all()
+
+
+def test_a_cut_jpeg_ls_is_refused(tmp_path):
+    pytest.importorskip("gdcm")
+    whole = data_of_pydicom("MR_small_jpeg_ls_lossless.dcm").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UnreadableImage):
         seen(tmp_path / "cut")
 
 
-def test_decoders_that_fail_say_why(monkeypatch):
+def test_decoders_that_fail_say_why():
     path = Path(pydicom.data.get_testdata_file("JPGExtended.dcm", download=False))
+
     with pytest.raises(UnreadableImage) as refused:
         seen(path)
+
     assert (
         "pillow: Pillow does not support 'JPEG Extended' for samples with 12-bit precision"
         in str(refused.value)
@@ -437,6 +486,10 @@ def test_decoders_that_fail_say_why(monkeypatch):
         "; `pip install pylibjpeg-libjpeg`, whose licence is the GPL, installs a decoder"
     )
     assert "\n" not in str(refused.value)
+
+
+def test_decoders_that_are_missing_are_named(monkeypatch):
+    path = Path(pydicom.data.get_testdata_file("JPGExtended.dcm", download=False))
     lost = "Unable to decompress 'JPEG' pixel data because all plugins are missing dependencies:"
     lost += "\n\tgdcm - requires gdcm"
     monkeypatch.setattr(
@@ -444,6 +497,7 @@ def test_decoders_that_fail_say_why(monkeypatch):
         "pixel_array",
         property(lambda _: (_ for _ in ()).throw(RuntimeError(lost))),
     )
+
     with pytest.raises(
         UnreadableImage,
         match=r"missing dependencies; `pip install 'medtasks\[dicom\]'` installs decoders$",
@@ -451,21 +505,32 @@ def test_decoders_that_fail_say_why(monkeypatch):
         seen(path)
 
 
-def test_what_is_refused(tmp_path, monkeypatch):
+def test_an_unknown_window_is_refused(tmp_path):
     path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
     with pytest.raises(
         OSError,
         match=r"its window \(CUBIC, WindowWidth 400\) is none that DICOM knows; say which values",
     ):
         seen(path)
-    write(path, np.stack([STORED, STORED]))
+
+
+def test_several_frames_are_refused(tmp_path):
+    path = write(tmp_path / "a.dcm", np.stack([STORED, STORED]))
     with pytest.raises(OSError, match="it holds 2 frames; save the one to show by itself"):
         seen(path)
+
+
+def test_the_rule_of_the_reference_reads_no_dicom_file(tmp_path):
+    path = write(tmp_path / "a.dcm")
     with pytest.raises(
         OSError,
         match="it is no image that can be read, but a DICOM file; only the image_rule linear",
     ):
         seen(path, REFERENCE)
+
+
+def test_without_pydicom_a_sentence_says_how_to_install_it(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.dcm")
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(
         SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"
@@ -505,7 +570,7 @@ def test_grey_as_multimedeval_has_it(tmp_path, syntax, kind, most, stored):
 
 
 @pytest.mark.filterwarnings("error")
-def test_grey_as_multimedeval_has_it_by_hand_and_what_it_cannot_show(tmp_path):
+def test_grey_as_multimedeval_has_it_by_hand(tmp_path):
     path = tmp_path / "a.dicom"
     for values, grey, kind, stored in (
         (np.array([[100, 150, 300]], np.uint16), [[255, 191, 0]], "MONOCHROME1", 12),
@@ -513,6 +578,11 @@ def test_grey_as_multimedeval_has_it_by_hand_and_what_it_cannot_show(tmp_path):
         (np.full((1, 2), 9, np.uint16), [[0, 0]], "MONOCHROME2", 12),
     ):
         assert np.asarray(read_dicom(put_dicom(path, values, kind, stored))).tolist() == grey
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_has_no_grey_for_multimedeval_is_refused(tmp_path):
+    path = tmp_path / "a.dicom"
     frames = put_dicom(path, noise(0, 4096, (2, 8, 8))).read_bytes()
     whole = put_dicom(path, noise(0, 4096)).read_bytes()
     dataset = pydicom.dcmread(path)
@@ -528,6 +598,8 @@ def test_grey_as_multimedeval_has_it_by_hand_and_what_it_cannot_show(tmp_path):
         path.write_bytes(data)
         with pytest.raises(UnreadableImage, match=cause):
             read_dicom(path)
-    path.unlink()
+
+
+def test_a_missing_file_is_called_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
-        read_dicom(path)
+        read_dicom(tmp_path / "a.dicom")

@@ -29,40 +29,67 @@ def ids(documents):
     return [document["doc_id"] for document in documents]
 
 
-def test_clusters_are_whole_and_strata_have_their_share(documents):
-    drawn, design = draw_documents(documents, DrawRequest(90, "modality", 3))
+@pytest.fixture(scope="module")
+def draw(documents):
+    """The documents of a draw of 90 questions by modality, and its design."""
+    return draw_documents(documents, DrawRequest(90, "modality", 3))
+
+
+def test_a_draw_takes_whole_images(draw, documents):
+    drawn, _ = draw
+
     images = Counter(document["image_id"] for document in documents)
     assert Counter(document["image_id"] for document in drawn) == {
         image: images[image] for image in {document["image_id"] for document in drawn}
     }
-    share = 90 / len(documents)
-    numbers = {stratum.name: (stratum.drawn, stratum.existing) for stratum in design.strata}
-    assert numbers == {"CT": (round(60 * share), 60), "MR": (round(39 * share), 39), "PET": (1, 1)}
-    assert sum(stratum.rows for stratum in design.strata) == len(drawn)
-    assert sum(stratum.existing_rows for stratum in design.strata) == len(documents)
-    for document in drawn:
-        stratum = design.strata[document["drawn"]["stratum"]]
-        assert (stratum.name, stratum.existing) == (
-            document["modality"],
-            document["drawn"]["existing"],
-        )
     by_cluster = defaultdict(set)
     for document in drawn:
         by_cluster[document["drawn"]["cluster"]].add(document["image_id"])
     assert all(len(images) == 1 for images in by_cluster.values())
 
 
-def test_the_seed_decides_and_the_order_of_rows_does_not(documents):
-    request = DrawRequest(90, "modality", 3)
-    first, _ = draw_documents(documents, request)
-    again, _ = draw_documents(documents, request)
+def test_strata_have_their_share(draw, documents):
+    drawn, design = draw
+
+    share = 90 / len(documents)
+    numbers = {stratum.name: (stratum.drawn, stratum.existing) for stratum in design.strata}
+    assert numbers == {"CT": (round(60 * share), 60), "MR": (round(39 * share), 39), "PET": (1, 1)}
+    assert sum(stratum.rows for stratum in design.strata) == len(drawn)
+    assert sum(stratum.existing_rows for stratum in design.strata) == len(documents)
+
+
+def test_drawn_documents_name_their_stratum(draw):
+    drawn, design = draw
+
+    for document in drawn:
+        stratum = design.strata[document["drawn"]["stratum"]]
+        assert (stratum.name, stratum.existing) == (
+            document["modality"],
+            document["drawn"]["existing"],
+        )
+
+
+REQUEST = DrawRequest(90, "modality", 3)
+
+
+def drawn_ids(documents, **changes):
+    return set(ids(draw_documents(documents, REQUEST._replace(**changes))[0]))
+
+
+def test_a_draw_depends_on_its_seed(documents):
+    first, _ = draw_documents(documents, REQUEST)
+    again, _ = draw_documents(documents, REQUEST)
     assert first == again
+    assert drawn_ids(documents, seed=4) != set(ids(first))
+
+
+def test_a_draw_does_not_depend_on_the_order_of_rows(documents):
     shuffled = random.Random(1).sample(documents, len(documents))
-    assert set(ids(draw_documents(shuffled, request)[0])) == set(ids(first))
-    other, _ = draw_documents(documents, request._replace(seed=4))
-    assert set(ids(other)) != set(ids(first))
-    larger, _ = draw_documents(documents, request._replace(rows=180))
-    assert set(ids(first)) < set(ids(larger))
+    assert drawn_ids(shuffled) == drawn_ids(documents)
+
+
+def test_a_larger_draw_holds_the_smaller_one(documents):
+    assert drawn_ids(documents) < drawn_ids(documents, rows=180)
 
 
 def test_each_cluster_is_as_likely(documents):

@@ -94,21 +94,33 @@ def test_an_unprepared_or_damaged_set(home, final):
     assert "is damaged" in provenance_of.mediconfusion["error"]
 
 
-def test_labels_and_provenance(prepared, final):
+def test_provenance_is_that_of_the_manifest(prepared):
     facts = provenance_of.mediconfusion
     assert (facts["fingerprint"], facts["left_out"]) == (prepared.fingerprint, [])
     assert (facts["sample"], facts["complete"], facts["rows"]) == (True, True, 32)
-    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_not_written_yet"):
-        for change, mark in (
-            ({}, " [SAMPLE DATA]"),
-            ({"sample": False, "complete": False}, " [INCOMPLETE DATA]"),
-            ({"sample": False}, ""),
-        ):
-            prepared.model_copy(update=change).write(final)
-            assert getattr(label_of, task) == f"{task}{mark}"
+
+
+@each_row("task", ["mediconfusion", "mediconfusion_gd", "mediconfusion_not_written_yet"])
+@each_row(
+    "change, mark",
+    [
+        ({}, " [SAMPLE DATA]"),
+        ({"sample": False, "complete": False}, " [INCOMPLETE DATA]"),
+        ({"sample": False}, ""),
+    ],
+)
+def test_a_label_marks_data_that_are_not_the_published_ones(prepared, final, task, change, mark):
+    prepared.model_copy(update=change).write(final)
+    assert getattr(label_of, task) == f"{task}{mark}"
+
+
+def test_a_label_needs_the_name_of_a_dataset():
     for name in ("mediconfusions", "medi", "__path__"):
         with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
             getattr(label_of, name)
+
+
+def test_a_label_says_that_the_published_number_is_unknown(prepared):
     name = "medevalkit_chexpert_plus_report"
     dataset_folder(name).mkdir(parents=True)
     for change, mark in (({}, "COUNT UNKNOWN"), ({"complete": False}, "INCOMPLETE DATA")):

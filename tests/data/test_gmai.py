@@ -33,16 +33,11 @@ def prepared(source, info=VAL, **options):
     return load_documents(info.name)
 
 
-def test_columns_are_normalised_and_words_stay_words(source):
+def test_columns_are_normalised(source):
     rows = tiny_gmai.rows(40)
-    rows[3] |= {
-        "department": "None",
-        "modality": "NA",
-        "question": 'A "tab"\tand a\nnew line?',
-        "A": '5" disc',
-        "B": '"',
-    }
+
     documents = prepared(source(rows))
+
     assert len(documents) == 40
     for row, document in zip(rows, documents, strict=True):
         assert document["doc_id"] == row["index"]
@@ -53,16 +48,36 @@ def test_columns_are_normalised_and_words_stay_words(source):
         assert document["granularity"] == row["perceptual granularity"]
         assert document["keyword"] == row["category"]
         assert document["hint"] is None
-    assert documents[3]["department"] == "None"
-    assert documents[3]["modality"] == "NA"
+
+
+def test_texts_with_quotes_tabs_and_lines_stay_whole(source):
+    rows = tiny_gmai.rows(40)
+    rows[3] |= {"question": 'A "tab"\tand a\nnew line?', "A": '5" disc', "B": '"'}
+
+    document = prepared(source(rows))[3]
+
+    assert document["question"] == rows[3]["question"]
+    assert document["options"] == [rows[3][letter] for letter in "ABCDEF" if rows[3].get(letter)]
+
+
+def test_words_that_look_like_nothing_stay_words(source):
+    rows = tiny_gmai.rows(40)
+    rows[3] |= {"department": "None", "modality": "NA"}
+
+    document = prepared(source(rows))[3]
+
+    assert document["department"] == "None"
+    assert document["modality"] == "NA"
 
 
 def test_images_are_the_published_files(source):
     rows = tiny_gmai.rows(30)
     rows[0]["image"] = rows[1]["index"]  # a later one
+
     documents = prepared(
         source([*rows, {**rows[2], "index": "chained", "image": rows[0]["index"]}])
     )
+
     assert documents[-1]["image_files"] == documents[1]["image_files"]
     by_index = {row["index"]: row for row in rows}
     for row, document in zip(rows, documents[:-1], strict=True):
@@ -72,7 +87,7 @@ def test_images_are_the_published_files(source):
     assert list(prepare_dataset.verify(VAL.name)) == []
 
 
-def test_twins_are_one_unit_and_others_are_not(source):
+def test_only_twins_are_one_cluster(source):
     base = {**tiny_gmai.rows(1)[0], "perceptual granularity": "Mask Level"}
     rows = []
     for case in range(3):
@@ -97,22 +112,32 @@ def test_twins_are_one_unit_and_others_are_not(source):
             "image": tiny_gmai.png(98),
         }
     )
+
     units = {document["doc_id"]: Sample(document).cluster_id for document in prepared(source(rows))}
     assert all(units[f"m{case}"] == units[f"c{case}"] for case in range(3))
     assert len(set(units.values())) == 5
 
 
-def test_answerless_part(source):
+@pytest.fixture
+def answerless(source):
+    """The test part, in all its files."""
     columns = [column for column in tiny_gmai.COLUMNS if column != "answer"]
     for part, name in enumerate(TEST.md5):
         rows = [{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(3, seed=part)]
         folder = source(rows, name, columns)
-    documents = prepared(folder, TEST)
+    return folder
+
+
+def test_the_test_part_has_no_answers(answerless):
+    documents = prepared(answerless, TEST)
     assert len(documents) == 33
     assert {document["answer"] for document in documents} == {None}
-    (folder / next(reversed(TEST.md5))).unlink()
+
+
+def test_a_missing_file_of_the_answerless_part_is_named(answerless):
+    (answerless / next(reversed(TEST.md5))).unlink()
     with pytest.raises(SourceError, match=r"holds no GMAI_mm_bench_TEST_part_11\.tsv"):
-        prepared(folder, TEST)
+        prepared(answerless, TEST)
 
 
 def test_several_answers(source):
@@ -133,14 +158,28 @@ def test_published_checksum_is_demanded(source):
     assert prepare(VAL.name, Options(folder, allow_changed=True)).revision == "local"
 
 
-@pytest.mark.parametrize("name", ["GMAI_mm_bench_VAL.tsv", "gmai-mmbench_val.TSV"])
-def test_published_names_of_the_validation_part(source, name):
+NAMES_OF_VAL = ["GMAI_mm_bench_VAL.tsv", "gmai-mmbench_val.TSV"]
+
+
+@pytest.mark.parametrize("name", NAMES_OF_VAL)
+def test_the_validation_part_has_several_names(source, name):
     folder = source(tiny_gmai.rows(3), name)
     assert len(prepared(folder)) == 3
     with pytest.raises(SourceError, match=f"{name} is not the published file"):
         prepared(folder, allow_changed=False)
-    source(tiny_gmai.rows(4))
-    assert len(prepared(folder)) == 4  # the name in the catalogue comes first
+
+
+@pytest.mark.parametrize("name", NAMES_OF_VAL)
+def test_of_two_files_the_name_in_the_catalogue_comes_first(source, name):
+    source(tiny_gmai.rows(3), name)
+    folder = source(tiny_gmai.rows(4))
+    assert len(prepared(folder)) == 4
+
+
+@pytest.mark.parametrize("name", NAMES_OF_VAL)
+def test_two_files_of_other_names_are_refused(source, name):
+    source(tiny_gmai.rows(3), name)
+    folder = source(tiny_gmai.rows(4))
     (folder / "GMAI-MMBench_VAL.tsv").rename(folder / "GMAI MMBench VAL.tsv")
     with pytest.raises(SourceError, match=r"holds both .* keep the one that shall be used"):
         prepared(folder)

@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import pytest
+
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
@@ -22,12 +24,15 @@ def prepared(source):
     return prepare(NAME, Options(source, allow_incomplete=True)), load_documents(NAME)
 
 
-def test_open_i(home, published, monkeypatch, tmp_path):
-    unpacked = sources.put_open_i(tmp_path / "open_i")
-    wanted = [
-        (unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]
-    ]
-    manifest, documents = prepared(sources.pack(unpacked))
+@pytest.fixture
+def open_i(home, tmp_path):
+    """Open-i in miniature: two studies of which one has findings and images each, packed in its archives."""
+    return sources.pack(sources.put_open_i(tmp_path / "open_i"))
+
+
+def test_open_i_evaluates_studies_with_findings_and_images(open_i):
+    manifest, _ = prepared(open_i)
+
     assert (manifest.rows, manifest.images, manifest.complete, manifest.access) == (
         2,
         3,
@@ -40,8 +45,12 @@ def test_open_i(home, published, monkeypatch, tmp_path):
         "1 not in the evaluated set: studies without findings",
         "1 not in the evaluated set: studies with findings and without an image",
     )
-    first, second = documents
-    assert (first["doc_id"], second["doc_id"]) == ("CXR2", "CXR10")  # by number
+
+
+def test_studies_of_open_i_come_by_number(open_i):
+    _, (first, second) = prepared(open_i)
+
+    assert (first["doc_id"], second["doc_id"]) == ("CXR2", "CXR10")
     assert {
         key: second[key] for key in ("image_id", "patient_id", "context", "indication", "report")
     } == {
@@ -51,13 +60,28 @@ def test_open_i(home, published, monkeypatch, tmp_path):
         "indication": "Chest pain",
         "report": "The heart is XXXX.\n\nNo & nothing.",
     }
+
+
+def test_a_study_of_open_i_shows_its_images_as_published(home, tmp_path):
+    unpacked = sources.put_open_i(tmp_path / "open_i")
+    wanted = [
+        (unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]
+    ]
+
+    _, (_, second) = prepared(sources.pack(unpacked))
+
     folder = dataset_folder(NAME)
     assert [(folder / file).read_bytes() for file in second["image_files"]] == wanted
     assert list(verify(NAME)) == []
-    for path in unpacked.glob("*.tgz"):
+
+
+def test_open_i_is_downloaded(open_i, published, monkeypatch):
+    for path in open_i.glob("*.tgz"):
         published.files[f"imgs/collections/{path.name}"] = path.read_bytes()
     monkeypatch.setattr(iu_xray, "_OPEN_I", f"{published.url}/imgs/collections")
+
     manifest = prepare(NAME, Options(allow_incomplete=True))
+
     assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
 
 
@@ -78,26 +102,36 @@ def test_unpacked_open_i(home, tmp_path, unpacked, below):
     assert manifest.revision == "all of Open-i with findings"
 
 
-def test_r2gen(tmp_path, home, refuses):
-    r2gen = sources.put_r2gen(tmp_path / "iu_xray")
-    cut_short = "annotation.json: it holds 2 rows, the published table 590"
-    with refuses(cut_short, "--allow-incomplete", kind=SourceError):
+CUT_SHORT = "annotation.json: it holds 2 rows, the published table 590"
+
+
+@pytest.fixture
+def r2gen(home, tmp_path):
+    return sources.put_r2gen(tmp_path / "iu_xray")
+
+
+def test_an_incomplete_copy_of_r2gen_is_refused(r2gen, refuses):
+    with refuses(CUT_SHORT, "--allow-incomplete", kind=SourceError):
         prepare(NAME, Options(r2gen))
+
+
+def test_r2gen_evaluates_its_test_split_in_the_published_order(r2gen):
     manifest, documents = prepared(r2gen)
+
     assert (manifest.rows, manifest.images, manifest.complete, manifest.left_out) == (
         2,
         4,
         False,
-        (cut_short,),
+        (CUT_SHORT,),
     )
     assert manifest.revision == "test split of R2Gen"
-    assert [document["doc_id"] for document in documents] == [
-        "CXR7_IM-0007",
-        "CXR5_IM-0005",
-    ]  # as published
+    assert [document["doc_id"] for document in documents] == ["CXR7_IM-0007", "CXR5_IM-0005"]
     assert (documents[0]["report"], documents[0]["indication"]) == ("Report 7.", None)
     assert [len(document["image_files"]) for document in documents] == [2, 2]
-    sources.pack(sources.put_open_i(r2gen))  # where both are, R2Gen's counts
+
+
+def test_where_both_are_r2gen_counts(r2gen):
+    sources.pack(sources.put_open_i(r2gen))
     assert prepared(r2gen)[0].revision == "test split of R2Gen"
 
 

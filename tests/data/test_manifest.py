@@ -31,20 +31,34 @@ FACTS = {
 }
 
 
-def test_written_and_read_again_with_a_fingerprint_of_text_and_pixels(tmp_path):
+def test_a_manifest_is_read_as_it_was_written(tmp_path):
     manifest = Manifest(**FACTS)
+
     manifest.write(tmp_path)
+
     assert Manifest.read(tmp_path) == manifest
     images = {"image_rule": "reference", "image_range": None, "image_conversions": {}}
     whole = {"selected_from": None, "selection": {}, "draw": None, "volume_settings": {}, **images}
     assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS | whole
+
+
+def test_a_fingerprint_is_of_text_and_pixels():
+    manifest = Manifest(**FACTS)
     changes = ({"text_sha256": "3" * 64}, {"pixels_sha256": "3" * 64}, {"source": "elsewhere"})
+
     others = [manifest.model_copy(update=change).fingerprint for change in changes]
+
     assert (len(manifest.fingerprint), len({*others}), others[2]) == (12, 3, manifest.fingerprint)
+
+
+def test_a_fingerprint_is_of_how_volumes_are_shown():
+    manifest = Manifest(**FACTS)
+
     shown = [
         manifest.model_copy(update={"volume_settings": settings})
         for settings in ({}, {"slices": 8}, {"plane": "axial"}, {"plane": "coronal"})
     ]
+
     assert [each.fingerprint == manifest.fingerprint for each in shown] == [True] + [False] * 3
     assert shown[1].fingerprint == shown[2].fingerprint != shown[3].fingerprint
 
@@ -76,16 +90,24 @@ def test_text_fingerprint_ignores_order_only():
     assert text_fingerprint(rows[:1]) != whole
 
 
-def test_pixel_digest_is_of_the_picture_and_the_fingerprint_knows_which_is_whose(tmp_path):
+@pytest.fixture
+def facts_of_images(tmp_path):
+    """Facts of one picture in two files, and of one with the same bytes in another shape."""
     pixels = Image.frombytes("L", (6, 4), bytes(range(24)))
     pixels.save(tmp_path / "a.png")
     pixels.convert("RGB").save(tmp_path / "a.bmp")
     Image.frombytes("L", (4, 6), bytes(range(24))).save(tmp_path / "turned.png")
-    first, same, turned = (
-        read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png")
-    )
+    return [read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png")]
+
+
+def test_a_pixel_digest_is_of_the_picture(facts_of_images):
+    first, same, turned = facts_of_images
     assert first == same
     assert turned.sha256 != first.sha256
+
+
+def test_the_fingerprint_knows_which_picture_is_whose(facts_of_images):
+    first, _, turned = facts_of_images
     assert pixels_fingerprint({"1": first, "2": turned}) == pixels_fingerprint(
         {"2": turned, "1": first}
     )
@@ -99,29 +121,49 @@ def prepared(source, home):
     return prepare("mediconfusion", Options(source, sample=True))
 
 
-def test_what_has_changed_is_named(final, prepared, refuses):
-    path, broken = final / "images/90004.jpg", final / "images/90010.jpg"
-    other_pixels = f"the images of {final} decode to other pixels than when they were prepared"
+def other_pixels(final):
+    return f"the images of {final} decode to other pixels than when they were prepared"
+
+
+def test_verify_has_nothing_to_say_of_data_as_prepared(prepared):
     assert list(verify("mediconfusion")) == []
+
+
+def test_verify_names_another_number_of_documents(final, prepared):
     prepared.model_copy(update={"rows": 33}).write(final)
     assert list(verify("mediconfusion")) == [f"{final} holds 32 documents, its manifest says 33"]
-    # What a change of the decoder does: the files are the same, their pixels are not.
+
+
+def test_verify_names_pixels_that_a_decoder_changed(final, prepared):
+    """The files are the same, their pixels are not."""
     prepared.model_copy(update={"pixels_sha256": "0" * 64}).write(final)
-    assert list(verify("mediconfusion")) == [other_pixels]
-    prepared.write(final)
+    assert list(verify("mediconfusion")) == [other_pixels(final)]
+
+
+def test_verify_names_an_image_that_changed(final, prepared):
+    path = final / "images/90004.jpg"
     Image.new("RGB", (8, 8)).save(path)
     assert list(verify("mediconfusion")) == [
         f"{path} has changed since it was prepared",
-        other_pixels,
+        other_pixels(final),
     ]
+
+
+def test_verify_names_missing_and_broken_images(final, prepared):
+    path, broken = final / "images/90004.jpg", final / "images/90010.jpg"
     path.unlink()
     broken.write_bytes(broken.read_bytes()[:500])
+
     missing, changed, undecodable = verify("mediconfusion")
+
     assert (missing, changed) == (
         f"{path} is missing",
         f"{broken} has changed since it was prepared",
     )
     assert undecodable.startswith(f"{broken} is broken (")
+
+
+def test_verify_needs_a_manifest(final, prepared, refuses):
     (final / "manifest.json").unlink()
     with refuses("medtasks data prepare mediconfusion", kind=DatasetNotPrepared):
         list(verify("mediconfusion"))

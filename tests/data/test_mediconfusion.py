@@ -41,8 +41,12 @@ def options(source):
     return Options(source, sample=True)
 
 
-def test_documents_and_manifest(options, source, home, final, work):
-    manifest = prepare("mediconfusion", options)
+@pytest.fixture
+def manifest(options):
+    return prepare("mediconfusion", options)
+
+
+def test_a_manifest_says_what_was_prepared(manifest, final):
     assert manifest == Manifest.read(final)
     assert (manifest.name, manifest.revision, manifest.access) == (
         "mediconfusion",
@@ -57,8 +61,14 @@ def test_documents_and_manifest(options, source, home, final, work):
     )
     assert manifest.source == "drawn sample of medtasks (no patient images)"
     assert (manifest.left_out, manifest.selected_from, manifest.selection) == ((), None, {})
+
+
+def test_a_manifest_says_what_was_done_with_images(manifest):
     assert (manifest.image_rule, manifest.image_range) == ("reference", None)
     assert manifest.image_conversions == {"8 bits as stored": 27}
+
+
+def test_each_question_is_asked_of_both_images_of_its_pair(manifest, source):
     documents = load_documents("mediconfusion")
     assert documents[0] == {
         "doc_id": "90001/1",
@@ -76,6 +86,9 @@ def test_documents_and_manifest(options, source, home, final, work):
     assert [document["doc_id"] for document in documents] == [
         f"{90001 + row // 2}/{row % 2 + 1}" for row in range(32)
     ]
+
+
+def test_a_prepared_dataset_verifies_and_leaves_no_other_files(manifest, final, work):
     assert {path.name for path in final.iterdir()} == {
         "dataset_dict.json",
         "images",
@@ -85,7 +98,10 @@ def test_documents_and_manifest(options, source, home, final, work):
     assert len(list((final / "images").iterdir())) == 27
     assert not work.exists()
     assert list(verify("mediconfusion")) == []
-    opened = datasets.load_from_disk(str(final))  # as the harness does
+
+
+def test_the_harness_opens_a_prepared_dataset(manifest, final):
+    opened = datasets.load_from_disk(str(final))
     assert isinstance(opened, datasets.DatasetDict)
     assert list(opened) == ["test"]
     assert opened["test"].column_names == list(PAIRED_CHOICE)
@@ -103,7 +119,7 @@ def test_documents_and_manifest(options, source, home, final, work):
         lambda path: path.write_bytes(b""),
     ],
 )
-def test_unusable_image_is_refused_by_name_or_costs_its_pairs(
+def test_an_unusable_image_is_refused_by_name_or_costs_its_pairs(
     drawn, home, tmp_path, monkeypatch, refuses, spoil
 ):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
@@ -112,12 +128,15 @@ def test_unusable_image_is_refused_by_name_or_costs_its_pairs(
         Options(shutil.copytree(drawn, tmp_path / "source"), sample=True),
         home / "datasets/mediconfusion",
     )
+
     spoil(options.source / "images" / f"{USED_TWICE}.jpg")
+
     with refuses(
         "1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"
     ):
         prepare("mediconfusion", options)
     assert not final.exists()
+
     manifest = prepare("mediconfusion", replace(options, allow_incomplete=True))
     assert (manifest.rows, manifest.images, manifest.complete) == (
         28,
@@ -132,17 +151,31 @@ def test_unusable_image_is_refused_by_name_or_costs_its_pairs(
     assert list(verify("mediconfusion")) == []
 
 
-def test_another_number_of_pairs_and_many_unusable_images(source, refuses, monkeypatch):
-    wrong = "the question file holds 16 pairs, the published set 176"
-    with refuses("0 of 27 images unusable, in 0 of 16 pairs", wrong):
+WRONG_NUMBER = "the question file holds 16 pairs, the published set 176"
+
+
+def test_another_number_of_pairs_is_refused(source, refuses):
+    with refuses("0 of 27 images unusable, in 0 of 16 pairs", WRONG_NUMBER):
         prepare("mediconfusion", Options(source))
+
+
+def test_another_number_of_pairs_makes_an_incomplete_set(source):
     manifest = prepare("mediconfusion", Options(source, allow_incomplete=True))
+
     assert (manifest.complete, manifest.revision, manifest.source) == (False, "local", str(source))
-    assert manifest.left_out == (wrong,)
+    assert manifest.left_out == (WRONG_NUMBER,)
+
+
+def test_the_published_number_of_pairs_makes_a_complete_set(source, monkeypatch):
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", replace(MEDICONFUSION, rows=32))
     assert prepare("mediconfusion", Options(source)).complete
+
+
+def test_of_many_unusable_images_a_few_are_named(source, refuses, monkeypatch):
+    monkeypatch.setattr(mediconfusion, "MEDICONFUSION", replace(MEDICONFUSION, rows=32))
     for image_id in range(90000, 90005):
         (source / f"images/{image_id}.jpg").unlink()
+
     with refuses(
         "5 of 27 images unusable, in 5 of 16 pairs",
         "90000.jpg",
@@ -179,7 +212,9 @@ def test_demonstrations_are_copied_and_files_may_be_in_a_data_folder(
 
 def test_golden_mediconfusion_prepare(test_data, home, final):
     source = test_data / "mediconfusion"
+
     manifest = prepare("mediconfusion", Options(source))
+
     assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (
         352,
         228,
@@ -199,6 +234,7 @@ def test_golden_mediconfusion_prepare(test_data, home, final):
         "PMC1065025_F1.jpg",
         "PMC1087855_F3.jpg",
     }
+
     own = [
         {name: value for name, value in row.items() if name != "image_sha256"} for row in documents
     ]
@@ -303,13 +339,16 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(
     copies.fail_after(10, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         prepare("mediconfusion", options)
+
     (work / "images/90000.jpg").write_bytes(b"changed here")
     (source / "images/90001.jpg").write_bytes((source / "images/90002.jpg").read_bytes())
     (work / "images/12345.jpg").write_bytes(b"of another source")
     (work / "test").mkdir()
     (work / "test/data-00000-of-00002.arrow").write_bytes(b"of a former save")
     copies.fail_after()
+
     prepare("mediconfusion", options)
+
     assert {"90000.jpg", "90001.jpg"} <= set(copies.names)
     assert len(copies.names) == 19
     for name in ("90000.jpg", "90001.jpg"):
@@ -321,9 +360,7 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(
 
 
 @pytest.mark.parametrize("step", ["copy", *STEPS])
-def test_full_disk_is_one_sentence_and_loses_nothing(
-    options, copies, final, work, monkeypatch, refuses, step
-):
+def test_a_full_disk_loses_nothing(options, copies, final, work, monkeypatch, refuses, step):
     def refuse(*args, **kwargs):
         raise disk_full(work / "somewhere")
 
@@ -339,10 +376,12 @@ def test_full_disk_is_one_sentence_and_loses_nothing(
             "run the same command again",
         ):
             prepare("mediconfusion", options)
+
     assert not final.exists()
     kept = identities(work / "images")
     assert len(kept) == (20 if step == "copy" else 27)
     copies.fail_after()
+
     assert prepare("mediconfusion", options).images == 27
     assert len(copies.names) == 27 - len(kept)
     assert identities(final / "images").items() >= kept.items()
@@ -371,8 +410,10 @@ def test_old_dataset_stays_until_the_new_one_is_whole(
         patch.setattr(*STEPS[step], fail)
         with pytest.raises((KeyboardInterrupt, MedTasksError)):
             prepare("mediconfusion", options)
+
     assert Manifest.read(final) == old
     assert list(verify("mediconfusion")) == []
+
     assert prepare("mediconfusion", options) != old
     assert load_documents("mediconfusion")[0]["question"] == "Something else?"
     assert sorted(path.name for path in final.parent.iterdir()) == [

@@ -75,6 +75,7 @@ def fetched(server):
 
 def test_everything_is_downloaded(origin, drawn, final, work):
     manifest = prepare("mediconfusion", Options())
+
     assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (
         32,
         27,
@@ -83,6 +84,7 @@ def test_everything_is_downloaded(origin, drawn, final, work):
     )
     assert manifest.source == "https://github.com/AIF4S/MediConfusion"
     assert manifest.revision == MEDICONFUSION.revision
+
     for image_id in IMAGES:
         assert (final / f"images/{image_id}.jpg").read_bytes() == (
             drawn / f"images/{image_id}.jpg"
@@ -94,53 +96,87 @@ def test_everything_is_downloaded(origin, drawn, final, work):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_checksums_are_enforced(origin, final, refuses, name):
-    right = origin.files[f"data/{name}"]
-    origin.files[f"data/{name}"] = right + b" "
+def test_a_file_that_is_not_as_published_stops_the_download(origin, final, refuses, name):
+    origin.files[f"data/{name}"] += b" "
+
     with refuses(f"/data/{name} did not arrive as published", "checksum", kind=SourceError):
         prepare("mediconfusion", Options())
+
     assert not final.exists()
     assert fetched(origin) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_arrived_as_published_are_not_fetched_again(origin, refuses, name):
+    right = origin.files[f"data/{name}"]
+    origin.files[f"data/{name}"] = right + b" "
+    with refuses("did not arrive as published", kind=SourceError):
+        prepare("mediconfusion", Options())
     origin.files[f"data/{name}"] = right
-    before = len(origin.requests)
+    origin.requests.clear()
+
     assert prepare("mediconfusion", Options()).complete
-    asked = [path for path in origin.requests[before:] if path.startswith("data/")]
-    assert asked == [
-        f"data/{later}" for later in FILES[FILES.index(name) :]
-    ]  # good files are not fetched again
+
+    asked = [path for path in origin.requests if path.startswith("data/")]
+    assert asked == [f"data/{later}" for later in FILES[FILES.index(name) :]]
 
 
-def test_source_without_images_is_completed(origin, source, links, refuses):
+@pytest.fixture
+def lacking(source, links):
+    """Images that a source lacks, which knows where they are."""
     (source / "image_dict.json").write_text(json.dumps(links))
-    lacking = IMAGES[5:12]
-    for image_id in lacking:
+    for image_id in IMAGES[5:12]:
         (source / f"images/{image_id}.jpg").unlink()
+    return IMAGES[5:12]
+
+
+def test_nothing_is_fetched_unless_asked_for(origin, source, lacking, refuses):
     with refuses("7 of 27 images unusable", "add --fetch-images"):
         prepare("mediconfusion", Options(source))
-    assert origin.requests == []  # nothing is fetched unless asked for
+    assert origin.requests == []
+
+
+def test_a_source_without_images_is_completed(origin, source, lacking):
     manifest = prepare("mediconfusion", Options(source, fetch_images=True))
+
     assert manifest.complete
     assert manifest.source == str(source)
     assert fetched(origin) == [key(image_id) for image_id in lacking]
 
 
-def test_links_are_needed_to_fetch(origin, source, links, refuses):
+@pytest.fixture
+def refused_fetch(origin, source, refuses):
+    """Check that two images that a source lacks are not fetched."""
     (source / "images/90000.jpg").unlink()
     (source / "images/90001.jpg").unlink()
-    with refuses("image_dict.json is missing", kind=SourceError):
-        prepare("mediconfusion", Options(source, fetch_images=True))
-    for content in (b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"):
-        (source / "image_dict.json").write_bytes(content)
-        with refuses("image_dict.json is malformed", kind=SourceError):
+
+    def run(*parts, **options):
+        with refuses(*parts, **options):
             prepare("mediconfusion", Options(source, fetch_images=True))
+
+    return run
+
+
+def test_links_are_needed_to_fetch(refused_fetch):
+    refused_fetch("image_dict.json is missing", kind=SourceError)
+
+
+@each_row("content", [b"", b"[]", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"])
+def test_malformed_links_are_refused(refused_fetch, source, content):
+    (source / "image_dict.json").write_bytes(content)
+    refused_fetch("image_dict.json is malformed", kind=SourceError)
+
+
+def test_an_image_without_a_link_is_named(refused_fetch, source, links):
     del links["drawn/90001.jpg"]
     (source / "image_dict.json").write_text(json.dumps(links))
-    with refuses("1 of 27 images unusable", "image 90001 is not listed in image_dict.json"):
-        prepare("mediconfusion", Options(source, fetch_images=True))
+    refused_fetch("1 of 27 images unusable", "image 90001 is not listed in image_dict.json")
+
+
+def test_a_link_to_another_place_is_refused(refused_fetch, source, links):
     links["drawn/90000.jpg"]["dlink"] = "ftp://elsewhere/file.zip"
     (source / "image_dict.json").write_text(json.dumps(links))
-    with refuses("ftp://elsewhere/file.zip", "names no PubMed Central package", kind=SourceError):
-        prepare("mediconfusion", Options(source, fetch_images=True))
+    refused_fetch("ftp://elsewhere/file.zip", "names no PubMed Central package", kind=SourceError)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +196,7 @@ def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error
         with pytest.raises((KeyboardInterrupt, MedTasksError), match=r"^$|the disk is full"):
             prepare("mediconfusion", Options())
     assert not final.exists()
+
     origin.requests.clear()
     assert prepare("mediconfusion", Options()).complete
     assert origin.requests == []
@@ -172,9 +209,12 @@ def test_images_of_an_interrupted_local_source_do_not_pass_for_fetched(
     for image_id in IMAGES[:-1]:
         (source / f"images/{image_id}.jpg").write_bytes(stand_in)
     (source / "images/90026.jpg").unlink()
+
     with refuses("1 of 27 images unusable"):
         prepare("mediconfusion", Options(source))
+
     manifest = prepare("mediconfusion", Options())
+
     assert manifest.source == MEDICONFUSION.source
     for image_id in IMAGES:
         assert (final / f"images/{image_id}.jpg").read_bytes() == (
@@ -220,6 +260,9 @@ def test_figure_arrives_unchanged(published, fetch, figure, tmp_path):
     assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
     assert other.target.read_bytes() == published.files["PMC2.1/media/a.jpg"]
     assert files(figure.target.parent) == ["1.jpg", "2.jpg"]
+
+
+def test_an_address_without_a_scheme_is_refused(fetch, figure):
     with pytest.raises(SourceError, match="MEDTASKS_PMC_URL"):
         fetch(figure, url="pmc-oa-opendata")
 
@@ -284,8 +327,10 @@ def test_one_sign_of_damage_is_enough(published, fetch, figure, fault, tail, eta
     assert fetch(figure) == {}
     assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
     assert published.count("PMC1.1/a.jpg") == 2
-    published.etags["PMC1.1/a.jpg"] = f'"{"0" * 32}-2"'  # of several parts: no digest
-    figure.target.unlink()
+
+
+def test_a_digest_of_several_parts_is_none(published, fetch, figure):
+    published.etags["PMC1.1/a.jpg"] = f'"{"0" * 32}-2"'
     assert fetch(figure) == {}
 
 
@@ -297,13 +342,15 @@ def test_one_sign_of_damage_is_enough(published, fetch, figure, fault, tail, eta
         (b"GIF89a no", "", "does not decode as an image", 4),
     ],
 )
-def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(
+def test_trouble_ends_after_the_given_attempts_or_at_once_if_it_is_a_refusal(
     published, fetch, figure, fault, etag, cause, tried
 ):
     published.requests.clear()
     published.faults["PMC1.1/a.jpg"] = [fault, ...]
     published.etags = {} if etag is None else {"PMC1.1/a.jpg": etag}
+
     missing = fetch(figure, attempts=4)
+
     assert list(missing) == [figure]
     assert cause in missing[figure]
     assert published.count("PMC1.1/a.jpg") == tried
@@ -324,17 +371,30 @@ def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(
     assert published.count("list .*") == 3
 
 
-def test_whole_files_cost_no_request_broken_ones_are_replaced(
-    published, fetch, figure, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
+@pytest.fixture
+def _lax_pillow(monkeypatch):
+    """Pillow as the harness leaves it."""
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+
+
+@pytest.mark.usefixtures("_lax_pillow")
+def test_whole_files_cost_no_request(published, fetch, tmp_path):
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
-    figure.target.parent.mkdir()
-    figure.target.write_bytes(picture(1)[:-300])
-    assert fetch(kept, figure) == {}
+
+    assert fetch(kept) == {}
+
     assert published.count(".*PMC2.*") == 0
     assert kept.target.read_bytes() == picture(50)
+
+
+@pytest.mark.usefixtures("_lax_pillow")
+def test_broken_files_are_replaced(published, fetch, figure):
+    figure.target.parent.mkdir()
+    figure.target.write_bytes(picture(1)[:-300])
+
+    assert fetch(figure) == {}
+
     assert figure.target.read_bytes() == published.files["PMC1.1/a.jpg"]
 
 

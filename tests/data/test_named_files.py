@@ -89,6 +89,7 @@ def test_a_name_in_a_table_opens_only_regular_files_below_its_folder(tmp_path, s
     folder.mkdir()
     (tmp_path / "linked").symlink_to(folder)
     refused = place_attacks(folder, secret)
+
     for root in (folder, tmp_path / "linked"):
         with file_reader([root], (), ()) as read:
             assert read("own.jpg") == picture(9)
@@ -124,6 +125,7 @@ def test_no_image_from_elsewhere_is_copied_into_a_dataset(tmp_path, secret, kind
     source = tmp_path / "source"
     (source / "imgs").mkdir(parents=True)
     names = [name for name in place_attacks(source / "imgs", secret) if name != "far"]
+
     if kind == "slake":
         rows = [{"qid": at, "img_name": name} for at, name in enumerate([*names, "own.jpg"])]
         text = {"question": "?", "answer": "a", "q_lang": "en", "content_type": None}
@@ -137,7 +139,9 @@ def test_no_image_from_elsewhere_is_copied_into_a_dataset(tmp_path, secret, kind
         content = {"taskType": "VQA", "modality": "", "samples": samples}
         (source / "dataset.json").write_text(json.dumps(content))
         recipe = OwnQuestions(source).own_recipe()
+
     *refused, own = recipe.test_rows(source, ImageStore(tmp_path / "work"))
+
     assert own.document is not None
     assert [row.document for row in refused] == [None] * len(names)
     assert all("cannot be read (" in row.cause or "is broken (" in row.cause for row in refused)
@@ -145,26 +149,33 @@ def test_no_image_from_elsewhere_is_copied_into_a_dataset(tmp_path, secret, kind
     assert stored == [picture(9)]
 
 
-def test_where_a_path_really_lies_decides_which_dataset_it_belongs_to(
-    home, secret, tmp_path, monkeypatch
-):
+def test_a_path_belongs_to_a_dataset_however_it_is_spelled(home, secret, tmp_path, monkeypatch):
     (tmp_path / "other_home").symlink_to(home)
     (tmp_path / "link.jpg").symlink_to(secret)
     monkeypatch.chdir(secret.parent)
+
     spelled = (secret, tmp_path / "link.jpg", tmp_path / "other_home" / secret.relative_to(home))
     for path in (*spelled, tmp_path / "x" / ".." / "link.jpg", type(secret)(secret.name)):
         assert dataset_holding(path) == PRIVATE
+
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "other_home"))
     for path in spelled:
         assert dataset_holding(path) == PRIVATE
-    # A dataset that was moved to another disk, and a volume, which is a link to its source.
+
+
+def test_files_of_a_dataset_on_another_disk_belong_to_it(home, tmp_path):
     moved = tmp_path / "disk" / "moved"
     put(moved / "images" / "1.jpg", picture(1))
+    (home / "datasets").mkdir(parents=True, exist_ok=True)
     (home / "datasets" / "moved").symlink_to(moved)
-    (secret.parent / "volume.nii.gz").symlink_to(moved.parent / "source.nii.gz")
+
     assert dataset_holding(moved / "images" / "1.jpg") == "moved"
-    assert dataset_holding(secret.parent / "volume.nii.gz") == PRIVATE
     assert dataset_holding(tmp_path / "disk" / "else.jpg") is None
+
+
+def test_a_volume_belongs_to_the_dataset_that_links_to_it(secret, tmp_path):
+    (secret.parent / "volume.nii.gz").symlink_to(tmp_path / "disk" / "source.nii.gz")
+    assert dataset_holding(secret.parent / "volume.nii.gz") == PRIVATE
 
 
 def test_a_public_study_takes_no_image_of_a_credentialed_set(tmp_path, secret):
@@ -180,21 +191,29 @@ def test_a_public_study_takes_no_image_of_a_credentialed_set(tmp_path, secret):
         ):
             made_study(folder, planned)
         assert not (folder / "study.json").exists()
-    # One that came from elsewhere.
-    planned = planned_study(
-        reports, tmp_path / "kept", StudyKind.VISUAL_OPEN, None, Access.CREDENTIALED
-    )
-    made_study(tmp_path / "kept", planned)
-    path = tmp_path / "kept" / "study.json"
+
+
+def test_a_study_of_credentialed_images_that_calls_itself_public_is_not_read(tmp_path, secret):
+    """One that came from elsewhere."""
+    reports = tmp_path / "reports.jsonl"
+    row = {"id": "1", "image": os.path.relpath(secret, tmp_path), "report": "No effusion."}
+    reports.write_text(json.dumps(row) + "\n")
+    folder = tmp_path / "kept"
+    planned = planned_study(reports, folder, StudyKind.VISUAL_OPEN, None, Access.CREDENTIALED)
+    made_study(folder, planned)
+    path = folder / "study.json"
     path.write_text(path.read_text().replace('"credentialed"', '"public"'))
+
     with pytest.raises(MedTasksError, match="cannot be public"):
-        read_images(tmp_path / "kept")
+        read_images(folder)
 
 
 # ---- images ----
 
 
-def test_postscript_starts_no_program_and_other_formats_are_refused(tmp_path, monkeypatch):
+@pytest.fixture
+def owned(tmp_path, monkeypatch):
+    """The file that a stand-in for Ghostscript writes if it is started."""
     written = tmp_path / "OWNED"
     program = tmp_path / "bin" / "gs"
     program.parent.mkdir()
@@ -202,25 +221,40 @@ def test_postscript_starts_no_program_and_other_formats_are_refused(tmp_path, mo
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
-    postscript = tmp_path / "x.png"
-    postscript.write_bytes(
+    return written
+
+
+@pytest.fixture
+def postscript(tmp_path):
+    path = tmp_path / "x.png"
+    path.write_bytes(
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
     )
+    return path
+
+
+NO_IMAGE = r"^it is no image that can be read \(PNG, JPEG, .*DICOM\)$"
+
+
+def test_postscript_starts_no_program(owned, postscript):
+    for decoding in (LINEAR, REFERENCE):
+        with pytest.raises(UnreadableImage, match=NO_IMAGE):
+            decode_image(postscript, decoding)
+    assert not owned.exists()
+
+
+def test_pillow_on_its_own_starts_a_program(owned, postscript):
+    with Image.open(postscript) as image, pytest.raises(Exception, match=r".*"):
+        image.load()
+    assert owned.exists()
+
+
+def test_formats_that_no_benchmark_has_are_refused(tmp_path):
     tga = tmp_path / "y.png"
     Image.new("RGB", (4, 4)).save(tga, "TGA")
-    for path in (postscript, tga):
-        for decoding in (LINEAR, REFERENCE):
-            with pytest.raises(
-                UnreadableImage, match=r"^it is no image that can be read \(PNG, JPEG, .*DICOM\)$"
-            ):
-                decode_image(path, decoding)
-    assert not written.exists()
-    with (
-        Image.open(postscript) as image,
-        pytest.raises(Exception, match=r".*"),
-    ):  # as Pillow would on its own
-        image.load()
-    assert written.exists()
+    for decoding in (LINEAR, REFERENCE):
+        with pytest.raises(UnreadableImage, match=NO_IMAGE):
+            decode_image(tga, decoding)
 
 
 def test_a_device_or_a_pipe_is_no_image(tmp_path):
@@ -392,32 +426,50 @@ def small_limits(monkeypatch):
 BOMB = bytes(3 << 20)
 
 
-def test_members_of_archives_and_packed_tables_are_limited(tmp_path, small_limits):
-    zipped, packed, table = tmp_path / "a.zip", tmp_path / "NLMCXR_png.tgz", tmp_path / "t.csv.gz"
-    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(
-            "noise", os.urandom(1 << 16)
-        )  # so that its size as a whole passes for that of a real one
+@pytest.fixture
+def zipped_bomb(tmp_path, small_limits):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        # Noise, so that its size as a whole passes for that of a real one.
+        archive.writestr("noise", os.urandom(1 << 16))
         archive.writestr("1.png", BOMB)
+    return path
+
+
+def test_a_member_of_a_zip_archive_is_limited(zipped_bomb):
     with (
-        file_reader((), [zipped], ("",)) as read,
+        file_reader((), [zipped_bomb], ("",)) as read,
         pytest.raises(UnusableFile, match="takes more than 1 MB"),
     ):
         read("1.png")
+
+
+def test_a_zip_archive_in_place_of_a_table_is_limited(zipped_bomb):
+    with pytest.raises(SourceError, match=r"cannot be read: it takes more than 1 MB"):
+        read_table(zipped_bomb)
+
+
+def test_a_member_of_a_tar_archive_is_limited(tmp_path, small_limits):
+    packed = tmp_path / "NLMCXR_png.tgz"
     with tarfile.open(packed, "w:gz") as archive:
         member = tarfile.TarInfo("1.png")
         member.size = len(BOMB)
         archive.addfile(member, io.BytesIO(BOMB))
+
     with pytest.raises(UnusableFile, match="takes more than 1 MB"):
         list(_OpenI(tmp_path / "unpacked").unpacked_files(tmp_path, packed.name, ".png"))
+
     assert not (tmp_path / "unpacked" / "1.png").exists()
+
+
+def test_a_packed_table_is_limited(tmp_path, small_limits):
+    table = tmp_path / "t.csv.gz"
     table.write_bytes(gzip.compress(b"a,b\n" + b"x" * (3 << 20) + b",y\n"))
+
     with pytest.raises(SourceError, match=r"a line of t.csv.gz takes more than"):
         list(csv_table(SourceFile(table), ("a", "b")).rows())
     with pytest.raises(SourceError, match=r"t.csv.gz cannot be read: it takes more than 1 MB"):
         read_table(table)
-    with pytest.raises(SourceError, match=r"cannot be read: it takes more than 1 MB"):
-        read_table(zipped)
 
 
 @each_row(
@@ -495,31 +547,50 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_new_data_folder_is_its_owners_and_one_that_exists_keeps_its_mode(tmp_path, monkeypatch):
+@pytest.fixture
+def _usual_umask():
     before = os.umask(0o022)
-    try:
-        for number, write in enumerate(
-            (
-                lambda: make_folder(home() / "datasets"),
-                lambda: append_whole(home() / "replies" / "t" / "x.jsonl", b"x"),
-                lambda: written_whole(home() / "a" / "b").__enter__().write_text(""),
-            )
-        ):
-            monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "deep" / f"home{number}"))
-            write()
-            folders = [home(), *(path for path in home().rglob("*") if path.is_dir())]
-            assert {mode(folder) for folder in folders} == {0o700}
-        assert mode(tmp_path / "deep") == 0o755  # which is no folder of ours
-        shared = tmp_path / "shared"
-        shared.mkdir()
-        monkeypatch.setenv("MEDTASKS_HOME", str(shared))
-        make_folder(home() / "datasets")
-        assert (mode(shared), mode(shared / "datasets")) == (0o755, 0o755)
-        table = pytest.importorskip("datasets").Dataset.from_dict(
-            {"q": ["?"], "image": [picture(1)]}
-        )
-        with_image_files(table, "image_file", ["image"], ["row 1"])
-        (image,) = (shared / "embedded_images").iterdir()
-        assert (mode(image.parent), mode(image), os.umask(0o022)) == (0o700, 0o600, 0o022)
-    finally:
-        os.umask(before)
+    yield
+    os.umask(before)
+
+
+WRITERS = (
+    lambda: make_folder(home() / "datasets"),
+    lambda: append_whole(home() / "replies" / "t" / "x.jsonl", b"x"),
+    lambda: written_whole(home() / "a" / "b").__enter__().write_text(""),
+)
+
+
+@pytest.mark.usefixtures("_usual_umask")
+@each_row("write", WRITERS)
+def test_a_new_data_folder_is_its_owners(tmp_path, monkeypatch, write):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "deep" / "home"))
+
+    write()
+
+    folders = [home(), *(path for path in home().rglob("*") if path.is_dir())]
+    assert {mode(folder) for folder in folders} == {0o700}
+    assert mode(tmp_path / "deep") == 0o755  # which is no folder of ours
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch, _usual_umask):
+    """A data folder that the user made."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    monkeypatch.setenv("MEDTASKS_HOME", str(folder))
+    return folder
+
+
+def test_a_data_folder_that_exists_keeps_its_mode(shared):
+    make_folder(home() / "datasets")
+    assert (mode(shared), mode(shared / "datasets")) == (0o755, 0o755)
+
+
+def test_images_taken_from_a_table_are_their_owners(shared):
+    table = pytest.importorskip("datasets").Dataset.from_dict({"q": ["?"], "image": [picture(1)]})
+
+    with_image_files(table, "image_file", ["image"], ["row 1"])
+
+    (image,) = (shared / "embedded_images").iterdir()
+    assert (mode(image.parent), mode(image), os.umask(0o022)) == (0o700, 0o600, 0o022)

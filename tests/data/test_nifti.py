@@ -107,22 +107,36 @@ def test_what_is_no_volume(data, what):
         read_header(data)
 
 
-def test_pictures(tmp_path):
+def test_slices_are_spread_over_the_volume(tmp_path):
     path = put_nifti(tmp_path / "a.nii.gz", scan(0))
+
     pictures = axial_slices(path, 3)
+
     assert [(picture.mode, picture.size) for picture in pictures] == [("RGB", (10, 9))] * 3
     grey = [np.asarray(picture)[..., 0] for picture in pictures]
     # Levels 1, 3 and 5 of six; the bright block is in levels 1 to 3, its right edge on the picture's left.
     assert [level.max() for level in grey] == [255, 255, 0]
     assert (grey[0] == np.where(scan(0)[::-1, ::-1, 1].T > 0, 255, 0)).all()
     assert np.asarray(axial_slices(path, 1)[0]).max() == 255
+
+
+def test_more_slices_than_there_are_repeat_some(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", scan(0))
     assert len(axial_slices(path, 20)) == 20
-    put_nifti(path, np.full((3, 3, 3), 7, np.int16))
+
+
+def test_a_volume_of_one_value_is_black(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", np.full((3, 3, 3), 7, np.int16))
     assert {picture.getextrema() for picture in axial_slices(path, 2)} == {((0, 0),) * 3}
+
+
+def test_one_bright_voxel_does_not_make_the_rest_black(tmp_path):
     voxels = np.full((20, 20, 2), -1000, np.int16)
     voxels[5:15] = 0
-    voxels[0, 0, 0] = 30_000  # which does not make the rest black
-    (picture,) = axial_slices(put_nifti(path, voxels), 1)
+    voxels[0, 0, 0] = 30_000
+
+    (picture,) = axial_slices(put_nifti(tmp_path / "a.nii.gz", voxels), 1)
+
     assert np.asarray(picture)[10, 10, 0] == 255
 
 
@@ -159,12 +173,22 @@ def test_a_pointer_in_place_of_a_volume_is_named(tmp_path):
             volume_digests(path)
 
 
-def test_damaged_files_and_digests(tmp_path):
+READERS = (volume_digests, lambda file: axial_slices(file, 2))
+
+
+def test_a_volume_packed_anew_has_the_same_voxels(tmp_path):
     path = put_nifti(tmp_path / "a.nii.gz", scan(0))
     whole, before = path.read_bytes(), volume_digests(path)
     path.write_bytes(gzip.compress(gzip.decompress(whole), compresslevel=1, mtime=5))
+
     after = volume_digests(path)
+
     assert (after.voxels, after.file != before.file) == (before.voxels, True)
+
+
+def test_a_damaged_volume_is_refused(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", scan(0))
+    whole = path.read_bytes()
     for damaged in (
         b"",
         whole[:-9],
@@ -173,13 +197,18 @@ def test_damaged_files_and_digests(tmp_path):
         gzip.compress(gzip.decompress(whole)[:-2]),
     ):
         path.write_bytes(damaged)
-        for read in (volume_digests, lambda file: axial_slices(file, 2)):
+        for read in READERS:
             with pytest.raises(UnreadableImage):
                 read(path)
-    path.unlink()
-    for read in (volume_digests, lambda file: axial_slices(file, 2)):
+
+
+def test_a_missing_volume_is_called_missing(tmp_path):
+    for read in READERS:
         with pytest.raises(FileNotFoundError):
-            read(path)
+            read(tmp_path / "a.nii.gz")
+
+
+def test_a_volume_is_known_by_its_name():
     assert [is_volume(name) for name in ("a/b.nii.gz", "B.NII.GZ", "a.png")] == [True, True, False]
 
 

@@ -125,24 +125,40 @@ def test_what_a_person_has_to_fetch(source, access, need):
     )
 
 
-def test_images_are_stored_once_and_as_they_are(tmp_path):
-    store = ImageStore(tmp_path)
+@pytest.fixture
+def jpeg():
     buffer = io.BytesIO()
     picture(90).save(buffer, "JPEG")
-    data = buffer.getvalue()
-    first, again = store.add_bytes(data), store.add_bytes(data)
+    return buffer.getvalue()
+
+
+def test_images_are_stored_once_and_as_they_are(tmp_path, jpeg):
+    store = ImageStore(tmp_path)
+
+    first, again = store.add_bytes(jpeg), store.add_bytes(jpeg)
+
     assert first == again
     assert first.file.endswith(".jpg")
-    assert (tmp_path / first.file).read_bytes() == data
+    assert (tmp_path / first.file).read_bytes() == jpeg
     assert store.add_pixels(picture(90)).file.endswith(".png")
     assert len(store.facts) == 2
+
+
+def test_broken_and_missing_images_are_not_stored(tmp_path, jpeg):
+    store = ImageStore(tmp_path)
     with pytest.raises(OSError, match=r"(?i)truncated"):
-        store.add_bytes(data[:200])
+        store.add_bytes(jpeg[:200])
     with pytest.raises(OSError):
         store.add_file(tmp_path / "missing.png")
-    (tmp_path / first.file).write_bytes(bytes(len(data)))  # an interrupted copy is written again
-    ImageStore(tmp_path).add_bytes(data)
-    assert (tmp_path / first.file).read_bytes() == data
+
+
+def test_an_interrupted_copy_is_written_again(tmp_path, jpeg):
+    first = ImageStore(tmp_path).add_bytes(jpeg)
+    (tmp_path / first.file).write_bytes(bytes(len(jpeg)))
+
+    ImageStore(tmp_path).add_bytes(jpeg)
+
+    assert (tmp_path / first.file).read_bytes() == jpeg
 
 
 def test_fingerprints_do_not_depend_on_how_pixels_are_compressed(source, monkeypatch):

@@ -60,15 +60,23 @@ def prepare_all(source):
     return prepare(NAME, Options(put(source), allow_incomplete=True))
 
 
-def test_made_up_rows(home, tmp_path):
-    manifest = prepare_all(tmp_path / "source")
-    assert (manifest.rows, manifest.images, manifest.image_conversions) == (4, 3, {"volume": 3})
-    assert manifest.left_out == (
+@pytest.fixture
+def made_up(home, tmp_path):
+    return prepare_all(tmp_path / "source")
+
+
+def test_closed_questions_are_prepared_and_open_ones_counted(made_up):
+    assert (made_up.rows, made_up.images, made_up.image_conversions) == (4, 3, {"volume": 3})
+    assert made_up.left_out == (
         "the source holds 4 rows, the evaluated set 29218",
         "1 not in the evaluated set: open questions",
     )
     assert list(verify(NAME)) == []
-    nodule, _, changed, _ = documents = load_documents(NAME)
+
+
+def test_documents_name_patient_subject_and_options(made_up):
+    nodule, *_ = documents = load_documents(NAME)
+
     assert [document["answer"] for document in documents] == ["B", "A", "C", "D"]
     assert [document["patient_id"] for document in documents] == [
         "test_1",
@@ -82,6 +90,10 @@ def test_made_up_rows(home, tmp_path):
         "Lung nodule",
         ["Yes", "No"],
     )
+
+
+def test_prompts_list_the_published_choices(made_up):
+    nodule, _, changed, _ = load_documents(NAME)
     settings = prompt_settings(NAME)
     assert prompts.question(nodule, settings["default"]) == (
         "Is a nodule seen?\nChoices: A. Yes B. No C. - D. -\nAnswer:"
@@ -89,26 +101,45 @@ def test_made_up_rows(home, tmp_path):
     assert prompts.question(changed, settings["radfm"]) == (
         "<image> How?\nChoices: A. Refractory Lesion B. Resolved Lesion C. New Lesion, (now) D. No Abnormality\nAnswer:"
     )
+
+
+def test_a_volume_is_shown_as_slices_or_given_whole(made_up):
+    changed = load_documents(NAME)[2]
+    settings = prompt_settings(NAME)
+
     slices = volumes.volumes(changed, settings["default"])
+    (array,) = volumes.volumes(changed, settings["radfm"])
+
     greys = [np.asarray(image)[..., 0] for image in slices]
     assert np.stack(greys).tolist() == np.rint(volume(1)[0] * 255).tolist()
-    (array,) = volumes.volumes(changed, settings["radfm"])
     assert (array == volume(1)[0].transpose(1, 2, 0)).all()
 
 
-def test_a_missing_or_damaged_volume(home, tmp_path):
-    source = put(tmp_path / "source")
+@pytest.fixture
+def source(tmp_path):
+    return put(tmp_path / "source")
+
+
+def test_a_missing_or_damaged_volume_is_named(home, source):
     (source / "Images" / "test" / "test_1_a_1.npy").unlink()
     (source / "Images" / "test" / "test_3_b_1.npy").write_bytes(b"\x93NUMPY")
+
     left_out = prepare(NAME, Options(source, allow_incomplete=True)).left_out
+
     assert "Lung nodule.csv row 1: its image test_1_a_1.npy is missing" in left_out
     assert any("test_3_b_1.npy is broken (it is cut short" in cause for cause in left_out)
+    assert dataset_folder(NAME).is_dir()
+
+
+def test_two_volumes_of_one_name_are_refused(home, source):
     np.save(source / "test_2_a_1.npy", volume(1))
     with pytest.raises(SourceError, match=r"test_2_a_1\.npy have one name; keep one"):
         prepare(NAME, Options(source))
+
+
+def test_a_folder_without_tables_is_refused(home, tmp_path):
     with pytest.raises(SourceError, match=r"holds no test/\*/\*\.csv"):
         prepare(NAME, Options(tmp_path))
-    assert dataset_folder(NAME).is_dir()
 
 
 @each_row(

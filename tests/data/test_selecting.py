@@ -192,17 +192,25 @@ def test_no_shard(text):
         Shard.parse(text)
 
 
-def test_what_stays_together(sample):
+def test_pairs_and_images_stay_together(sample):
     documents = load_documents("mediconfusion")
+
     clusters = clusters_of(documents)
+
     for name in ("pair_id", "image_id"):
         assert len(
             {(one[name], cluster) for one, cluster in zip(documents, clusters, strict=True)}
         ) == len({one[name] for one in documents})
     assert len(set(clusters)) < len({one["pair_id"] for one in documents})  # pairs share images
     assert clusters_of(datasets.Dataset.from_list(documents)) == clusters
+
+
+def test_rotations_of_a_question_stay_together(sample):
+    documents = load_documents("mediconfusion")
     singles = [{name: one[name] for name in ("doc_id", "options", "answer")} for one in documents]
+
     turned = rotated(singles, None)
+
     assert [turned[first]["rotation_of"] for first in clusters_of(turned)] == [
         one["rotation_of"] for one in turned
     ]

@@ -106,22 +106,38 @@ def test_pixels_are_square(tmp_path, plane, ratio):
     assert [image.size for image in images] == [(size[0], size[1] * ratio)] * 2
 
 
-def test_frames_and_arrays_are_shown_as_the_series(tmp_path):
+@pytest.fixture
+def of_series(tmp_path):
+    """The images of three slices of a CT series."""
     put_series(tmp_path / "ct", VALUES)
-    rule = VolumeRule(slices=3)
-    wanted = [image.tobytes() for image in show_volume(tmp_path / "ct", rule).images]
+    return [image.tobytes() for image in show_volume(tmp_path / "ct", VolumeRule(slices=3)).images]
+
+
+def test_frames_are_shown_as_the_series(tmp_path, of_series):
     put_frames(tmp_path / "frames.dcm", VALUES)
     put_frames(tmp_path / "backwards.dcm", VALUES[::-1], -2)
-    np.save(tmp_path / "a.npy", VALUES.astype(np.int16))
-    np.save(tmp_path / "b.npy", np.asfortranarray(VALUES[None].astype(">f4")))
     put_series(tmp_path / "packed", VALUES, syntax="1.2.840.10008.1.2.5")
     put_frames(tmp_path / "alone" / "frames.dcm", VALUES)
+
+    rule = VolumeRule(slices=3)
     for name in ("frames.dcm", "backwards.dcm", "alone", "packed"):
         assert holds_volume(tmp_path / name)
-        assert [image.tobytes() for image in show_volume(tmp_path / name, rule).images] == wanted
-    for name in ("a.npy", "b.npy"):  # which do not say that they are CT
+        shown_as = show_volume(tmp_path / name, rule).images
+        assert [image.tobytes() for image in shown_as] == of_series
+
+
+def test_arrays_are_shown_as_the_series_with_a_window(tmp_path, of_series):
+    """They do not say that they are CT."""
+    np.save(tmp_path / "a.npy", VALUES.astype(np.int16))
+    np.save(tmp_path / "b.npy", np.asfortranarray(VALUES[None].astype(">f4")))
+
+    for name in ("a.npy", "b.npy"):
         window = VolumeRule(slices=3, windows=("soft_tissue",))
-        assert [image.tobytes() for image in show_volume(tmp_path / name, window).images] == wanted
+        shown_as = show_volume(tmp_path / name, window).images
+        assert [image.tobytes() for image in shown_as] == of_series
+
+
+def test_a_flat_image_is_no_volume(tmp_path):
     assert not holds_volume(put_dicom(tmp_path / "flat.dcm", np.ones((3, 4), np.uint16)))
     assert not holds_volume(tmp_path / "none")
 
@@ -326,50 +342,92 @@ def greys(path, **settings):
     return [np.asarray(image)[0, :, 0].tolist() for image in images]
 
 
-def test_windows(tmp_path):
-    values = np.array([[[-1000, -160, 40, 240, 1000, 0]]])
-    ct = tmp_path / "ct"
-    put_series(ct, values)
+UNITS = np.array([[[-1000, -160, 40, 240, 1000, 0]]])
+
+
+@pytest.fixture
+def ct(tmp_path):
+    """A CT series of the units."""
+    put_series(tmp_path / "ct", UNITS)
+    return tmp_path / "ct"
+
+
+def test_ct_is_shown_in_the_window_of_soft_tissue(ct):
     assert greys(ct) == greys(ct, window="soft_tissue") == [[0, 0, 128, 255, 255, 102]]
+
+
+def test_a_window_is_named_or_given(ct):
     assert greys(ct, window=[0, 80]) == greys(ct, window="brain") == [[0, 0, 128, 255, 255, 0]]
     assert greys(ct, window=[[0, 80], "bone"]) == [
         [0, 0, 128, 255, 255, 0],
         [0, 48, 76, 105, 212, 71],
     ]
-    scan = of_bytes("a.nii", lying(values))(tmp_path)
+
+
+def test_a_scan_with_the_values_of_air_is_ct(tmp_path, ct):
+    scan = of_bytes("a.nii", lying(UNITS))(tmp_path)
     assert greys(scan) == greys(ct)
-    scan = of_bytes("b.nii", lying(np.maximum(values, -500)))(tmp_path)
+    scan = of_bytes("c.nii", lying(UNITS // 2, scaling=(2, 0)))(tmp_path)
+    assert greys(scan) == greys(ct)
+
+
+def test_a_scan_without_the_values_of_air_is_shown_by_percentiles(tmp_path):
+    scan = of_bytes("b.nii", lying(np.maximum(UNITS, -500)))(tmp_path)
     assert greys(scan) == greys(scan, window="percentile") != greys(scan, window="soft_tissue")
-    scan = of_bytes("c.nii", lying(values // 2, scaling=(2, 0)))(tmp_path)
-    assert greys(scan) == greys(ct)
+
+
+def test_a_series_that_is_no_ct_is_shown_by_percentiles(tmp_path):
     for fields in ({"Modality": "MR"}, {"RescaleType": "US"}, {"RescaleIntercept": ""}):
-        put_series(tmp_path / str(fields), values, **fields)
+        put_series(tmp_path / str(fields), UNITS, **fields)
         assert greys(tmp_path / str(fields)) == greys(tmp_path / str(fields), window="percentile")
-    put_series(tmp_path / "mono", values, PhotometricInterpretation="MONOCHROME1")
+
+
+def test_monochrome1_is_inverted(tmp_path, ct):
+    put_series(tmp_path / "mono", UNITS, PhotometricInterpretation="MONOCHROME1")
     assert greys(tmp_path / "mono") == [[255 - grey for grey in greys(ct)[0]]]
-    padded = np.where(values == -1000, 3000, values)
+
+
+def test_padding_counts_in_no_percentile(tmp_path):
+    padded = np.where(UNITS == -1000, 3000, UNITS)
     put_series(tmp_path / "padded", padded, PixelPaddingValue=4024)
     assert greys(tmp_path / "padded", window="percentile")[0][0] == 0
 
 
-def test_arrangements(tmp_path):
+@pytest.fixture
+def arranged(tmp_path):
+    """Show three slices in three windows, as the settings say."""
     put_series(tmp_path / "ct", VALUES)
     three = {"window": ["lung", [-135, 215], "brain"], "slices": 3}
 
-    def images(**settings):
+    def show(**settings):
         rule = VolumeRule.of_settings(three | settings)
         shown_as = show_volume(tmp_path / "ct", rule).images
         assert len(shown_as) == rule.images
         return [np.asarray(image) for image in shown_as]
 
-    separate = images()
-    assert len(separate) == 9
-    channels = images(slices_as="channels")
+    return show
+
+
+def test_slices_are_shown_once_in_each_window(arranged):
+    assert len(arranged()) == 9
+
+
+def test_windows_are_the_channels_of_an_image(arranged):
+    separate = arranged()
+
+    channels = arranged(slices_as="channels")
+
     assert len(channels) == 3
     for number, image in enumerate(channels):
         for channel in range(3):
             assert (image[..., channel] == separate[3 * number + channel][..., 0]).all()
-    montages = images(slices_as="montage")
+
+
+def test_slices_are_the_tiles_of_a_montage(arranged):
+    separate = arranged()
+
+    montages = arranged(slices_as="montage")
+
     assert len(montages) == 3
     for number, montage in enumerate(montages):
         assert montage.shape == (10, 12, 3)
@@ -448,9 +506,11 @@ def test_a_volume_is_in_memory_once(tmp_path, name, plane):
         path.write_bytes(gzip.compress(data, 1) if name.endswith("gz") else data)
     rule = VolumeRule(Plane(plane), 1)
     show_volume(path, rule)  # what it imports
+
     tracemalloc.start()
     show_volume(path, rule)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+
     is_part = name == "ct" and plane == "axial"
     assert peak < (0.2 if is_part else 1.2) * values.nbytes + 6e6

@@ -44,23 +44,38 @@ def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, 
     assert score["rule"] == rule
 
 
-@each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
-def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
-    def score(reply):
-        return family.score(Sample(document), reply, Rule(rule, reasoned=True))["reason"]
+def reasons(family, document, rule, *replies):
+    """Return why each reply is read or not."""
+    reasoned = Rule(rule, reasoned=True)
+    return [family.score(Sample(document), reply, reasoned)["reason"] for reply in replies]
 
-    assert score(Reply(f"It might be {right}", cut=True)) == "truncated"  # all of it is reasoning
-    assert score(Reply(f"<think>{wrong}</think>{right}", cut=True)) == "ok"
-    assert score(Reply(f"{wrong}? <answer>{right}", cut=True)) == "ok"
-    assert score(Reply(right, reasoning=f"{wrong}.")) == "ok"
-    assert score(Reply(right, cut=True, reasoning=f"{wrong}.")) == "ok"
-    assert score(Reply("", cut=True, reasoning=f"{right}.")) == "truncated"
-    assert score(Reply("", reasoning=f"{right}.")) == "empty"
-    assert (
-        score(Reply.of_text(None))
-        == score(Reply.of_text("[[medtasks:adapter_failed]] x"))
-        == "adapter_failed"
-    )
+
+@each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
+def test_what_a_server_cut_is_read_behind_its_reasoning(family, document, rule, right, wrong):
+    all_reasoning = Reply(f"It might be {right}", cut=True)
+    closed = Reply(f"<think>{wrong}</think>{right}", cut=True)
+    opened = Reply(f"{wrong}? <answer>{right}", cut=True)
+    assert reasons(family, document, rule, all_reasoning) == ["truncated"]
+    assert reasons(family, document, rule, closed) == ["ok"]
+    assert reasons(family, document, rule, opened) == ["ok"]
+
+
+@each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
+def test_what_a_server_told_apart_is_no_answer(family, document, rule, right, wrong):
+    whole = Reply(right, reasoning=f"{wrong}.")
+    cut = Reply(right, cut=True, reasoning=f"{wrong}.")
+    cut_before = Reply("", cut=True, reasoning=f"{right}.")
+    empty = Reply("", reasoning=f"{right}.")
+    assert reasons(family, document, rule, whole) == ["ok"]
+    assert reasons(family, document, rule, cut) == ["ok"]
+    assert reasons(family, document, rule, cut_before) == ["truncated"]
+    assert reasons(family, document, rule, empty) == ["empty"]
+
+
+@each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
+def test_a_failure_behind_reasoning_is_a_failure(family, document, rule, right, wrong):
+    failures = [Reply.of_text(None), Reply.of_text("[[medtasks:adapter_failed]] x")]
+    assert reasons(family, document, rule, *failures) == ["adapter_failed"] * 2
 
 
 def test_published_rules_cannot_read_a_letter_out_of_nothing():

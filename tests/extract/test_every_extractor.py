@@ -202,14 +202,20 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
         Answer(value, reason)
 
 
-def test_extractors_are_registered_under_their_names_and_kinds():
+def test_extractors_are_registered_under_their_names():
     for name, rule in extractors().items():
         assert rule.name == name
         assert rule.version == VERSIONS.get(name, 1)
         assert rule.summary
         assert extractor_of(name) is extractor_of(name, rule.kind) is rule
+
+
+def test_extractors_have_one_kind_each():
     assert sum(
         len(extractors(kind)) for kind in {rule.kind for rule in extractors().values()}
     ) == len(extractors())
+
+
+def test_an_extractor_of_another_kind_is_unknown():
     with pytest.raises(UnknownName, match="unknown label rule 'robust_choice'"):
         extractor_of("robust_choice", AnswerKind.LABELS)

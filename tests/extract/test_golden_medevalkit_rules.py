@@ -143,7 +143,7 @@ def test_golden_medevalkit_mmmu_open(cases):
         assert is_open_right(case["gold"], list(case["reply"])) == case["validation_head"], case
 
 
-def test_golden_medevalkit_medvlthinker(cases):
+def test_golden_medevalkit_medvlthinker_answers(cases):
     for case in cases("medvlthinker"):
         assert list(case["options"]) == [letter(index) for index in range(len(case["options"]))]
         options, target = list(case["options"].values()), list(case["options"]).index(case["label"])
@@ -156,6 +156,11 @@ def test_golden_medevalkit_medvlthinker(cases):
         )
         read = [rule.extract(reply, sample).value == case["label"] for reply in case["replies"]]
         assert read == case["correct"], case
+
+
+def test_golden_medevalkit_medvlthinker_regraded(cases):
+    for case in cases("medvlthinker"):
+        options, target = list(case["options"].values()), list(case["options"]).index(case["label"])
         said, graded = [last_answer(reply) for reply in case["replies"]], case["regraded"]
         named = [named_options(one, options) for one in said]
         letters = [

@@ -79,14 +79,19 @@ def install(tmp_path, monkeypatch):
     return write
 
 
-def test_only_positive_findings_are_present_and_the_labeler_is_built_once(install):
-    name = install()
-    assert labeler() is labeler()
+def test_only_positive_findings_are_present(install):
+    install()
     named = ("BLANK", "NEGATIVE", "UNCERTAIN", "POSITIVE", "BLANK")
     assert findings_of([REPLY], NAMES) == [tuple(Finding[name] for name in named)]
     assert chexbert_labels(REPLY, NAMES).value == (0, 0, 0, 1, 0)
     assert chexbert_labels(REPLY, NAMES[::-1]).value == (0, 1, 0, 0, 0)
     assert chexbert_labels("Atelectasis and pleural effusion", NAMES).value == (1, 0, 0, 0, 1)
+
+
+def test_the_labeler_is_built_once(install):
+    name = install()
+    assert labeler() is labeler()
+    chexbert_labels(REPLY, NAMES)
     assert importlib.import_module(name).built == [1]
 
 
@@ -117,21 +122,31 @@ def test_a_labeler_that_cannot_be_built_is_reported_once(monkeypatch, warnings, 
     assert named in warning
 
 
-def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install, warnings):
+def test_an_error_of_the_labeler_costs_its_sample_alone(install):
     install(factory="picky")
+
     answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", REPLY)]
+
     assert [answer.reason for answer in answers] == [
         Reason.JUDGE_FAILED,
         Reason.OK,
         Reason.JUDGE_FAILED,
     ]
     assert values(["edema", REPLY, "cardiomegaly"]) == [(0, 0, 0, 1, 0), None, (0, 1, 0, 0, 0)]
+    with pytest.raises(LabelerError, match="the labeler raised RuntimeError"):
+        findings_of(["edema", REPLY], NAMES)
+
+
+def test_an_error_of_the_labeler_is_logged_without_the_text(install, warnings):
+    install(factory="picky")
+
+    chexbert_labels(REPLY, NAMES)
+    chexbert_labels(REPLY, NAMES)
+
     (warning,) = warnings
     assert "the labeler raised RuntimeError in labeler_of_" in warning
     assert "(strict)" in warning
     assert not [word for word in ("Doe", "edema", "tokenise") if word in warning]
-    with pytest.raises(LabelerError, match="the labeler raised RuntimeError"):
-        findings_of(["edema", REPLY], NAMES)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +200,19 @@ def test_all_replies_are_labelled_in_one_call(install):
     ]
 
 
-def test_nothing_to_label_asks_nobody(install, warnings):
-    name = install(
-        "calls = []\n\ndef factory():\n    calls.append(1)\n    raise OSError('no weights')"
-    )
+FAILING = "calls = []\n\ndef factory():\n    calls.append(1)\n    raise OSError('no weights')"
+
+
+def test_nothing_to_label_builds_no_labeler(install, warnings):
+    name = install(FAILING)
     assert label_replies(["", None, failed_reply("edema")]) == [None] * 3
     assert label_replies([]) == label_texts([]) == findings_of([], NAMES) == warnings == []
     assert importlib.import_module(name).calls == []
-    for _ in range(3):  # a factory that fails is called once
+
+
+def test_a_factory_that_fails_is_called_once(install, warnings):
+    name = install(FAILING)
+    for _ in range(3):
         chexbert_labels(REPLY, NAMES)
     assert importlib.import_module(name).calls == [1]
     assert "OSError: no weights" in warnings[0]
@@ -220,18 +240,22 @@ def chexbert(tmp_path, monkeypatch):
     return loads
 
 
-def test_without_another_labeler_chexbert_labels(chexbert, install):
+def test_without_another_labeler_chexbert_labels(chexbert):
     texts = ["There is edema.", "no effusion", "heart 12", "clear"]
     readings = Chexbert(ModelSettings(device="cpu", cache=None, progress=False))(texts)
+
     wanted = [tuple(Finding(number) for number in reading.classes) for reading in readings]
     assert findings_of(texts, CONDITIONS) == wanted
     assert len(set(wanted)) > 1
     places = [CONDITIONS.index(name) for name in NAMES]
     assert values(texts) == [tuple(int(row[place] == 1) for place in places) for row in wanted]
     assert {value for row in values(texts) for value in row} == {0, 1}
+
+
+def test_a_labeler_that_is_named_goes_before_chexbert(chexbert, install):
     assert labeler() is labeler()
     loads = len(chexbert)
-    install()  # one that is named goes first
+    install()
     assert findings_of(["possible edema"], ["Edema"])[0] == (Finding.UNCERTAIN,)
     assert len(chexbert) == loads
 
@@ -250,15 +274,17 @@ def test_without_weights_one_sentence_names_both_ways_out(chexbert, tmp_path, mi
     (tmp_path / "weights" / missing).rename(tmp_path / "elsewhere")
     with pytest.raises(LabelerError) as caught:
         labeler()
+
     message = str(caught.value)
     assert "none is configured; run 'medtasks weights fetch chexbert bert-base-uncased'" in message
     assert "MEDTASKS_LABELER=module:factory" in message
     assert str(tmp_path / "weights" / missing) in message
+
     (tmp_path / "elsewhere").rename(tmp_path / "weights" / missing)
     assert findings_of(["edema"], NAMES)[0]  # fetched meanwhile
 
 
-def test_a_failing_network_is_loaded_once_and_not_for_every_reply(chexbert, monkeypatch, warnings):
+def test_a_failing_network_is_loaded_once(chexbert, monkeypatch, warnings):
     def fail(self, ids, mask):
         raise RuntimeError("the driver does not like 'edema'")
 

@@ -1,9 +1,10 @@
 """No word of a credentialed record and no reply to it is logged: unmistakable strings are planted and sought."""
 
+import functools
 import json
 import re
+import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -106,43 +107,43 @@ def publish_planted(name, columns):
         publish(work, manifest, rows, arrow_schema(columns))
 
 
-Evaluate = Callable[..., CompletedProcess[str]]
 MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
 TWO_RANKS = f"from lmms_eval.cli.dispatch import main\nmain()\n{LEAVE}"
 
 
-@pytest.fixture
-def evaluate(planted_home, tmp_path):
-    """Run tasks with the model ``echo``, or another one, with everything it writes below this test's folder.
+def run_echo(
+    planted_home,
+    folder,
+    *options,
+    model="echo",
+    tasks=tuple(TASKS),
+    code=0,
+    shows_text=False,
+    ranks=1,
+    **variables,
+):
+    """Run tasks with the model ``echo``, or another one, with everything it writes below a folder.
 
     Nothing of a record may be there afterwards, unless ``shows_text``.
     """
+    line = ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
+    line += ["--batch_size", "1", *options]
+    if ranks == 1:
+        ran = execute([*MEDTASKS, "run", *line], planted_home, folder, **variables)
+    else:
+        printed = on_two_processes(TWO_RANKS, folder, *line, **places(planted_home, folder))
+        ran = CompletedProcess(line, 0, printed, "")
+        for file in folder.glob("rank_*"):  # which hold that
+            file.unlink()
+    assert ran.returncode == code, ran.stderr[-4000:]
+    assert shows_text or found_in(ran, folder, *outside(planted_home / "home")) == []
+    return ran
 
-    def run(
-        *options, model="echo", tasks=tuple(TASKS), code=0, shows_text=False, ranks=1, **variables
-    ):
-        line = [
-            "--model",
-            model,
-            "--tasks",
-            ",".join(tasks),
-            "--output_path",
-            "out",
-            "--log_samples",
-        ]
-        line += ["--batch_size", "1", *options]
-        if ranks == 1:
-            ran = execute([*MEDTASKS, "run", *line], planted_home, tmp_path, **variables)
-        else:
-            printed = on_two_processes(TWO_RANKS, tmp_path, *line, **places(planted_home, tmp_path))
-            ran = CompletedProcess(line, 0, printed, "")
-            for file in tmp_path.glob("rank_*"):  # which hold that
-                file.unlink()
-        assert ran.returncode == code, ran.stderr[-4000:]
-        assert shows_text or found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-        return ran
 
-    return run
+@pytest.fixture
+def evaluate(planted_home, tmp_path):
+    """Run tasks with everything below this test's folder."""
+    return functools.partial(run_echo, planted_home, tmp_path)
 
 
 def places(planted_home, folder):
@@ -231,45 +232,93 @@ def test_replies_that_cannot_be_saved_are_among_the_notices_of_the_run(
     ] != []
 
 
-def test_nothing_of_a_record_is_in_a_run_or_its_report(
-    evaluate, planted_home, tmp_path, monkeypatch
-):
-    """Nor in those of its variants, with and without images, rotated, and reasoned about."""
-    tasks = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
-    ran = evaluate("--verbosity", "DEBUG", tasks=tasks)
-    written = samples(tmp_path / "out")
-    assert set(written) == set(tasks), ran.stderr[-4000:]
+ALL_TASKS = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
+
+
+@pytest.fixture(scope="module")
+def all_run(planted_home, tmp_path_factory):
+    """Run all tasks and their variants, with and without images, rotated, and reasoned about.
+
+    Nothing of a record is in what the run wrote or printed.
+    """
+    folder = tmp_path_factory.mktemp("all")
+    ran = run_echo(planted_home, folder, "--verbosity", "DEBUG", tasks=ALL_TASKS)
+    return ran, folder
+
+
+@pytest.fixture(scope="module")
+def all_samples(all_run):
+    return samples(all_run[1] / "out")
+
+
+def test_every_task_on_credentialed_data_has_its_samples(all_run, all_samples):
+    ran, folder = all_run
+
+    assert set(all_samples) == set(ALL_TASKS), ran.stderr[-4000:]
     lines = dict.fromkeys(TASKS, DOCUMENTS) | {"canary_open": 2 * DOCUMENTS}  # two filters
-    assert {task: len(written[task]) for task in TASKS} == lines
-    home = planted_home / "home"
+    assert {task: len(all_samples[task]) for task in TASKS} == lines
+    (manifest,) = (folder / "out").glob("*_run.json")
+    assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(ALL_TASKS)
+
+
+def test_messages_about_credentialed_data_are_withheld(all_run):
+    ran, _ = all_run
     assert "message withheld" in ran.stdout
     assert "echoing: 100%" in ran.stderr
-    (results,) = (tmp_path / "out").rglob("*_results.json")
-    assert '"doc,' not in results.read_text()  # what hides text is listed as no metric
-    for row in (row for rows in written.values() for row in rows):
+
+
+def test_what_hides_text_is_listed_as_no_metric(all_run):
+    _, folder = all_run
+    (results,) = (folder / "out").rglob("*_results.json")
+    assert '"doc,' not in results.read_text()
+
+
+def test_targets_and_inputs_of_credentialed_data_are_withheld(all_samples):
+    for row in (row for rows in all_samples.values() for row in rows):
         assert "is credentialed" in str(row["target"])
         assert "is credentialed" in str(row["input"])
-    ids = [row["score"]["sample"] for row in written["canary_choice"]]
+
+
+def test_samples_of_credentialed_data_have_hidden_ids(all_samples):
+    ids = [row["score"]["sample"] for row in all_samples["canary_choice"]]
     assert len(set(ids)) == DOCUMENTS
     assert all(name.startswith("doc-") for name in ids)
-    for row in (row for task in REASONED for row in written[task]):
+
+
+def test_reasoning_about_credentialed_data_is_only_counted(all_samples):
+    for row in (row for task in REASONED for row in all_samples[task]):
         assert "is credentialed" in str(row["filtered_resps"])
         assert row["score"]["reasoning_words"] > 0  # numbers say no word of a patient
-    (manifest,) = (tmp_path / "out").glob("*_run.json")
-    assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(tasks)
 
-    reported = execute([*MEDTASKS, "report", "out", *FILES], planted_home, tmp_path)
+
+def test_nothing_of_a_record_is_in_the_files_of_a_report(all_run, planted_home):
+    _, folder = all_run
+
+    reported = execute([*MEDTASKS, "report", "out", *FILES], planted_home, folder)
+
     assert reported.returncode == 0, reported.stderr[-4000:]
-    made = {path.name for path in (tmp_path / "out").iterdir()}
+    made = {path.name for path in (folder / "out").iterdir()}
     assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
-    assert found_in(reported, tmp_path) == []
-    monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    report = collect_run(open_run(tmp_path / "out"))
-    found = {task.name: task for task in report.tasks}
-    assert set(TASKS) <= set(found)
-    for task in found.values():
+    assert found_in(reported, folder) == []
+
+
+@pytest.fixture
+def all_report(all_run, planted_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+    return collect_run(open_run(all_run[1] / "out"))
+
+
+def test_nothing_of_a_record_is_in_a_report(all_report):
+    for task in all_report.tasks:
         assert (task.withheld, task.pictures) == (True, {}), task.missing
         assert all(item.doc_id.startswith("doc-") for item in task.items)
+    assert CANARY not in repr(asdict(all_report))
+    assert CANARY not in json.dumps(report_as_dict(all_report))
+
+
+def test_a_report_has_the_scores_of_credentialed_data(all_report):
+    found = {task.name: task for task in all_report.tasks}
+    assert set(TASKS) <= set(found)
     for task in (found[name] for name in TASKS):
         assert len(task.items) == DOCUMENTS
         assert all(
@@ -278,20 +327,33 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(
     for task in (found[name] for name in REASONED):
         assert task.thinking
         assert task.thinking.answered == DOCUMENTS
-    assert CANARY not in repr(asdict(report))
-    assert CANARY not in json.dumps(report_as_dict(report))
 
 
-def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
-    evaluate, planted_home, tmp_path, monkeypatch
-):
-    folder = planted_home / "home" / "replies" / "canary_open"
-    before = set(folder.glob("*"))
-    ran = evaluate(ranks=2, tasks=["canary_report", "canary_open"])
-    assert len(samples(tmp_path / "out")["canary_report"]) == DOCUMENTS
-    assert "medtasks score canary_report" in ran.stdout  # no weights here
-    assert "medtasks weights fetch chexbert" in ran.stdout
-    files = sorted(set(folder.glob("*")) - before)
+@pytest.fixture(scope="module")
+def two_ranks(planted_home, tmp_path_factory):
+    """Run two tasks on two ranks; return what was printed, the folder of the run, and the files of its replies."""
+    saved = planted_home / "home" / "replies" / "canary_open"
+    before = set(saved.glob("*"))
+    folder = tmp_path_factory.mktemp("ranks")
+    ran = run_echo(planted_home, folder, ranks=2, tasks=["canary_report", "canary_open"])
+    return ran.stdout, folder / "out", sorted(set(saved.glob("*")) - before)
+
+
+@pytest.fixture
+def home_of_ranks(planted_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+
+
+def test_a_metric_that_fails_on_two_ranks_says_how_to_finish_it(two_ranks):
+    printed, out, _ = two_ranks
+    assert len(samples(out)["canary_report"]) == DOCUMENTS
+    assert "medtasks score canary_report" in printed  # no weights here
+    assert "medtasks weights fetch chexbert" in printed
+
+
+def test_replies_to_credentialed_data_are_saved_for_their_owner(two_ranks):
+    _, _, files = two_ranks
+    folder = files[0].parent
     assert len(files) == 2
     assert all(path.stat().st_mode & 0o077 == 0 for path in (*files, folder, folder.parent))
     replies = [json.loads(line) for path in files for line in path.read_text().splitlines()]
@@ -299,22 +361,53 @@ def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
     assert {reply["doc_id"] for reply in replies} == asked
     assert all(f"reply {CANARY}" in reply["reply"] for reply in replies)
 
-    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+
+@pytest.mark.usefixtures("home_of_ranks")
+def test_saved_replies_score_again_as_in_the_run(two_ranks):
+    _, out, files = two_ranks
     documents = load_documents("canary_open")
-    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))[
-        "robust"
-    ]
-    (results,) = (tmp_path / "out").rglob("*_results.json")
+
+    replies = read_replies(files, documents)
+    again = score_replies(task_file("canary_open"), documents, replies)["robust"]
+
+    (results,) = out.rglob("*_results.json")
     first = json.loads(results.read_text())["results"]["canary_open"]
     assert again.estimates["token_f1"].value > 0
     for name, one in again.estimates.items():
         assert repr(first[f"{name},robust"]) == repr(one.value), name
-    assert set(folder.glob("*")) - before == set(files)  # scoring saves nothing
-    (file,) = (tmp_path / "out").rglob("*_samples_canary_open.jsonl")
+
+
+@pytest.mark.usefixtures("home_of_ranks")
+def test_scoring_saves_no_replies(two_ranks):
+    _, _, files = two_ranks
+    before = set(files[0].parent.glob("*"))
+    documents = load_documents("canary_open")
+
+    score_replies(task_file("canary_open"), documents, read_replies(files, documents))
+
+    assert set(files[0].parent.glob("*")) == before
+
+
+@pytest.mark.usefixtures("home_of_ranks")
+def test_withheld_samples_are_read_from_the_saved_replies(two_ranks):
+    _, out, files = two_ranks
+    documents = load_documents("canary_open")
+    (file,) = out.rglob("*_samples_canary_open.jsonl")
     assert read_replies(file, documents) == read_replies(files, documents)
-    files[0].unlink()
-    with pytest.raises(RepliesError, match="holds no reply, because its dataset is credentialed"):
-        read_replies(file, documents)
+
+
+@pytest.mark.usefixtures("home_of_ranks")
+def test_withheld_samples_without_all_saved_replies_are_refused(two_ranks, tmp_path):
+    _, out, files = two_ranks
+    (file,) = out.rglob("*_samples_canary_open.jsonl")
+    lost = shutil.move(files[0], tmp_path / "lost")
+    try:
+        with pytest.raises(
+            RepliesError, match="holds no reply, because its dataset is credentialed"
+        ):
+            read_replies(file, load_documents("canary_open"))
+    finally:
+        shutil.move(lost, files[0])
 
 
 def test_predictions_only_and_the_error_of_a_model(evaluate, planted_home, tmp_path):
@@ -369,26 +462,49 @@ def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
     assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
 
 
-def test_the_user_may_ask_for_text_by_name(evaluate, planted_home, tmp_path):
-    tasks, allowed = ["canary_report", "canary_open", "canary_choice"], "canary_report, canary_open"
-    ran = evaluate(tasks=tasks, shows_text=True, MEDTASKS_LOG_TEXT=allowed)
-    written = samples(tmp_path / "out")
+ALLOWED = "canary_report, canary_open"
+
+
+@pytest.fixture(scope="module")
+def allowed_run(planted_home, tmp_path_factory):
+    """Run three tasks, of which the user lets two show their text."""
+    folder = tmp_path_factory.mktemp("allowed")
+    tasks = ["canary_report", "canary_open", "canary_choice"]
+    ran = run_echo(planted_home, folder, tasks=tasks, shows_text=True, MEDTASKS_LOG_TEXT=ALLOWED)
+    return ran, folder
+
+
+def test_samples_show_text_that_the_user_asks_for_by_name(allowed_run):
+    ran, folder = allowed_run
+    written = samples(folder / "out")
     for row in (*written["canary_report"], *written["canary_open"]):
         assert CANARY in str(row["target"])
         assert CANARY in str(row["input"])
         assert f"reply {CANARY}" in str(row["filtered_resps"])
     assert CANARY not in str(written["canary_choice"])
-    assert any("samples_canary_report" in place for place in found_in(ran, tmp_path))
+    assert any("samples_canary_report" in place for place in found_in(ran, folder))
+
+
+def test_a_report_shows_text_that_the_user_asks_for_by_name(allowed_run, planted_home):
+    _, folder = allowed_run
+
     reported = execute(
-        [*MEDTASKS, "report", "out"], planted_home, tmp_path, MEDTASKS_LOG_TEXT=allowed
+        [*MEDTASKS, "report", "out"], planted_home, folder, MEDTASKS_LOG_TEXT=ALLOWED
     )
+
     assert reported.returncode == 0, reported.stderr[-4000:]
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (folder / "out" / "report.html").read_text()
     assert f"{CANARY} question 0 of canary_open" in page
     assert f"{CANARY} question 0 of canary_choice" not in page
-    hidden = execute([*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, tmp_path)
+
+
+def test_a_report_hides_text_that_only_the_run_might_show(allowed_run, planted_home):
+    _, folder = allowed_run
+
+    hidden = execute([*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, folder)
+
     assert hidden.returncode == 0, hidden.stderr[-4000:]
-    assert CANARY not in (tmp_path / "hidden.html").read_text() + hidden.stdout + hidden.stderr
+    assert CANARY not in (folder / "hidden.html").read_text() + hidden.stdout + hidden.stderr
 
 
 YAML = choice_yaml(

@@ -38,23 +38,38 @@ def test_command_line_comes_from_the_wheel(run, wheel):
     assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
 
 
+@pytest.fixture(scope="module")
+def wheel_files(wheel):
+    return {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
+
+
 @pytest.mark.slow
-def test_wheel_holds_everything(wheel):
-    files = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
+def test_a_wheel_holds_tasks_and_package(wheel_files):
     ours = [
         path
         for path in tasks_folder().rglob("*")
         if path.is_file() and path.suffix in ("", ".yaml", ".md")
     ]
-    assert {f"medtasks/tasks_yaml/{path.relative_to(tasks_folder())}" for path in ours} <= files
+    tasks = {f"medtasks/tasks_yaml/{path.relative_to(tasks_folder())}" for path in ours}
+    assert tasks <= wheel_files
     package = [path for path in (REPOSITORY / "medtasks").rglob("*") if path.is_file()]
-    assert {str(path.relative_to(REPOSITORY)) for path in package if path.suffix != ".pyc"} <= files
+    modules = {str(path.relative_to(REPOSITORY)) for path in package if path.suffix != ".pyc"}
+    assert modules <= wheel_files
     assert {
         "medtasks/py.typed",
         "medtasks/tasks_yaml/mediconfusion/_paired_choice_yaml",
         "medtasks/model_adapters/tiny.py",
-    } <= files
-    assert not any(name.startswith(("tasks_yaml/", "model_adapters/", "tests/")) for name in files)
+    } <= wheel_files
+
+
+@pytest.mark.slow
+def test_a_wheel_installs_nothing_besides_the_package(wheel_files):
+    outside = ("tasks_yaml/", "model_adapters/", "tests/")
+    assert not any(name.startswith(outside) for name in wheel_files)
+
+
+@pytest.mark.slow
+def test_a_wheel_names_its_entry_points(wheel):
     (entry_points,) = wheel.glob("medtasks-*.dist-info/entry_points.txt")
     text = entry_points.read_text()
     assert "[lmms_eval.models]\nmedtasks = medtasks.lmms.plugin:model_manifests" in text

@@ -64,8 +64,11 @@ def kept(monkeypatch, manifest, kind="generate_until", documents=()):
     return kept_replies({"ours": SimpleNamespace(config=config, eval_docs_no_media=documents)})
 
 
-def test_texts_but_failed_ones(out, monkeypatch, warnings):
-    assert kept_replies({}) == {}  # unless a run is named
+def test_no_reply_is_kept_unless_a_run_is_named():
+    assert kept_replies({}) == {}
+
+
+def test_texts_are_kept_but_failed_ones_are_not(out, monkeypatch, warnings):
     failed = [failed_reply("no"), "[LMMS_EVAL_REQUEST_FAILED after 5 retries] no", None]
     # Once more, under the second filter.
     replies = {0: "B", **dict(enumerate(failed, 1)), 5: ""}
@@ -76,6 +79,7 @@ def test_texts_but_failed_ones(out, monkeypatch, warnings):
         samples.write(
             '\n{"doc_id": 7, "resps": [["A"]], "reply_of": "an earlier run", "input": "Which?"}\n'
         )
+
     found = kept(monkeypatch, write(out))
     assert found == {
         ("ours", 0, 0): KeptReply("B", KEPT),
@@ -98,60 +102,90 @@ def test_likelihoods_but_failed_ones(out, monkeypatch):
     }
 
 
-def test_samples_that_changed_are_asked_again_and_moved_ones_keep_their_replies(
-    out, monkeypatch, warnings
-):
-    forget_warnings()
-    warnings.clear()
-    documents = [
-        {"doc_id": name, "question": f"Is it {name}?", "options": ["yes", "no"], "answer": "A"}
-        for name in "abcd"
-    ]
+LETTERED = [
+    {"doc_id": name, "question": f"Is it {name}?", "options": ["yes", "no"], "answer": "A"}
+    for name in "abcd"
+]
+
+
+@pytest.fixture
+def answered(out):
+    """The manifest of a run that answered each question."""
     lines = []
-    for row, document in enumerate(documents):
+    for row, document in enumerate(LETTERED):
         written = dict.copy(make_logged_sample(document, ["B"], [], {"sample": document["doc_id"]}))
         lines += [
             json.dumps({"doc_id": row, "resps": [[f"to {document['doc_id']}"]], **written})
         ] * 2  # two filters
     (out / "samples.jsonl").write_text("\n".join(lines))
-    manifest = write(out)
-    texts = {"a": "to a", "b": "to b", "c": "to c", "d": "to d"}
-    same = {("ours", row, 0): KeptReply(text) for row, text in enumerate(texts.values())}
-    assert kept(monkeypatch, manifest, documents=documents) == same
-    assert warnings == []
-    first, second, third, _ = documents
+    return write(out)
+
+
+@pytest.fixture
+def fresh(warnings):
+    forget_warnings()
+    warnings.clear()
+    return warnings
+
+
+def test_samples_that_stayed_keep_their_replies(answered, monkeypatch, fresh):
+    same = {("ours", row, 0): KeptReply(f"to {name}") for row, name in enumerate("abcd")}
+    assert kept(monkeypatch, answered, documents=LETTERED) == same
+    assert fresh == []
+
+
+def test_samples_that_changed_are_asked_again_and_moved_ones_are_not(answered, monkeypatch, fresh):
+    first, second, third, _ = LETTERED
     now = [{**first, "doc_id": "new"}, third, {**second, "answer": "B"}, first]
-    assert kept(monkeypatch, manifest, documents=now) == {
+
+    assert kept(monkeypatch, answered, documents=now) == {
         ("ours", 1, 0): KeptReply("to c"),
         ("ours", 3, 0): KeptReply("to a"),
     }
-    assert warnings == [
-        "2 samples of ours have changed since the earlier run, and are asked again."
-    ]
+    assert fresh == ["2 samples of ours have changed since the earlier run, and are asked again."]
 
 
-def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
+LINES = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
+ABC = [{"doc_id": name} for name in "abc"]
+
+
+@pytest.fixture
+def withheld(out):
+    """The manifest of a run whose replies are withheld, and the file in which it saved them."""
     manifest = write(out)
     write_samples(out, *((row, [[NOTE]]) for row in range(3)))
     folder = home() / "replies" / "ours"
     folder.mkdir(parents=True)
-    lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
-    (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    documents = [{"doc_id": name} for name in "abc"]
-    assert kept(monkeypatch, manifest, documents=documents) == {
-        ("ours", 0, 0): KeptReply("A shadow.")
-    }
-    (folder / "now.jsonl").write_text(
-        json.dumps(lines[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n"
+    return manifest, folder / "now.jsonl"
+
+
+def test_withheld_replies_are_those_that_the_run_saved(withheld, monkeypatch):
+    manifest, file = withheld
+    file.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+
+    assert kept(monkeypatch, manifest, documents=ABC) == {("ours", 0, 0): KeptReply("A shadow.")}
+
+
+def test_withheld_replies_to_another_question_are_not_kept(withheld, monkeypatch):
+    manifest, file = withheld
+    file.write_text(
+        json.dumps(LINES[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n"
     )
+
     for question, expected in (("Old?", {("ours", 0, 0): KeptReply("A shadow.")}), ("New?", {})):
         asked = [{"doc_id": "a", "question": question}]
         assert kept(monkeypatch, manifest, documents=asked) == expected
+
+
+def test_replies_that_were_saved_before_the_run_are_not_its_own(withheld, out, monkeypatch):
+    manifest, file = withheld
+    file.write_text(json.dumps(LINES[0]) + "\n")
     later = manifest.model_copy(
         update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()}
     )
     later.write(out / "20260101_000001_000000_run.json")
-    assert kept(monkeypatch, later, documents=documents) == {}
+
+    assert kept(monkeypatch, later, documents=ABC) == {}
 
 
 def test_the_newest_run_of_the_same(out):
@@ -201,13 +235,17 @@ def test_what_is_asked_must_be_the_same(out, arguments):
         earlier_run(out, current, arguments)
 
 
-def test_other_data_shards_and_runs_without_samples_do_not_count(out):
+def test_runs_on_other_data_or_without_samples_do_not_count(out):
     write(out, fingerprint="other", second=1)
     write(out, samples=False, second=2)
     current = write(out, samples=False, second=3)
     with pytest.raises(MedTasksError, match="found no run"):
         earlier_run(out, current, ARGUMENTS)
+
+
+def test_runs_of_another_shard_do_not_count(out):
     write(out, second=1)
+    current = write(out, samples=False, second=3)
     assert earlier_run(out, current, ARGUMENTS)
     with pytest.raises(MedTasksError, match="found no run"):
         earlier_run(out, current.model_copy(update={"shard": Shard(1, 2)}), ARGUMENTS)

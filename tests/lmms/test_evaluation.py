@@ -148,7 +148,7 @@ def test_a_sample_without_a_request_comes_from_the_response_cache(cache, expecte
     assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == expected
 
 
-def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the_next_evaluation(
+def test_copies_of_our_models_are_recorded_for_any_task(
     capsys,
 ):
     lm = Model()
@@ -162,6 +162,7 @@ def test_copies_of_our_models_are_recorded_for_any_task_and_forgotten_before_the
 
     theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
     results = guarded(stand_in)(lm, theirs)
+
     assert [sample.get(ORIGIN) for sample in results["samples"]["mme"]] == [
         None,
         COPIED,
@@ -200,6 +201,7 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
     (tmp_path / "linked").symlink_to(tmp_path / "home")
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "data.json").symlink_to(folder / "test" / "rows.json")
+
     linked = tmp_path / "linked" / folder.relative_to(tmp_path / "home")
     files = {"arrow": linked / "test" / "data-*.arrow", "json": tmp_path / "copy" / "data.json"}
     named = files.get(loader)
@@ -216,13 +218,16 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
             )
         ]
         configs.append({"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}})
+
     lm = Model()
     lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
     evaluator = guarded(lambda lm, task_dict: {})
+
     for config in configs:
         task = SimpleNamespace(config=SimpleNamespace(**config))
         with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
             evaluator(lm, {"theirs": task})
+
     own = tmp_path / "own.json"
     own.write_text('{"a": 1}\n')
     config = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(own)}}

@@ -92,10 +92,8 @@ TASKS = {
 }
 
 
-@pytest.fixture
-def own(tmp_path):
-    """A folder with plain task files of a user, with their questions and hooks."""
-    folder = tmp_path / "own"
+def write_own_tasks(folder):
+    """Write plain task files of a user, with their questions and hooks, into a new folder."""
     folder.mkdir()
     file = folder / "questions.jsonl"
     file.write_text("\n".join(map(json.dumps, QUESTIONS)))
@@ -105,6 +103,12 @@ def own(tmp_path):
             PLAIN.format(name=name, file=file, kind=kind) + settings
         )
     return folder
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder with plain task files of a user."""
+    return write_own_tasks(tmp_path / "own")
 
 
 class Scripted(lmms):
@@ -278,57 +282,65 @@ def pairs_in(samples, task):
     return records, losses
 
 
-@pytest.mark.slow
-def test_one_run_of_ours_with_benchmarks_of_likelihoods_and_replies(own, tmp_path, sample_home):
-    write_benchmarks(tmp_path)
-    ours = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
-    names = [*ours, "hellaswag", "mme", *TASKS]
-    line = [
-        "--model",
-        "medtasks_tiny",
-        "--model_args",
-        "weights=random,journal=false",
-        "--batch_size",
-        "16",
-    ]
-    line += [
-        "--tasks",
-        ",".join(names),
-        "--include_path",
-        str(own),
-        "--output_path",
-        "out",
-        "--log_samples",
-    ]
-    variables = {"MEDTASKS_HOME": str(sample_home), "HF_HOME": str(tmp_path / "hf")}
-    ran = run_here([str(Path(sys.executable).with_name("lmms_eval")), *line], tmp_path, **variables)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    (file,) = (tmp_path / "out").glob("*_results.json")
-    results = json.loads(file.read_text())["results"]
-    assert {*names} <= {*results}
+OURS = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
 
-    records, losses = pairs_in(tmp_path / "out", "hellaswag")
+
+def run_tiny(names, folder, sample_home, *options):
+    """Run tasks with the harness; return the rows of their results."""
+    line = ["--model", "medtasks_tiny", "--model_args", "weights=random,journal=false"]
+    line += ["--batch_size", "16", "--tasks", ",".join(names), *options]
+    line += ["--output_path", "out", "--log_samples"]
+    variables = {"MEDTASKS_HOME": str(sample_home), "HF_HOME": str(folder / "hf")}
+    ran = run_here([str(Path(sys.executable).with_name("lmms_eval")), *line], folder, **variables)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    (file,) = (folder / "out").glob("*_results.json")
+    return json.loads(file.read_text())["results"]
+
+
+@pytest.fixture(scope="module")
+def mixed_run(tmp_path_factory, sample_home):
+    """Run our tasks with the user's and with benchmarks of the harness; return the folder and the results."""
+    folder = tmp_path_factory.mktemp("mixed")
+    own = write_own_tasks(folder / "own")
+    write_benchmarks(folder)
+    names = [*OURS, "hellaswag", "mme", *TASKS]
+    results = run_tiny(names, folder, sample_home, "--include_path", str(own))
+    assert {*names} <= {*results}
+    return folder / "out", results
+
+
+@pytest.mark.slow
+def test_a_benchmark_of_the_harness_has_the_values_of_the_harness(mixed_run):
+    out, results = mixed_run
+    records, losses = pairs_in(out, "hellaswag")
     targets = np.array([int(record["target"]) for record in records])
     lengths = np.array(
         [[len(f"{text}") for text in choices_of(record["doc_id"])] for record in records]
     )
     assert results["hellaswag"]["acc,none"] == np.mean(losses.argmin(1) == targets)
     assert results["hellaswag"]["acc_norm,none"] == np.mean((losses / lengths).argmin(1) == targets)
-    _, losses = pairs_in(tmp_path / "out", "plain_choice")
-    chosen = losses.argmin(1)
-    labels = np.array([question["label"] for question in QUESTIONS])
-    for task, metric in (
+
+
+@pytest.mark.slow
+@each_row(
+    "task, metric",
+    [
         ("plain_choice", "acc,none"),
         ("hooked_choice", "hit,none"),
         ("chosen_choice", "acc,robust"),
-    ):
-        assert results[task][metric] == np.mean(chosen == labels), task
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    line[line.index(",".join(names))] = ",".join(ours)
-    ran = run_here([str(Path(sys.executable).with_name("lmms_eval")), *line], alone, **variables)
-    (file,) = (alone / "out").glob("*_results.json")
-    for task, row in json.loads(file.read_text())["results"].items():
+    ],
+)
+def test_tasks_of_the_user_choose_the_likeliest_option(mixed_run, task, metric):
+    out, results = mixed_run
+    _, losses = pairs_in(out, "plain_choice")
+    labels = np.array([question["label"] for question in QUESTIONS])
+    assert results[task][metric] == np.mean(losses.argmin(1) == labels), task
+
+
+@pytest.mark.slow
+def test_other_tasks_in_a_run_do_not_change_ours(mixed_run, sample_home, tmp_path):
+    _, results = mixed_run
+    for task, row in run_tiny(OURS, tmp_path, sample_home).items():
         assert row == results[task]
 
 

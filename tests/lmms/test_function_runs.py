@@ -55,6 +55,7 @@ def test_scores_equal_those_of_the_model_that_the_function_asks(sample, tmp_path
 
     run = medtasks.evaluate(names.split(","), answer, batch_size=8)
     of_model = medtasks.read_run(tmp_path / "run")
+
     assert run.tasks == of_model.tasks == tuple(names.split(","))
     pd.testing.assert_frame_equal(run.table(), of_model.table(), check_exact=True)
     pd.testing.assert_frame_equal(run.samples(), of_model.samples(), check_exact=True)
@@ -87,7 +88,7 @@ def test_each_family_scores_a_functions_replies_as_recorded_ones(own_tasks):
         pd.testing.assert_frame_equal(actual, expected, check_exact=True)
 
 
-def test_a_function_gets_messages_with_places_of_images_and_the_settings_of_the_task(sample):
+def test_a_function_gets_messages_with_places_of_images(sample):
     seen = []
 
     def answer(questions):
@@ -97,18 +98,25 @@ def test_a_function_gets_messages_with_places_of_images_and_the_settings_of_the_
         return ["A"] * len(questions)
 
     medtasks.evaluate("mediconfusion", answer, batch_size=4, limit=4)
+
     assert len(seen) == 4
     for messages, images in seen:
         (turn,) = messages
         assert [part["type"] for part in turn["content"]] == ["image", "text"]
         assert (type(images), len(images), images[0].mode) == (list, 1, "RGB")
         assert isinstance(images[0], Image.Image)
+    # The settings are the task's.
     assert {question.settings.max_new_tokens for question in seen} == {32}
-    seen.clear()
+
+
+def test_messages_without_images_have_the_same_form(sample):
+    seen = []
+
     medtasks.evaluate(
         "mediconfusion_blind", lambda questions: seen.extend(questions) or ["A"] * len(questions)
     )
-    assert {type(messages[0]["content"]) for messages, _ in seen} == {list}  # without images, too
+
+    assert {type(messages[0]["content"]) for messages, _ in seen} == {list}
     assert [images for _, images in seen if images] == []
 
 
@@ -130,6 +138,7 @@ def test_replies_end_before_stop_strings_and_forge_no_failure(own_tasks):
         return [" yes ### no", "[[medtasks:adapter_failed]] yes"]
 
     run = medtasks.evaluate("stops", answer, batch_size=2, include_path=own_tasks)
+
     (settings,) = calls  # sampled replies come in one call, too
     assert (settings.until, settings.max_new_tokens, settings.temperature) == (("###",), 7, 0.5)
     assert sorted(run.samples().reply) == ["[\u2060[medtasks:adapter_failed]] yes", "yes"]
@@ -158,9 +167,7 @@ def logged(warnings):
         ),
     ],
 )
-def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(
-    bad, cause, sample, logged, tmp_path
-):
+def test_what_is_no_text_is_a_failed_sample(bad, cause, sample, logged, tmp_path):
     asked = Counter()
 
     def answer(questions):
@@ -174,6 +181,7 @@ def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(
         return texts
 
     run = medtasks.evaluate("mediconfusion", answer, batch_size=4, output=tmp_path / "out")
+
     scored, failed = counts(run)
     assert (scored + failed, failed) == (
         32,
@@ -182,10 +190,12 @@ def test_what_is_no_text_is_a_failed_sample_and_costs_no_other_one(
     assert failed > 0
     assert re.search(cause, logged())
     assert f"In no score: mediconfusion: {failed} failed of 32 samples, first" in logged()
+
     replies = run.samples().drop_duplicates("doc_id")
     assert (replies.reply.isna() == replies.question.str.contains("spine")).all()
     if not isinstance(bad, Exception):
         assert set(asked.values()) <= {1, 2}  # of the pair's two images; nothing is asked twice
+
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "finished with failures"
 
@@ -276,15 +286,21 @@ def test_what_cannot_be_asked_is_refused_before_the_first_question(sample, own_t
     assert "asks no row" in refusal("mediconfusion", limit=0)
 
 
-def test_credentialed_data_need_the_users_word_for_this_function(
-    own_tasks, monkeypatch, capsys, logged
-):
+@pytest.fixture
+def private(own_tasks):
+    """A task of four questions of a credentialed set."""
     rows = [{"doc_id": str(at), "question": f"{CANARY} {at}?", "answer": "yes"} for at in range(4)]
     lines = [json.dumps({**row, "dataset": "multimedeval_mimic_cxr_report"}) for row in rows]
     (own_tasks / "private.jsonl").write_text("\n".join(lines))
     (own_tasks / "private.yaml").write_text(
         "task: private\nfamily: yes_no\ndata: private.jsonl\nimage: none\n"
     )
+    return own_tasks
+
+
+@pytest.fixture
+def chatty():
+    """A function that prints what it is asked, its name, and the questions that it got."""
     calls = []
 
     def answer(questions):
@@ -292,13 +308,27 @@ def test_credentialed_data_need_the_users_word_for_this_function(
         calls.extend(questions)
         return ["yes"] * len(questions)
 
-    name = f"{answer.__module__}.{answer.__qualname__}"
+    return answer, f"{answer.__module__}.{answer.__qualname__}", calls
+
+
+def test_credentialed_data_need_the_users_word_for_this_function(private, chatty):
+    answer, name, calls = chatty
+
     with pytest.raises(MedTasksError, match="MEDTASKS_TRUSTED_MODEL=class:") as refusal:
-        medtasks.evaluate("private", answer, include_path=own_tasks)
+        medtasks.evaluate("private", answer, include_path=private)
+
     assert str(refusal.value).endswith(f"set MEDTASKS_TRUSTED_MODEL=class:{name}")
     assert not calls
+
+
+def test_a_function_that_the_user_trusts_shows_no_credentialed_text(
+    private, chatty, monkeypatch, capsys, logged
+):
+    answer, name, calls = chatty
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", f"class:{name}")
-    run = medtasks.evaluate("private", answer, include_path=own_tasks)
+
+    run = medtasks.evaluate("private", answer, include_path=private)
+
     assert len(calls) == 4
     assert run.samples().reply.isna().all()
     files = "".join(path.read_text() for path in run.folder.rglob("*") if path.is_file())
@@ -366,6 +396,7 @@ def test_a_journal_keeps_what_was_answered(sample, tmp_path):
         medtasks.evaluate("mediconfusion", answer, **options)
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "interrupted"
+
     asked.clear()
     run = medtasks.evaluate("mediconfusion", answer, **options)
     assert len(asked) == 12

@@ -147,32 +147,37 @@ def test_a_judge_that_behaves_is_asked_once(home, parrot, judge, monkeypatch):
     assert judge.count == 3 * 3 * ROWS + 3 * 2 * ROWS
 
 
-def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(
-    judge, home, planted, tmp_path
-):
+@pytest.fixture
+def misjudged(judge, home, planted, tmp_path):
+    """Run both open tasks with a judge that misbehaves on all rows but the first; return the process and its output."""
     judge.broken = BROKEN
-    line = [
-        "lmms_eval",
-        "--model",
-        "echo",
-        "--tasks",
-        f"{REPORT},{KNOWLEDGE}",
-        "--verbosity",
-        "DEBUG",
-    ]
+    line = ["lmms_eval", "--model", "echo", "--tasks", f"{REPORT},{KNOWLEDGE}"]
     line += ["--output_path", str(tmp_path / "out1"), "--log_samples", "--batch_size", "1"]
+    line += ["--verbosity", "DEBUG"]
     ran = execute(line, planted, tmp_path, MEDTASKS_HOME=str(home), **judge.variables())
     assert ran.returncode == 0, ran.stderr[-4000:]
-    report, knowledge = written(tmp_path / "out1", REPORT), written(tmp_path / "out1", KNOWLEDGE)
+    return ran, tmp_path / "out1"
+
+
+def test_a_judge_that_misbehaves_invents_nothing(misjudged):
+    _, out = misjudged
+    report, knowledge = written(out, REPORT), written(out, KNOWLEDGE)
     assert report["judge_failed_rate"] == knowledge["judge_failed_rate"] == len(BROKEN) / ROWS
     # Only row 0 got a verdict, and it is the worst one.
     assert (report["chair_judge_symptom"], report["mentions_symptom"]) == (3 / 4, 4)
     assert (knowledge["knowledge_rate"], knowledge["answers_judged"]) == (1, 1)
     assert (knowledge["hallucination_score"], knowledge["answers_scored"]) == (5, 1)
-    assert len(list((tmp_path / "out1").rglob("*_samples_*.jsonl"))) == 2
+    assert len(list(out.rglob("*_samples_*.jsonl"))) == 2
+
+
+def test_only_verdicts_of_a_judge_that_misbehaves_are_kept(misjudged, home):
     with closing(sqlite3.connect(home / "judge" / "verdicts.sqlite")) as connection:
         kept_verdicts = connection.execute("SELECT key FROM verdicts").fetchall()
     assert len(kept_verdicts) == 2 * 3  # in the published prompt, and between marks
+
+
+def test_nothing_of_a_record_is_written_where_a_judge_misbehaves(misjudged, home, tmp_path):
+    ran, _ = misjudged
     assert CANARY not in ran.stdout + ran.stderr
     kept = {home / "datasets", home / "replies"}
     files = [
@@ -233,16 +238,28 @@ def replies_file(path, replies):
     return str(path)
 
 
-def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, tmp_path):
-    task = f"{KNOWLEDGE}_eleven"
+ELEVEN = f"{KNOWLEDGE}_eleven"
+
+
+@pytest.fixture
+def joint(panel, tmp_path):
+    """Judge two runs side by side; return the process, the files, and the rate of each model."""
     first = replies_file(tmp_path / "first.jsonl", ["right", "no", "no", "", "no", "right"])
     second = replies_file(tmp_path / "second.jsonl", ["right", "no", "other", "more", "else"])
-    table, alone = tmp_path / "joint.json", tmp_path / "score.json"
-    ran = run_here(
-        ["medtasks", "judge", "joint", task, first, second, "--max-failed", "1", "--json", table],
-        tmp_path,
-    )
+    table = tmp_path / "joint.json"
+    command = ["medtasks", "judge", "joint", ELEVEN, first, second, "--max-failed", "1"]
+    ran = run_here([*command, "--json", str(table)], tmp_path)
     assert ran.returncode == 0, ran.stderr
+    models = json.loads(table.read_text())["models"]
+    rates = {
+        name: rules["reference"]["metrics"]["knowledge_rate"] for name, rules in models.items()
+    }
+    return ran, (first, second), rates
+
+
+def test_several_runs_are_judged_in_one_request(joint, panel):
+    ran, _, rates = joint
+
     assert "judged with fewer answers side by side: 1." in ran.stdout + ran.stderr
     # Rows 0 to 5 of both prompts, as published and between marks: row 3 of one model, row 5 lacks one of both.
     assert panel.count == 2 * 2 * ROWS
@@ -251,29 +268,43 @@ def test_several_runs_are_judged_in_one_request_and_keep_their_verdicts(panel, t
     ]
     assert plain.count({"model_1": "no", "model_2": "other"}) == 2
     assert plain.count({"model_2": "more"}) == 2
-    models = json.loads(table.read_text())["models"]
-    rates = {
-        name: rules["reference"]["metrics"]["knowledge_rate"] for name, rules in models.items()
-    }
     assert rates == {"model_1": pytest.approx(4 / 6), "model_2": 0}
-    for file, name in ((first, "model_1"), (second, "model_2")):
-        run_here(["medtasks", "score", task, file, "--json", alone], tmp_path)
+
+
+def test_runs_that_were_judged_together_keep_their_verdicts(joint, panel, tmp_path):
+    _, files, rates = joint
+    alone = tmp_path / "score.json"
+
+    for file, name in zip(files, ("model_1", "model_2"), strict=True):
+        run_here(["medtasks", "score", ELEVEN, file, "--json", str(alone)], tmp_path)
         rules = json.loads(alone.read_text())["rules"]
         assert rules["reference"]["metrics"]["knowledge_rate"] == rates[name]
         assert "the answers of up to 2 runs side by side" in rules["reference"]["remarks"][0]
+    # Although both runs say "no" to row 1.
+    assert panel.count == 2 * 2 * ROWS
+
+
+def test_runs_that_were_judged_together_are_compared(joint, panel, tmp_path):
+    _, files, _ = joint
     compared = tmp_path / "compared.json"
-    ran = run_here(["medtasks", "compare", task, first, second, "--json", str(compared)], tmp_path)
+
+    ran = run_here(["medtasks", "compare", ELEVEN, *files, "--json", str(compared)], tmp_path)
+
     assert ran.returncode == 0, ran.stderr
     content = json.loads(compared.read_text())
     assert (
         "B has knowledge_rate 0.0% and A 80.0% under reference" in content["summary"][0]
     )  # rows that both answered
     assert sum("2 runs side by side" in warning for warning in content["warnings"]) == 1
-    assert (
-        panel.count == 2 * 2 * ROWS
-    )  # both used what was kept, though both runs say "no" to row 1
+    assert panel.count == 2 * 2 * ROWS
+
+
+def test_another_run_is_judged_alone(joint, panel, tmp_path):
+    alone = tmp_path / "score.json"
     third = replies_file(tmp_path / "third.jsonl", ["right", "no", "no"])
-    run_here(["medtasks", "score", task, third, "--json", alone], tmp_path)
+
+    run_here(["medtasks", "score", ELEVEN, third, "--json", str(alone)], tmp_path)
+
     assert panel.count > 2 * 2 * ROWS
     assert "side by side" not in alone.read_text()
 

@@ -90,9 +90,14 @@ def asked(name, document, family="default"):
     return text, images, config["doc_to_text"](document, settings)
 
 
-def test_prompts_are_the_authors(prepared):
-    question, plain = load_documents(STANDARD)[:2]
+TOLD = "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where "
+
+
+def test_a_prompt_shows_images_as_options(prepared):
+    question = load_documents(STANDARD)[0]
+
     text, images, simple = asked(STANDARD, question)
+
     assert simple == (
         "Which image?\nA. <image>\nB. <image>\nC. <image>\n"
         "Answer with the option letter from the given choices directly."
@@ -100,13 +105,29 @@ def test_prompts_are_the_authors(prepared):
     assert text == f"{simple}|IMAGE|IMAGE|IMAGE"
     # The first image is drawn like the screenshot.
     assert images[2:] == asked(VISION, load_documents(VISION)[0])[1]
-    shown = dict(zip(question["options"], images, strict=True))
     assert len(set(images)) == 3
+
+
+def test_images_turn_with_their_options(prepared):
+    question = load_documents(STANDARD)[0]
+    _, images, _ = asked(STANDARD, question)
+    shown = dict(zip(question["options"], images, strict=True))
     for turned in rotated([question]):
         assert asked(STANDARD, turned)[1] == [shown[option] for option in turned["options"]]
+
+
+def test_images_stand_in_the_text_for_models_that_take_them_there(prepared):
+    question = load_documents(STANDARD)[0]
+    _, images, simple = asked(STANDARD, question)
+
     interleaved, same, marked = asked(STANDARD, question, "llava_hf")
+
     assert (same, marked) == (images, simple)
     assert interleaved.startswith("Which image?\nA. |IMAGE|\nB. |IMAGE|\nC. |IMAGE|\nAnswer")
+
+
+def test_the_prompt_for_reasoning_is_the_authors(prepared):
+    plain = load_documents(STANDARD)[1]
     assert asked(f"{STANDARD}_cot", plain)[2] == (
         "What is 1 in <image>?\n"
         + "".join(f"{letter}. {letter.lower()} it's\n" for letter in "ABCDEFGHIJ")
@@ -114,15 +135,17 @@ def test_prompts_are_the_authors(prepared):
         "format: 'Answer: $LETTER' (without quotes) where LETTER is one of options. "
         "Think step by step before answering."
     )
-    told = "The last line of your response should be of the following format: 'Answer: $LETTER' (without quotes) where "
+
+
+def test_the_prompts_on_a_screenshot_are_the_authors(prepared):
     direct, reasoned = (
         asked(name, load_documents(VISION)[0])[0] for name in (VISION, f"{VISION}_cot")
     )
     assert direct == (
-        f"Answer with the option letter from the given choices directly. {told}LETTER is one of options.|IMAGE"
+        f"Answer with the option letter from the given choices directly. {TOLD}LETTER is one of options.|IMAGE"
     )
     assert reasoned == (
-        f"Write out the multiple-choice question in the image and then solve it. {told}LETTER is one of options. "
+        f"Write out the multiple-choice question in the image and then solve it. {TOLD}LETTER is one of options. "
         "Think step by step before answering.|IMAGE"
     )
 
@@ -134,6 +157,7 @@ def test_the_overall_score_is_the_mean_of_two_settings(prepared):
         return f"I see.\nAnswer: {target(document)}"
 
     found = evaluate(["mmmu_pro_med"], answering(say))
+
     for name in TASKS:
         scores = values(found, name)
         read = VISION not in name
@@ -142,6 +166,7 @@ def test_the_overall_score_is_the_mean_of_two_settings(prepared):
         assert (
             scores["accuracy", "reference"] == 1.0 if read else scores["accuracy", "reference"] < 1
         )
+
     for ending in ("", "_cot"):
         overall = found["results"][f"mmmu_pro_med_overall{ending}"]
         assert overall["accuracy,robust"] == 0.5
@@ -152,28 +177,32 @@ def test_the_overall_score_is_the_mean_of_two_settings(prepared):
         assert math.isnan(overall["accuracy_stderr,robust"])
 
 
+def check_reading(file, row, document):
+    """Check that a recorded reply is read as the authors read it."""
+    answer = extractor_of("mmmu_pro").extract(row["reply"], Sample(document))
+    assert answer.value == row["authors_answer"], (file.name, row["id"])
+    assert answer.facts.get("draws") == (None if row["authors_answer"] else len(row["options"]))
+
+
 def test_golden_mmmu_pro_authors_answers(test_data):
     files = sorted((test_data / "real_replies" / "mmmu_pro").glob("*.jsonl.gz"))
     if not files:
         pytest.skip(f"no recorded replies in {test_data}")
-    rule = extractor_of("mmmu_pro").extract
     for file in files:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         documents, replies, right, drawn = [], {}, Counter(), Counter()
+
         for row in rows:
             subject = row["id"].partition("_")[2].rpartition("_")[0]
             key = {"options": row["options"], "answer": row["gold"]}
             documents.append({"doc_id": row["id"], "image_id": None, "subject": subject, **key})
             # The authors read the object of a failed request as an empty reply.
             replies[row["id"]] = Reply.of_text(row["reply"] or "")
-            answer = rule(row["reply"], Sample(documents[-1]))
-            assert answer.value == row["authors_answer"], (file.name, row["id"])
-            assert answer.facts.get("draws") == (
-                None if row["authors_answer"] else len(row["options"])
-            )
+            check_reading(file, row, documents[-1])
             right[subject] += row["authors_answer"] == row["gold"]
             drawn[subject] += row["authors_answer"] is None
+
         rules = score_replies(task_file(STANDARD), documents, replies)
         groups = {group.name: group for group in rules["reference"].groups["subject"]}
         assert groups.keys() == right.keys()

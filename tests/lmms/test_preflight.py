@@ -252,7 +252,7 @@ PAIRS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)
 
 
 @given(PAIRS, st.integers(0, 12), st.integers(1, 14) | st.none())
-def test_the_count_and_the_advice_are_right(ids, offset, limit):
+def test_cut_pairs_are_counted_and_the_advice_cuts_none(ids, offset, limit):
     def cut(start, count):
         asked = range(start, len(ids) if count is None else min(len(ids), start + count))
         inside = {ids[row] for row in asked}
@@ -262,8 +262,10 @@ def test_the_count_and_the_advice_are_right(ids, offset, limit):
 
     offset = min(offset, len(ids))
     _, count_of_cut, better = cut_units(ids, offset, limit)
+
     assert count_of_cut == cut(offset, limit)
     assert bool(better) == bool(count_of_cut)
+
     for advice in better:
         words = advice.split()
         options = dict(zip(words[::2], map(int, words[1::2]), strict=True))
@@ -338,27 +340,40 @@ def test_rows_of_rotations_are_those_of_the_questions_that_can_be_rotated(sample
     assert warning.startswith("--offset 32 skips all 32 rows of mediconfusion_rotated")
 
 
-def test_a_server_elsewhere_and_what_allows_it(monkeypatch):
-    away = ["--model", "async_openai", "--model_args", f"model=m,base_url={AWAY}"]
-    (sentence,) = refused(f"{PUBLIC},{PRIVATE}", *away)
+ELSEWHERE = ["--model", "async_openai", "--model_args", f"model=m,base_url={AWAY}"]
+
+
+def test_a_server_elsewhere_is_refused_with_what_allows_it():
+    (sentence,) = refused(f"{PUBLIC},{PRIVATE}", *ELSEWHERE)
     assert (
         f"({PRIVATE}) is not sent with model '{ASYNC}' to http://api.vendor.invalid:80 (base_url)"
         in sentence
     )
     assert "set MEDTASKS_TRUSTED_MODEL=http://api.vendor.invalid:80" in sentence
-    for name, value in (
+
+
+@each_row(
+    "name, value",
+    [
         ("MEDTASKS_LOG_TEXT", PRIVATE),
         ("MEDTASKS_TRUSTED_JUDGE", AWAY),
         ("MEDTASKS_JUDGE_ALLOW_REMOTE", PRIVATE),
         ("MEDTASKS_TRUSTED_MODEL", "https://api.vendor.invalid"),
-    ):
-        monkeypatch.setenv(name, value)
-        assert len(refused(PRIVATE, *away)) == 1
+    ],
+)
+def test_no_other_permission_allows_a_server_elsewhere(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert len(refused(PRIVATE, *ELSEWHERE)) == 1
+
+
+def test_a_server_that_the_user_trusts_is_allowed(monkeypatch):
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "http://api.vendor.invalid")
-    assert refused(PRIVATE, *away) == []
+    assert refused(PRIVATE, *ELSEWHERE) == []
 
 
-def test_a_model_of_another_plug_in(monkeypatch):
+@pytest.fixture
+def _foreign_models(monkeypatch):
+    """Models that another plug-in registers: one of its own, and one of the harness by another name."""
     from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
 
     for table in ("_manifests", "_alias_to_model_id"):
@@ -368,24 +383,44 @@ def test_a_model_of_another_plug_in(monkeypatch):
     )
     MODEL_REGISTRY_V2.register_manifest(theirs)
     MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="renamed", chat_class_path=ASYNC))
-    for model in ("somebodys", "somebodys_too"):
-        (sentence,) = refused(PRIVATE, "--model", model, "--model_args", f"server_url={LOCAL}")
-        assert "set MEDTASKS_TRUSTED_MODEL=class:somebody.Model" in sentence
+
+
+@pytest.mark.usefixtures("_foreign_models")
+@each_row("model", ["somebodys", "somebodys_too"])
+def test_a_model_of_another_plug_in_is_refused_by_its_class(model):
+    (sentence,) = refused(PRIVATE, "--model", model, "--model_args", f"server_url={LOCAL}")
+    assert "set MEDTASKS_TRUSTED_MODEL=class:somebody.Model" in sentence
+
+
+@pytest.mark.usefixtures("_foreign_models")
+def test_a_class_of_another_plug_in_may_be_trusted(monkeypatch):
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "class:somebody.Model")
     assert refused(PRIVATE, "--model", "somebodys", "--model_args", f"server_url={AWAY}") == []
+
+
+@pytest.mark.usefixtures("_foreign_models")
+def test_a_model_of_the_harness_is_known_under_another_name():
     (sentence,) = refused(PRIVATE, "--model", "renamed")
     assert "api.openai.com" in sentence
 
 
-def test_the_environment_of_this_command_and_of_a_file(monkeypatch, tmp_path):
+def test_the_address_of_a_server_is_that_of_the_environment(monkeypatch):
     assert "api.openai.com" in refused(PRIVATE, "--model", "openai")[0]
     monkeypatch.setenv("OPENAI_API_BASE", LOCAL)
     assert refused(PRIVATE, "--model", "openai") == []
+
+
+def test_the_address_of_a_server_is_that_of_a_configuration_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_BASE", LOCAL)
     file = tmp_path / "run.yaml"
     file.write_text(f"model: openai\nenv: {{SOMEWHERE: '{AWAY}', OPENAI_API_BASE: '$SOMEWHERE'}}\n")
     assert "vendor.invalid:80 (OPENAI_API_BASE)" in refused(PRIVATE, "--config", str(file))[0]
     file.write_text(f"model: async_openai\nmodel_args: {{base_url: '{AWAY}'}}\n")
     assert "vendor.invalid:80 (base_url)" in refused(PRIVATE, "--config", str(file))[0]
+
+
+def test_a_proxy_before_a_server_is_refused(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_BASE", LOCAL)
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     assert "the proxy that HTTP_PROXY names" in refused(PRIVATE, "--model", "openai")[0]
 

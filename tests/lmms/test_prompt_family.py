@@ -105,17 +105,29 @@ def test_free_answers_are_drawn_as_in_table_2(asked, judging, family, template, 
     assert body["messages"][0] == {"role": "system", "content": SYSTEM}
 
 
-def test_a_system_turn_is_an_argument_of_the_harness_model_and_its_option_is_ignored(
-    asked, judging, monkeypatch
-):
-    judging(verdict)
+SERVED = ",model_version=gpt-4o"
+
+
+@pytest.fixture
+def _key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    served = ",model_version=gpt-4o"
-    body, _ = asked("mediconfusion_ff", f"{served},system_prompt={SYSTEM}", "async_openai")
+
+
+@pytest.mark.usefixtures("_key")
+def test_a_system_turn_is_an_argument_of_the_model_of_the_harness(asked, judging):
+    judging(verdict)
+
+    body, _ = asked("mediconfusion_ff", f"{SERVED},system_prompt={SYSTEM}", "async_openai")
+
     (turn,) = body["messages"][:-1]
     assert (turn["role"], SYSTEM in str(turn["content"])) == ("system", True)
     assert decoding_of(body) == {"temperature": 0.7, "max_tokens": 2048}
-    body, _ = asked("mediconfusion", served, "async_openai", system_instruction=SYSTEM)
+
+
+@pytest.mark.usefixtures("_key")
+def test_the_option_for_a_system_turn_is_ignored_by_the_model_of_the_harness(asked):
+    body, _ = asked("mediconfusion", SERVED, "async_openai", system_instruction=SYSTEM)
+
     assert len(body["messages"]) == 1
     assert text_of(body) == filled(f"{LETTERED}{ONE_LETTER}Answer: ")
 

@@ -78,42 +78,69 @@ def own_images(document, settings):
     return len(files[: settings.get("shown_images")]) * (settings.get("slices") or 1)
 
 
+def settings_of(name, family):
+    return task(name)[0]["lmms_eval_specific_kwargs"][family]
+
+
+def with_variant(name, family, ending):
+    """Return what a task and a variant of it ask, document by document."""
+    return zip(asked(name, family), asked(f"{name}{ending}", family), strict=True)
+
+
+def bytes_of(images):
+    return [image.tobytes() for image in images]
+
+
 @each_row(("name", "family"), CASES)
-def test_blind_grey_and_other_images(name, family):
-    settings = task(name)[0]["lmms_eval_specific_kwargs"][family]
-    variants = [asked(f"{name}{ending}", family) for ending in ("", "_blind", "_blank", "_swapped")]
-    for (document, text, images), blind, blank, swapped in zip(*variants, strict=True):
-        own = own_images(document, settings)
+def test_a_blind_prompt_lacks_the_images_and_not_a_word(name, family):
+    for (document, text, images), (_, blind_text, blind_images) in with_variant(
+        name, family, "_blind"
+    ):
+        own = own_images(document, settings_of(name, family))
         assert own > 0
-        first = len(images) - own
-        before = [image.tobytes() for image in images[:first]]
-        _, blind_text, blind_images = blind
         assert text.count(MARK) in (0, len(images))
         assert blind_text.count(MARK) == (text.count(MARK) - own if text.count(MARK) else 0)
-        # The images are gone, and not a word else.
         assert words(blind_text) == words(text)
         assert "<img>" not in blind_text
-        assert [image.tobytes() for image in blind_images] == before
-        for other, other_text, shown in (blank, swapped):
-            assert (other["doc_id"], other_text, len(shown)) == (
-                document["doc_id"],
-                text,
-                len(images),
-            )
-            assert [image.tobytes() for image in shown[:first]] == before
-        for image, grey, other in zip(
-            images[first:], blank[2][first:], swapped[2][first:], strict=True
-        ):
+        assert bytes_of(blind_images) == bytes_of(images[: len(images) - own])
+
+
+@each_row(("name", "family"), CASES)
+@each_row("ending", ["_blank", "_swapped"])
+def test_a_prompt_with_grey_or_other_images_is_the_same(name, family, ending):
+    for (document, text, images), (other, other_text, shown) in with_variant(name, family, ending):
+        first = len(images) - own_images(document, settings_of(name, family))
+        assert (other["doc_id"], other_text, len(shown)) == (
+            document["doc_id"],
+            text,
+            len(images),
+        )
+        assert bytes_of(shown[:first]) == bytes_of(images[:first])
+
+
+@each_row(("name", "family"), CASES)
+def test_a_blank_image_is_grey_and_of_the_same_size(name, family):
+    for (document, _, images), (_, _, shown) in with_variant(name, family, "_blank"):
+        first = len(images) - own_images(document, settings_of(name, family))
+        for image, grey in zip(images[first:], shown[first:], strict=True):
             if not isinstance(image, Image.Image):  # a volume's file, or its values
-                assert np.any(np.not_equal(image, other))
                 assert {*grey.ravel()} == {0.5}
             else:
                 assert grey.size == image.size
                 assert grey.getcolors() == [(image.width * image.height, GREY)]
 
 
+@each_row(("name", "family"), CASES)
+def test_a_swapped_volume_is_another_one(name, family):
+    for (document, _, images), (_, _, shown) in with_variant(name, family, "_swapped"):
+        first = len(images) - own_images(document, settings_of(name, family))
+        for image, other in zip(images[first:], shown[first:], strict=True):
+            if not isinstance(image, Image.Image):
+                assert np.any(np.not_equal(image, other))
+
+
 @each_row("name", [name for name, family in CASES if family == "default"])
-def test_conversations(name):
+def test_conversations_of_variants_differ_in_their_images_alone(name):
     hook = task_config(name).get("doc_to_messages")
     if hook is None:  # the harness makes one of the prompt and the images
         return
@@ -181,9 +208,10 @@ def test_a_question_that_holds_the_mark_keeps_it():
             prompts.prompt(document, {"template": template, "image_mark": "<image>"})
             == "<image> <img>?"
         )
-    with pytest.raises(
-        SourceError, match="has 0 images and its prompt 1 places"
-    ):  # without the variant
+
+
+def test_a_prompt_has_as_many_places_as_images():
+    with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
         prompts.prompt(
             {"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"}
         )

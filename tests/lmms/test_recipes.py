@@ -90,18 +90,27 @@ def test_a_text_comes_back_from_the_harness_as_it_was(value):
     assert read["batch_size"] == 2
 
 
-def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_recipe():
-    arguments = [
-        "--model_args",
-        'dtype=float32,processor_kwargs={"size":{"longest_edge":9}},batch_size=2',
-    ]
-    named, facts = expansion("qoq-med-7b", "", read_options(arguments))
+@pytest.fixture
+def qoq():
+    """The arguments of the harness for a recipe with settings of the user, and the facts of the recipe."""
+    given = 'dtype=float32,processor_kwargs={"size":{"longest_edge":9}},batch_size=2'
+    return expansion("qoq-med-7b", "", read_options(["--model_args", given]))
+
+
+def test_what_the_user_gives_wins(qoq):
+    named, _ = qoq
+
     assert named[:3] == ["--model", "hf_vlm", "--model_args"]
     read = simple_parse_args_string(named[3])
     assert read["pretrained"] == "ddvd233/QoQ-Med-VL-7B"
     expected = ("float32", 2, '{"size":{"longest_edge":9}}')
     assert (read["dtype"], read["batch_size"], read["processor_kwargs"]) == expected
     assert "revision" in read
+
+
+def test_what_the_user_gave_is_recorded_with_the_recipe(qoq):
+    _, facts = qoq
+
     assert facts.given == {
         "dtype": "float32",
         "batch_size": "2",
@@ -112,6 +121,9 @@ def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_reci
         "hf",
         recipe("qoq-med-7b").digest,
     )
+
+
+def test_other_weights_have_no_revision_of_the_recipe():
     named, _ = expansion("qoq-med-7b", "hf", read_options(["--model_args=pretrained=/my/copy"]))
     assert "revision" not in simple_parse_args_string(named[3])
 
@@ -180,29 +192,45 @@ def test_server_only_models_choose_their_server():
     )
 
 
-def test_a_recipe_of_ones_own(own):
+def test_a_recipe_of_ones_own_extends_ours(own):
     mine = recipe("mine", [own])
     assert mine.fact("class") == "Qwen2_5_VLForConditionalGeneration", (
         "from what it extends, and that extends"
     )
-    assert mine.published_as == {}, "those of other weights"
-    assert mine.fact("licence") == "?"
     assert len(mine.traps) == len(recipe("qwen2.5-vl-7b").traps) > 0
+    with pytest.raises(UnknownName):
+        recipe("mine")
+
+
+def test_a_recipe_of_ones_own_has_no_facts_of_other_weights(own):
+    mine = recipe("mine", [own])
+    assert mine.published_as == {}
+    assert mine.fact("licence") == "?"
+
+
+def test_a_recipe_of_ones_own_gives_the_arguments_of_the_harness(own):
+    mine = recipe("mine", [own])
     _, arguments = mine.model_options("hf", {})
     assert simple_parse_args_string(arguments)["pretrained"] == "me/mine"
     _, arguments = mine.model_options("server", {"base_url": "u"})
     assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
+
+
+def test_a_changed_recipe_has_another_digest(own):
+    before = recipe("mine", [own]).digest
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
-    assert recipe("mine", [own]).digest != mine.digest
+    assert recipe("mine", [own]).digest != before
+
+
+def test_a_recipe_in_a_file_named_like_one_of_ours_extends_ours(own):
     (own / "qwen2.5-vl-7b.yaml").write_text(OWN.replace("recipe: mine", "recipe: same-file-name"))
-    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class"), (
-        "it extends ours, not itself"
-    )
-    (own / "qwen2.5-vl-7b.yaml").unlink()
+    mine = recipe("mine", [own])
+    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class")
+
+
+def test_a_recipe_of_ones_own_goes_before_ours(own):
     (own / "mine.yaml").write_text(OWN.replace("recipe: mine", "recipe: lingshu-7b"))
     assert recipe("lingshu-7b", [own]).title == "My model"
-    with pytest.raises(UnknownName):
-        recipe("mine")
 
 
 @each_row(
@@ -246,7 +274,9 @@ def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model
         model=model,
         recipe=facts.model_dump(),
     )
+
     report = collect_run(open_run(run))
+
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     (task,) = report.tasks
     assert {score.model for score in task.published if score.same_model} == {"RadFM"}

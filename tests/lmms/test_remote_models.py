@@ -297,16 +297,22 @@ def allowing_nodes(tree):
             )
 
 
-def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch):
+def module_of(file):
+    return f"lmms_eval.models.{file.parent.name}.{file.stem}"
+
+
+def test_every_model_that_allows_a_checkpoints_code_is_known():
     sources = {file: tree for file, tree in model_sources() if file.stem in LOCAL_MODELS}
     alone = {
-        f"lmms_eval.models.{file.parent.name}.{file.stem}"
+        module_of(file)
         for file, tree in sources.items()
         if any(
             isinstance(value, ast.Constant) and value.value is True
             for value in allowing_nodes(tree)
         )
     }
+    allowed = {module_of(file) for file in sources if allows_checkpoint_code(module_of(file))}
+
     assert {module.rpartition(".")[2] for module in alone} >= {
         "internvl2",
         "minicpm_v",
@@ -314,8 +320,6 @@ def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch)
         "vllm",
         "sglang",
     }
-    modules = [f"lmms_eval.models.{file.parent.name}.{file.stem}" for file in sources]
-    allowed = {module for module in modules if allows_checkpoint_code(module)}
     assert allowed - alone == {  # they build on one of these
         f"lmms_eval.models.{name}"
         for name in (
@@ -325,6 +329,9 @@ def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch)
     }
     assert alone <= allowed
     assert not any(map(allows_checkpoint_code, LM_EVAL_LOCAL))
+
+
+def test_models_that_may_run_a_checkpoints_code_need_the_users_word():
     name = "lmms_eval.models.chat.qwen3_vl.Qwen3_VL"
     assert refused("qwen3_vl", {}) == (
         f"text of credentialed data ({PRIVATE}) is not sent with model '{name}' because it may run code that comes "
@@ -332,6 +339,9 @@ def test_models_that_may_run_a_checkpoints_code_need_the_users_word(monkeypatch)
         f"these data, set MEDTASKS_TRUSTED_MODEL=class:{name}"
     )
     assert refused("qwen3_vl", {}, {"MEDTASKS_TRUSTED_MODEL": f"class:{name}"}) is None
+
+
+def test_built_models_that_may_run_a_checkpoints_code_get_no_credentialed_data():
     with pytest.raises(ModelRefused, match="it may run code that comes with its checkpoint"):
         refuse_remote_model(made("vllm"), [PRIVATE])
     refuse_remote_model(made("vllm"), [PUBLIC, GATED])
@@ -468,16 +478,21 @@ def chatter():
             logger.exception("failed")
 
 
-def test_messages(log, capfd):
+def test_messages_of_a_model_about_credentialed_data_are_withheld(log, capfd):
     asked([PRIVATE], chatter)
+
     printed = capfd.readouterr()
     assert CANARY not in printed.out + printed.err + "".join(log)
     assert "asking: 100%" in printed.err
     assert sum("message withheld" in line for line in log) == 2  # in place of the two
     assert any("what the model prints and logs is withheld" in line for line in log)
+
+
+def test_other_messages_of_a_model_are_shown(log, capfd):
     with warnings.catch_warnings(record=True):
         asked([PUBLIC], chatter)
         chatter()
+
     printed = capfd.readouterr()
     assert (printed.out + printed.err).count(CANARY) >= 2 * 3
     assert sum(CANARY in line for line in log) == 4

@@ -92,17 +92,27 @@ def test_a_failing_task_costs_itself_alone(script, tmp_path, tasks, names, faili
     assert set(outcome.files.values()) == set(outcome.results)
 
 
-def test_why_a_task_failed(script, tmp_path, tasks):
+def test_a_killed_harness_is_the_reason_of_a_task(script, tmp_path, tasks):
     body = "if 'two' in tasks: os.kill(os.getpid(), 9)\nwrite(*tasks)"
+
     outcome = run_tasks(["one", "two"], [], tmp_path / "out", script(body))
+
     assert (outcome.done, outcome.failed) == (["one"], ["two"])
     assert [process.exit_code for process in outcome.processes] == [-9, 0, -9]
     killed = "the harness was ended by SIGKILL, as the system does when memory is short"
     assert outcome.reasons["two"].startswith(killed)
-    cut_off = "output.mkdir()\n(output / 'b_results.json').write_text('{\"results\": {\"one\"')\nsys.exit(3)"
-    outcome = run_tasks(["one"], [], tmp_path / "cut_off", script(cut_off))
+
+
+def test_results_that_are_cut_off_are_none(script, tmp_path, tasks):
+    body = "output.mkdir()\n(output / 'b_results.json').write_text('{\"results\": {\"one\"')\nsys.exit(3)"
+
+    outcome = run_tasks(["one"], [], tmp_path / "cut_off", script(body))
+
     assert (outcome.done, outcome.failed, outcome.results) == ([], ["one"], [])
     assert "exit code 3" in outcome.reasons["one"]
+
+
+def test_a_launcher_that_cannot_start_ends_the_run(tmp_path, tasks):
     with pytest.raises(MedTasksError, match=r"cannot start 'no-such-launcher' .*--launcher"):
         run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
 
@@ -204,17 +214,24 @@ def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monke
 
 
 @pytest.mark.parametrize("name", ["medical", "tagged"])
-def test_a_missing_or_damaged_dataset_is_left_out_of_its_group(tasks, sample_home, name):
+def test_a_missing_dataset_is_left_out_of_its_group(tasks, name):
     chosen = select([name, "general"])
+
     assert chosen.ready == ("one", "general")
     assert list(chosen.missing) == ["two"]
     assert "medtasks data prepare mediconfusion" in chosen.missing["two"]
+
+
+@pytest.mark.parametrize("name", ["medical", "tagged"])
+def test_a_damaged_dataset_is_left_out_of_its_group(tasks, sample_home, name):
     home = Path(os.environ["MEDTASKS_HOME"])
     shutil.copytree(sample_home, home, dirs_exist_ok=True)
     assert select([name]) == Selection((name,), {})
     (damaged,) = (home / "datasets").rglob("test/*.arrow")
     damaged.write_bytes(damaged.read_bytes()[:-400])
+
     chosen = select([name])
+
     assert chosen.ready == ("one",)
     assert "prepare the dataset again: medtasks data prepare mediconfusion" in chosen.missing["two"]
 

@@ -48,7 +48,7 @@ def prompt(task, doc):
     )
 
 
-def test_which_tasks_have_them():
+def test_tasks_whose_replies_are_read_have_thinking_variants():
     having = {task.name for task in task_files().values() if task.thinking}
     assert having >= {*RUN, "multimedeval_medqa", "medheval_context", "medevalkit_slake_judged"}
     lacking = {
@@ -71,7 +71,7 @@ def test_which_tasks_have_them():
     assert not any(one.variant in THINKING for one in tagged_tasks("mediconfusion_sanity"))
 
 
-def test_they_differ_from_their_task_in_prompt_room_and_rows():
+def test_a_thinking_variant_differs_in_prompt_room_and_rows():
     base, config = task_config("medevalkit_pmc_vqa"), task_config("medevalkit_pmc_vqa_think")
     changed = {key for key in config if config[key] != base.get(key)}
     named = {"task", "task_alias", "tag", "metadata"}

@@ -58,6 +58,55 @@ def keyed(document):
     return any(document.get(name) is not None for name in ("answer", "answers", "label"))
 
 
+def check_rotated(before, after):
+    """Check that each question with a key is there once per option."""
+    assert [document["rotation_of"] for document in after] == [
+        document["doc_id"] for document in before if keyed(document) for _ in document["options"]
+    ]
+
+
+def check_new_option(before, after):
+    """Check that one option is new, and the key the same."""
+    olds = {document["doc_id"]: document for document in before}
+    for new in after:
+        old = olds[new["doc_id"]]
+        assert len(set(new["options"]) - set(old["options"])) == 1
+        assert {key: old.get(key) for key in ("answer", "label")} == {
+            key: new.get(key) for key in ("answer", "label")
+        }
+
+
+def check_images(variant, before, after):
+    """Check that the same is asked of no image, of a grey or a degraded one, or of that of another question."""
+    for old, new in zip(before, after, strict=True):
+        assert {key: old.get(key) for key in KEPT} == {key: new.get(key) for key in KEPT}
+        if variant == DEGRADED:
+            assert new == {
+                **old,
+                **{key: new[key] for key in ("variant", "degradation", "severity")},
+            }
+        elif variant in ("blind", TOLD):
+            assert images(new) == []
+            assert "image_file" not in new
+        elif variant == "blank":
+            assert new == {**old, "variant": "blank"}
+        else:
+            assert len(images(new)) == len(images(old))
+            assert not set(images(new)) & set(images(old))
+            assert new.keys() == {*old, "variant"}
+
+
+def check_variant(variant, before, after):
+    """Check the documents of a variant by what it changes."""
+    assert {document["variant"] for document in after} == {variant.variant}
+    if variant.variant == "rotated":
+        check_rotated(before, after)
+    elif variant.variant in (ABSTAIN, NOTA, NOTA_CONTROL):
+        check_new_option(before, after)
+    else:
+        check_images(variant.variant, before, after)
+
+
 @each_row("name", ONE_PER_DATASET)
 def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, monkeypatch, name):
     monkeypatch.setattr(
@@ -73,45 +122,14 @@ def test_every_dataset_in_every_variant_here_and_in_the_harness(prepared, monkey
             with pytest.raises(MedTasksError, match="no question has options"):
                 check_possible(variant)
             continue
-        after, changed = task_documents(variant), variant_hook(variant.name)(table)
+        after = task_documents(variant)
+        check_variant(variant, before, after)
+
+        changed = variant_hook(variant.name)(table)
         assert changed.to_list() == after
         changed_types = changed.features
         for column in set(changed_types) & set(types) - {"image_sha256"}:
             assert changed_types[column] == types[column]
-        assert {document["variant"] for document in after} == {variant.variant}
-        if variant.variant == "rotated":
-            assert [document["rotation_of"] for document in after] == [
-                document["doc_id"]
-                for document in before
-                if keyed(document)
-                for _ in document["options"]
-            ]
-            continue
-        if variant.variant in (ABSTAIN, NOTA, NOTA_CONTROL):
-            olds = {document["doc_id"]: document for document in before}
-            for new in after:
-                old = olds[new["doc_id"]]
-                assert len(set(new["options"]) - set(old["options"])) == 1
-                assert {key: old.get(key) for key in ("answer", "label")} == {
-                    key: new.get(key) for key in ("answer", "label")
-                }
-            continue
-        for old, new in zip(before, after, strict=True):
-            assert {key: old.get(key) for key in KEPT} == {key: new.get(key) for key in KEPT}
-            if variant.variant == DEGRADED:
-                assert new == {
-                    **old,
-                    **{key: new[key] for key in ("variant", "degradation", "severity")},
-                }
-            elif variant.variant in ("blind", TOLD):
-                assert images(new) == []
-                assert "image_file" not in new
-            elif variant.variant == "blank":
-                assert new == {**old, "variant": "blank"}
-            else:
-                assert len(images(new)) == len(images(old))
-                assert not set(images(new)) & set(images(old))
-                assert new.keys() == {*old, "variant"}
 
 
 def test_a_task_without_variant_and_a_group(prepared):
@@ -153,15 +171,25 @@ def positions(document):
 
 
 @given(KEYS)
-def test_rotations_keep_every_option_and_the_right_ones(key):
-    options, kind, right = key
-    listed = [f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)]
-    document = {**question(*key), "question": f"Which? {' '.join(listed)}"}
-    rotations = rotated([document])
+def test_a_question_has_a_rotation_for_each_option(key):
+    options, _, _ = key
+
+    rotations = rotated([{**question(*key), "question": "Which?"}])
+
     assert [one["doc_id"] for one in rotations] == [
         f"7~r{number}" for number in range(len(options))
     ]
     assert [one["rotation"] for one in rotations] == list(range(len(options)))
+
+
+@given(KEYS)
+def test_rotations_keep_every_option_and_the_right_ones(key):
+    options, kind, right = key
+    listed = [f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)]
+    document = {**question(*key), "question": f"Which? {' '.join(listed)}"}
+
+    rotations = rotated([document])
+
     wanted = right if kind == "answers" else {min(right)}
     for number, one in enumerate(rotations):
         order = [published_position(place, number, len(options)) for place in range(len(options))]
@@ -174,10 +202,14 @@ def test_rotations_keep_every_option_and_the_right_ones(key):
         assert {order[place] for place in positions(one)} == wanted
     assert rotations[0]["options"] == options
     assert positions(rotations[0]) == wanted
-    for place in range(len(options)):  # every option stands in every place once
-        assert {
-            published_position(place, number, len(options)) for number in range(len(options))
-        } == set(range(len(options)))
+
+
+@given(st.integers(1, 7))
+def test_every_option_stands_in_every_place_once(count):
+    for place in range(count):
+        assert {published_position(place, number, count) for number in range(count)} == set(
+            range(count)
+        )
 
 
 def test_clusters_of_rotations(prepared):
@@ -340,18 +372,30 @@ def test_a_model_that_reads_volumes_sees_an_even_grey(tmp_path):
     assert set(blank.unique().tolist()) == {0.5}
 
 
-def test_ct_scans(prepared):
-    asked = task_documents(task_file("multimedeval_ct_rate_report_blank"))
-    (grey,) = volumes(asked[0], {"slices": 0})
+@pytest.fixture
+def ct_scan(prepared):
+    return task_documents(task_file("multimedeval_ct_rate_report_blank"))[0]
+
+
+def test_a_blank_ct_scan_is_grey(ct_scan):
+    (grey,) = volumes(ct_scan, {"slices": 0})
     assert (grey.shape, set(grey.ravel())) == ((9, 10, 6), {0.5})
-    slices = volumes(asked[0], {"slices": 2})
+    slices = volumes(ct_scan, {"slices": 2})
     assert [len(picture.getcolors()) for picture in slices] == [1, 1]
+
+
+def test_a_degraded_ct_scan_has_less_contrast(ct_scan):
     dim = {"variant": "degraded", "degradation": "contrast", "severity": 3}
+
     plain, flat = (
-        volumes({**asked[0], **columns}, {"slices": 2}) for columns in ({"variant": None}, dim)
+        volumes({**ct_scan, **columns}, {"slices": 2}) for columns in ({"variant": None}, dim)
     )
+
     assert np.array_equal(flat[0], 128 + (np.asarray(plain[0]).astype(int) - 128) // 4)
-    gone = {**asked[0], "image_files": ["images/none.nii.gz"]}
+
+
+def test_a_missing_ct_scan_is_named_also_where_it_is_grey(ct_scan):
+    gone = {**ct_scan, "image_files": ["images/none.nii.gz"]}
     for settings in ({"slices": 0}, {"slices": 2}):
         with pytest.raises(SourceError, match="is missing"):
             volumes(gone, settings)

@@ -95,25 +95,34 @@ def test_variants_follow_from_the_documents(prepared, name):
     assert task_file(name).variants == tuple(variant for variant in VARIANTS if variant in wanted)
 
 
-def test_names():
+def test_a_variant_is_named_after_its_task():
     assert variant_of("mediconfusion_blind") == ("mediconfusion", "blind")
     assert variant_of("mediconfusion_gd_rotated") == ("mediconfusion_gd", "rotated")
-    for name in (
-        "mediconfusion",
-        "mediconfusion_ps_rotated",
-        "multimedeval_medqa_blind",
+
+
+@each_row(
+    "name",
+    [
+        *("mediconfusion", "mediconfusion_ps_rotated", "multimedeval_medqa_blind"),
         "mediconfusion_all_blind",
-    ):
-        assert variant_of(name) is None
-    for name in (
-        "mediconfusion_blind_blind",
-        "blind",
-        "_blind",
-        "",
-        "mediconfusion_sanity",
+    ],
+)
+def test_names_of_other_tasks_are_no_variants(name):
+    assert variant_of(name) is None
+
+
+@each_row(
+    "name",
+    [
+        *("mediconfusion_blind_blind", "blind", "_blind", "", "mediconfusion_sanity"),
         "mediconfusion_Blind",
-    ):
-        assert variant_of(name) is None
+    ],
+)
+def test_names_of_no_task_are_no_variants(name):
+    assert variant_of(name) is None
+
+
+def test_a_variant_that_a_task_has_not_is_unknown():
     with pytest.raises(
         UnknownName, match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion"
     ):
@@ -129,7 +138,7 @@ def read(name):
 
 
 @each_row("name", MADE)
-def test_configurations(prepared, name):
+def test_a_variant_changes_only_what_it_is_about(prepared, name):
     task = task_file(name)
     base, config = task_config(task.base), task_config(name)
     assert base.keys() <= config.keys()
@@ -137,16 +146,26 @@ def test_configurations(prepared, name):
     scored = {"process_results", "metric_list"} if task.variant in ("rotated", ABSTAIN) else set()
     assert changed - {"tag"} == {"task", "task_alias", "metadata", "process_docs"} | scored
     assert config["tag"] == []
+    assert (config["process_results"], config["metric_list"]) == (
+        task.process_results,
+        task.metric_list,
+    )
+
+
+@each_row("name", MADE)
+def test_the_metadata_of_a_variant_name_its_base(prepared, name):
+    task = task_file(name)
+    base, config = task_config(task.base), task_config(name)
     about = {"variant": task.variant, "base": task.base, "description": task.description}
     if task.variant == DEGRADED:
         groups = [*base["metadata"].get("breakdown", []), "degradation", "severity"]
         about |= {"degradations": 1, "breakdown": groups}
     assert config["metadata"] == {**base["metadata"], **about}
-    assert (config["process_results"], config["metric_list"]) == (
-        task.process_results,
-        task.metric_list,
-    )
-    file, config = read(name), resolve_names(config)
+
+
+@each_row("name", MADE)
+def test_the_harness_reads_the_configuration_of_a_variant(prepared, name):
+    file, config = read(name), resolve_names(task_config(name))
     assert file.pop("process_docs").__name__ == config.pop("process_docs").__name__ == name
     assert file == config
 
@@ -155,8 +174,12 @@ def index_of(*names):
     return {name: {"type": "task", "yaml_path": str(task_file(name).path)} for name in names}
 
 
-def test_entries_of_the_harness_index():
-    entries = index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
+@pytest.fixture
+def entries():
+    return index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
+
+
+def test_the_harness_index_has_an_entry_for_each_variant(entries):
     assert sorted(entries) == sorted(
         [
             *(f"mediconfusion_{ending}" for ending in (*OF_PAIRS, "sanity", "stress", *THINKING)),
@@ -169,8 +192,14 @@ def test_entries_of_the_harness_index():
         ]
     )
     assert entries["multimedeval_5shot"]["task"] == ["multimedeval_medqa_5shot"]
-    assert not {"yaml_path"} & entries["mediconfusion_blind"].keys()  # written when it is asked for
+
+
+def test_the_file_of_a_variant_is_written_when_it_is_asked_for(entries):
+    assert not {"yaml_path"} & entries["mediconfusion_blind"].keys()
     assert "mediconfusion_blind.yaml" in entries["mediconfusion_blind"]["yaml_path"]
+
+
+def test_the_harness_index_has_a_tag_for_all_variants(entries):
     tag = entries["mediconfusion_sanity"]
     assert tag["type"] == "tag"
     assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in SANITY)]
@@ -192,6 +221,7 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
     include([tmp_path])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
+
     for variant in OF_IMAGES:
         config, ours = read(f"own_{variant}"), task_config(f"own_{variant}")
         assert config["dataset_kwargs"] == {
@@ -205,14 +235,19 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
         assert config["doc_to_text"]({}, {}) == config["metadata"]["made"]({}, {}) == "beside"
 
 
-def test_names_that_are_taken_and_tasks_that_are_not_ours():
+def test_a_name_that_is_taken_is_no_variant():
     taken = {"mediconfusion_blind": {"type": "task", "yaml_path": "/x.yaml"}}
+
     entries = index_entries(index_of("mediconfusion") | taken)
+
     assert "mediconfusion_blind" not in entries
     assert entries["mediconfusion_sanity"]["task"] == [
         "mediconfusion",
         *(f"mediconfusion_{variant}" for variant in SANITY[1:]),
     ]
+
+
+def test_tasks_that_are_not_ours_get_no_variants():
     assert (
         index_entries(
             {"mediconfusion": {"type": "task", "yaml_path": "/elsewhere/mediconfusion.yaml"}}
@@ -223,7 +258,7 @@ def test_names_that_are_taken_and_tasks_that_are_not_ours():
     assert index_entries({}) == {}
 
 
-def test_tags_and_selection(prepared):
+def test_a_tag_names_a_task_and_its_variants(prepared):
     stressed = [
         "mediconfusion_gd",
         *(f"mediconfusion_gd_{variant}" for variant in STRESS if variant in OF_PAIRS),
@@ -231,17 +266,26 @@ def test_tags_and_selection(prepared):
     assert [task.name for task in tagged_tasks("mediconfusion_gd_stress")] == stressed
     names = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in SANITY)]
     assert [task.name for task in tagged_tasks("mediconfusion_gd_sanity")] == names
+    assert tasks_of("mediconfusion_gd_sanity") == names
+    assert tasks_of("mediconfusion_gd_blind") == ["mediconfusion_gd_blind"]
+
+
+def test_other_names_are_no_tags(prepared):
     assert (
         tagged_tasks("multimedeval_medqa_sanity")
         == tagged_tasks("mediconfusion")
         == tagged_tasks("_sanity")
         == []
     )
-    assert tasks_of("mediconfusion_gd_sanity") == names
-    assert tasks_of("mediconfusion_gd_blind") == ["mediconfusion_gd_blind"]
     assert tasks_of("multimedeval_medqa_blind") == []
+
+
+def test_tags_and_variants_are_selected(prepared):
     chosen = ("mediconfusion_gd_sanity", "mediconfusion_blind", "somebody_elses")
     assert select(chosen) == Selection(chosen, {})
+
+
+def test_a_part_has_no_name_of_a_variant_or_a_tag(prepared):
     for name in ("mediconfusion_blind", "mediconfusion_ps_sanity"):
         with pytest.raises(
             MedTasksError, match=f"there is a task or dataset '{name}' already; choose another name"
@@ -249,7 +293,7 @@ def test_tags_and_selection(prepared):
             select_as("mediconfusion", {"categories": ["Cerebral"]}, name)
 
 
-def test_a_dataset_that_is_not_prepared():
+def test_variants_of_a_missing_dataset_say_how_to_prepare_it():
     names = ("mediconfusion_blind", "mediconfusion_swapped")
     chosen = select(names)
     assert chosen.ready == ()
@@ -265,12 +309,16 @@ def test_a_dataset_that_is_not_prepared():
         assert read(name)["task_alias"] == name
 
 
-def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
+@pytest.fixture
+def part(sample_home, tmp_path, monkeypatch):
+    """Select a part of the sample in a home of its own."""
     shutil.copytree(sample_home, tmp_path / "home")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
-    part = task_file("mc_head_gd")
-    assert part.variants == OF_PAIRS
+
+
+def test_a_part_has_the_variants_of_the_whole(part):
+    assert task_file("mc_head_gd").variants == OF_PAIRS
     assert variant_of("mc_head_gd_rotated") == ("mc_head_gd", "rotated")
     asked = task_documents(task_file("mc_head_swapped"))
     assert {document["doc_id"] for document in asked} == {
@@ -279,9 +327,14 @@ def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
     assert task_config("mc_head_blind")["metadata"]["dataset"] == "mc_head"
     assert read("mc_head_blind")["task_alias"] == "mc_head_blind [SAMPLE DATA]"
 
+
+def test_questions_without_images_have_no_variants(part):
     manifest = prepared_folder("mc_head") / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"images": ', '"images": 0, "x": '))
-    assert task_file("mc_head_gd").variants == ()  # as if it were a set of questions without images
+    assert task_file("mc_head_gd").variants == ()
+
+
+def test_a_task_that_only_the_harness_scores_has_no_variants(part):
     (own_tasks_folder() / "foreign.yaml").write_text("task: foreign\noutput_type: generate_until\n")
     assert task_files()["foreign"].variants == ()
     assert "is scored by metrics of the harness alone" in task_files()["foreign"].only_harness

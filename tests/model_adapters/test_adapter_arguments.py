@@ -54,7 +54,7 @@ def test_an_unusable_device_is_refused(device):
     assert f"device '{device}' is not present; give cpu" in refusal(device=device)
 
 
-def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_always_passes():
+def test_model_args_are_text_or_numbers():
     given = MedTasksTiny(
         batch_size="4", seed=1e2, max_failed="0.5", device=None, max_new_tokens=None
     ).arguments
@@ -64,6 +64,9 @@ def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_alw
         0.5,
         32,
     )
+
+
+def test_model_args_win_over_the_options_that_the_harness_always_passes():
     harness = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
     assert (
         MedTasksTiny.create_from_arg_string("seed=3,batch_size=8", harness).arguments.batch_size
@@ -71,15 +74,22 @@ def test_model_args_are_text_or_numbers_and_win_over_the_options_the_harness_alw
     )
     assert MedTasksTiny.create_from_arg_string("seed=3", harness).arguments.batch_size == 1
     assert MedTasksTiny.create_from_arg_string("", {}).arguments.batch_size == 16
+
+
+def test_model_args_have_values():
     with pytest.raises(AdapterArgumentError, match="key=value"):
         MedTasksTiny.create_from_arg_string("seed")
 
 
-def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypatch):
+def test_processes_that_accelerate_does_not_connect_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     words = r"2 processes were started, but accelerate connects 1; .*ACCELERATE_USE_CPU"
     with pytest.raises(MedTasksError, match=words):
         MedTasksTiny(device="cpu")
+
+
+def test_each_of_several_processes_keeps_the_device_accelerate_gave_it(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     own = torch.device("cuda:1")
     assert choose_device("cuda:0", own, 2, "m") == own

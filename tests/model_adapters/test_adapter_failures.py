@@ -26,9 +26,11 @@ def failing_on(*doc_numbers, error=OSError):
     return to_visual
 
 
-def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
+def test_a_failing_image_fails_its_own_reply_only(bench, log):
     expected = bench.adapter.generate_until(bench.generation())
+
     replies = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
+
     assert "OSError at test_adapter_failures.py" in failure_cause(replies[4])
     assert replies[:4] + replies[5:] == expected[:4] + expected[5:]
     assert SECRET not in replies[4] + "".join(log)
@@ -36,8 +38,13 @@ def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
     assert (
         "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py" in line
     )
+
+
+def test_a_failing_image_fails_its_own_scores_only(bench):
     expected = bench.adapter.loglikelihood(bench.scoring())
+
     scores = bench.adapter.loglikelihood(bench.scoring(visual=failing_on(4)))
+
     assert [math.isnan(loss) for loss, _ in scores] == [number in (8, 9) for number in range(24)]
     assert not scores[8][1]
     losses = [[loss for loss, _ in pairs[:8] + pairs[10:]] for pairs in (scores, expected)]
@@ -46,12 +53,20 @@ def test_a_failing_image_fails_its_own_reply_and_scores_only(bench, log):
 
 def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
     bench.adapter.quote_errors(allowed=True)
+
     replies = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
+
     cause = failure_cause(replies[4])
     assert re.fullmatch(
         rf"OSError at test_adapter_failures\.py:\d+ in to_visual: {SECRET}: 4: .*", cause
     )
     assert cause in log[0]
+
+    bench.adapter.quote_errors(allowed=False)
+    assert SECRET not in bench.adapter.generate_until(bench.generation(visual=failing_on(4)))[4]
+
+
+def test_a_long_message_of_an_error_is_cut(bench):
     long = FailureLog("x", 9, 1, quotes=True)
     (request,) = read_requests(bench.generation([0]), "generate_until")
     assert (
@@ -59,8 +74,6 @@ def test_the_message_of_an_error_is_added_where_errors_are_quoted(bench, log):
         == f"ValueError: one two {'x' * 292}"
     )
     assert long.record(request, ValueError()) == "ValueError"
-    bench.adapter.quote_errors(allowed=False)
-    assert SECRET not in bench.adapter.generate_until(bench.generation(visual=failing_on(4)))[4]
 
 
 @each_row("bad", ["", 3, lambda doc: None])
@@ -116,29 +129,39 @@ def test_the_allowance_is_the_share_but_at_least_one(bench, share, requests, all
         failures.settle()
 
 
-def test_padding_between_ranks_is_not_counted_and_an_interrupt_ends_the_run(new_bench, bench):
+def test_padding_between_ranks_is_not_counted(new_bench):
     bench = new_bench(max_failed=0)
     requests = bench.generation([0], visual=failing_on(0))
     requests[0].metadata["__padding_only__"] = True
     assert failure_cause(bench.adapter.generate_until(requests)[0])
+
+
+def test_an_interrupt_ends_the_run(new_bench):
+    bench = new_bench(max_failed=0)
     with pytest.raises(KeyboardInterrupt):
         bench.adapter.generate_until(
             bench.generation(visual=failing_on(2, error=KeyboardInterrupt))
         )
 
 
-def test_what_cannot_be_asked_is_refused_in_its_own_words(bench):
+def test_an_error_of_ours_is_a_failure_in_its_own_words(bench):
     def refuse(doc):
         raise MedTasksError("images of this dataset are gone")
 
     (reply,) = bench.adapter.generate_until(bench.generation([0], visual=refuse))
     assert failure_cause(reply) == "images of this dataset are gone"
+
+
+def test_requests_of_another_form_are_refused(bench):
     (request,) = bench.scoring((" a",), [0])
     request.arguments = ("", " a")
     with pytest.raises(MedTasksError, match="carries 2 values"):
         bench.adapter.loglikelihood([request])
     with pytest.raises(MedTasksError, match="medtasks_tiny answers in one round"):
         bench.adapter.generate_until_multi_round([])
+
+
+def test_no_requests_have_no_answers(bench):
     assert (bench.adapter.generate_until([]), bench.adapter.loglikelihood([])) == ([], [])
 
 
@@ -172,12 +195,12 @@ def warnings(log):
     return [line for line in log if "ran out of memory" in line]
 
 
-def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(
-    new_bench, bench, monkeypatch, log
-):
+def test_a_batch_too_large_for_the_memory_is_halved(new_bench, bench, monkeypatch, log):
     small = new_bench(batch_size=8)
     memory = Memory(small, monkeypatch, rows=3)
+
     got = small.adapter.generate_until(small.generation())
+
     assert got == bench.adapter.generate_until(bench.generation())
     assert memory.sizes == [8, 4, 2, 2, 4, 2, 2, 2, 2]
     assert len(warnings(log)) == 1
@@ -185,9 +208,21 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(
         "generate_until ran out of memory with 8 requests at once and goes on with 2"
         in warnings(log)[0]
     )
-    memory.tried.clear()
+
+
+def test_each_call_begins_with_the_batch_size_of_the_user(new_bench, monkeypatch):
+    """The next call may have other prompts."""
+    small = new_bench(batch_size=8)
+    memory = Memory(small, monkeypatch, rows=3)
     small.adapter.generate_until(small.generation())
-    assert memory.sizes[0] == 8, "the next call may have other prompts"
+    memory.tried.clear()
+
+    small.adapter.generate_until(small.generation())
+
+    assert memory.sizes[0] == 8
+
+
+def test_batches_by_tokens_are_no_larger_than_the_size_of_the_user(new_bench, monkeypatch):
     bench = new_bench(batch_tokens=10**6, batch_size=5)
     memory = Memory(bench, monkeypatch)
     bench.adapter.generate_until(bench.generation())
@@ -198,13 +233,13 @@ def test_a_batch_too_large_for_the_memory_is_halved_and_the_size_remembered(
     assert memory.sizes == [7, 5]
 
 
-def test_one_huge_sample_fails_alone_and_does_not_shrink_the_others(
-    new_bench, bench, docs, monkeypatch, log
-):
+def test_one_huge_sample_fails_alone(new_bench, bench, docs, monkeypatch, log):
     longest = max(docs, key=lambda doc: len(doc["question"]))
     small = new_bench(batch_size=4)
     memory = Memory(small, monkeypatch, never=longest["question"])
+
     got = small.adapter.generate_until(small.generation())
+
     expected = bench.adapter.generate_until(bench.generation())
     place = docs.index(longest)
     assert failure_cause(got[place]).startswith("OutOfMemoryError")

@@ -78,24 +78,29 @@ def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     assert bench.adapter.generate_until(bench.generation(visual=None, until=["oo"])) == expected
 
 
-def test_stop_strings_and_the_limit_of_the_task_or_else_the_argument_end_a_reply(
-    bench, monkeypatch, new_bench
-):
+def test_stop_strings_end_a_reply(bench):
     whole = bench.adapter.generate_until(bench.generation(until=[]))
     doc_id = next(i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply)
     stop = whole[doc_id][5:7]
     expected = whole[doc_id].split(stop)[0].strip()
     for until in ([stop], stop, ["never there", stop]):
         assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [expected]
-    # Generation itself ends with the last row.
+
+
+def test_generation_ends_with_the_last_row(bench, monkeypatch):
     (whole,) = bench.adapter.generate_until(bench.generation([0], until=[], max_new_tokens=30))
     lengths, model = [], bench.adapter.language_model
     inner = model.generate
     monkeypatch.setattr(
         model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r
     )
+
     bench.adapter.generate_until(bench.generation([0], until=[whole[2]], max_new_tokens=30))
+
     assert lengths == [whole.index(whole[2]) + 1]
+
+
+def test_the_limit_is_that_of_the_task_or_else_the_argument(new_bench):
     bench = new_bench(max_new_tokens=3)
     for limit, longest in ((1, 1), (7, 7), (None, 3)):
         replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))
@@ -156,14 +161,23 @@ def failing(doc):
     raise OSError("gone")
 
 
-def test_replies_carry_counts_if_asked_for(new_bench, bench, docs):
+@pytest.fixture
+def counted(new_bench):
+    """Replies of all documents, with token counts."""
     counting = new_bench(batch_size=5, token_counts=True)
+    return counting.adapter.generate_until(counting.generation(until=[]))
+
+
+def test_replies_carry_counts_if_asked_for(counted, bench):
     plain = bench.adapter.generate_until(bench.generation(until=[]))
-    counted = counting.adapter.generate_until(counting.generation(until=[]))
+
     assert {type(reply) for reply in plain} == {CountedReply}  # texts, for the harness
     assert {type(reply) for reply in counted} == {GenerationResult}
     assert [reply.text for reply in counted] == plain
     assert {type(reply.text) for reply in counted} == {str}
+
+
+def test_counts_are_of_the_prompt_and_the_reply_with_its_end(counted, bench, docs):
     for doc, reply in zip(docs, counted, strict=True):
         images = [doc["image"]] if doc["image"] else []
         assert reply.token_counts.input_tokens == len(
@@ -172,11 +186,14 @@ def test_replies_carry_counts_if_asked_for(new_bench, bench, docs):
         # One character is one token; a reply that ended by itself has the end token too.
         ended = reply.token_counts.output_tokens < 12
         assert reply.token_counts.output_tokens >= len(reply.text) + ended
-    # Not of what follows a stop string in a batch whose other row goes on.
-    stop, counts = plain[0][3], []
+
+
+def test_what_follows_a_stop_string_in_a_longer_batch_is_not_counted(new_bench, bench):
+    stop = bench.adapter.generate_until(bench.generation(until=[]))[0][3]
+    counts = []
     for size in (1, 12):
-        bench = new_bench(batch_size=size, token_counts=True)
-        replies = bench.adapter.generate_until(bench.generation(range(4), until=[stop]))
+        sized = new_bench(batch_size=size, token_counts=True)
+        replies = sized.adapter.generate_until(sized.generation(range(4), until=[stop]))
         counts.append([reply.token_counts.output_tokens for reply in replies])
     assert counts[0] == counts[1]
     assert min(counts[0]) < max(counts[0])
@@ -195,8 +212,13 @@ def test_scores_as_json_pass_through_the_harness_and_its_cache(new_bench, bench)
         assert record["sum"] == pytest.approx(tokens * pair[0], abs=1e-12)
         assert ResponseCache._is_valid_response(result, "loglikelihood")
         assert unwrap_generation_output(json.loads(json.dumps(result)))[0] == text
+
+
+def test_a_failed_score_as_json_has_no_number(new_bench):
     bench = new_bench(loglikelihood_format="json")
+
     ((text, _),) = bench.adapter.loglikelihood(bench.scoring(("x",), [0], visual=failing))
+
     loss, greedy = parse_loglikelihood(text)
     assert math.isnan(loss)
     assert greedy is False
@@ -227,9 +249,11 @@ def test_medical_models_take_nothing_over(new_bench, bench):
     config = decoding_config(GenerationSettings(12), adapter.stop_ids, adapter.pad_id)
     with torch.inference_mode():  # without the adapter the stored values do count
         steered = adapter.language_model.generate(**inputs, generation_config=config)
+
     replies = adapter.generate_batch(prompts, GenerationSettings(12), 0)
     assert replies == bench.adapter.generate_batch(prompts, GenerationSettings(12), 0)
     assert [adapter.decode(row).strip() for row in steered.tolist()] != replies
+
     sampled = {"do_sample": True, "temperature": 1}
     expected = bench.adapter.generate_until(bench.generation(range(4), **sampled))
     assert adapter.generate_until(changed.generation(range(4), **sampled)) == expected

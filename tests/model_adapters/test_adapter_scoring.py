@@ -43,7 +43,7 @@ def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
     assert [pair[1] for pair in got] == [pair[1] for pair in expected]
 
 
-def test_images_are_used_in_order_and_a_function_may_stand_for_the_continuation(bench, docs):
+def test_images_are_used_in_order(bench, docs):
     a, b = docs[0]["image"], docs[1]["image"]
     expected = [
         plain_score(bench.adapter, docs[0]["question"], images, " clear")[0]
@@ -55,6 +55,9 @@ def test_images_are_used_in_order_and_a_function_may_stand_for_the_continuation(
             bench.scoring((" clear",), [0], lambda _, images=images: images)
         )
         assert got == pytest.approx(value)
+
+
+def test_a_function_may_stand_for_the_continuation(bench):
     (by_function,) = bench.adapter.loglikelihood(bench.scoring((lambda doc: " clear",), [2]))
     (by_text,) = bench.adapter.loglikelihood(bench.scoring((" clear",), [2]))
     assert by_function == by_text
@@ -66,24 +69,30 @@ def test_nothing_to_score_is_an_error(context, whole):
         split_continuation(Encoded(context, None), Encoded(whole, None))
 
 
-def test_logits_of_the_continuation_have_to_be_finite():
+ITEMS = [
+    Continuation(Encoded(list(range(1, 9)), None), 2),
+    Continuation(Encoded([1, 2, 3], None), 1),
+]
+
+
+def test_logits_are_asked_for_the_longest_continuation():
     asked = []
 
     def logits_of(batch, keep):
         asked.append((tuple(batch.ids.shape), keep))
         return torch.zeros(*batch.ids.shape[:1], keep, 11, dtype=torch.bfloat16)
 
-    items = [
-        Continuation(Encoded(list(range(1, 9)), None), 2),
-        Continuation(Encoded([1, 2, 3], None), 1),
-    ]
-    uniform = score(items, logits_of, 0, torch.device("cpu"))
+    uniform = score(ITEMS, logits_of, 0, torch.device("cpu"))
+
     assert asked == [((2, 8), 3)]
     assert uniform[0].total == pytest.approx(2 * math.log(11), abs=1e-6)
     assert uniform[1] == Likelihood(pytest.approx(math.log(11), abs=1e-6), 1, False)
+
+
+def test_logits_of_the_continuation_have_to_be_finite():
     with pytest.raises(MedTasksError, match="not finite"):
         score(
-            items[1:],
+            ITEMS[1:],
             lambda batch, keep: torch.full((1, keep, 5), math.nan),
             0,
             torch.device("cpu"),
@@ -130,23 +139,33 @@ def answers(name, model):
 @each_row("name", DOCS)
 @each_row("shared", [False, True])
 def test_batches_change_nothing(build, one_by_one, name, shared):
-    model, (scores, replies) = (
-        build(name, batch_size=64, prefix_cache=shared, max_failed=0),
-        one_by_one[name],
-    )
+    model = build(name, batch_size=64, prefix_cache=shared, max_failed=0)
+    scores, replies = one_by_one[name]
+
     batched_scores, batched_replies = answers(name, model)
+
     assert batched_replies == replies
     assert not any(failure_cause(reply) for reply in replies)
     means = [mean for mean, _ in scores]
     assert [mean for mean, _ in batched_scores] == pytest.approx(means, abs=1e-4)
     assert [greedy for _, greedy in batched_scores] == [greedy for _, greedy in scores]
-    # Without the harness's loop, which would quietly run the samples of a failing batch one by one.
+
+
+@each_row("name", DOCS)
+@each_row("shared", [False, True])
+def test_one_batch_of_all_samples_changes_nothing(build, one_by_one, name, shared):
+    """Without the harness's loop, which would quietly run the samples of a failing batch one by one."""
+    model = build(name, batch_size=64, prefix_cache=shared, max_failed=0)
+    scores, replies = one_by_one[name]
     items = [
         model.encode_pair(doc["question"], option, doc["images"])
         for doc in DOCS[name]
         for option in OPTIONS
     ]
-    assert [score.mean for score in model.score_batch(items)] == pytest.approx(means, abs=1e-4)
     prompts = [model.encode(doc["question"], doc["images"]) for doc in DOCS[name]]
+
     generated = model.generate_batch(prompts, GenerationSettings(8, ("\n\n",)), 0)
+
+    means = [mean for mean, _ in scores]
+    assert [score.mean for score in model.score_batch(items)] == pytest.approx(means, abs=1e-4)
     assert [reply.strip() for reply in generated] == replies

@@ -111,8 +111,9 @@ def built(arguments: str, name: str = "adapter"):
     )
 
 
-def test_classes_and_functions_get_the_other_arguments(module):
+def test_an_adapter_class_gets_the_other_arguments(module):
     model = built(f"class={module}:MyVlm,weights=random,seed=3,batch_size=5")
+
     assert (type(model).__name__, model.arguments.weights, model.arguments.seed) == (
         "MyVlm",
         "random",
@@ -120,11 +121,18 @@ def test_classes_and_functions_get_the_other_arguments(module):
     )
     assert model.arguments.batch_size == 5  # of --model_args, as with each model of ours
     assert built(f"seed=4,class={module}:Group.MyVlm,weights=random").arguments.seed == 4
+
+
+def test_a_class_of_the_harness_gets_the_other_arguments(module):
     chat = MODEL_REGISTRY_V2.get_model_class("adapter").create_from_arg_string(
         f'class={module}:Chat,letter="a,b"', {}
     )
     assert (chat.is_simple, chat.letter) == (False, '"a,b"')
+
+
+def test_a_function_gets_the_arguments_of_functions(module):
     function = built(f"class={module}:answer,model=mine")
+
     assert function.function([1, 2]) == ["B", "B"]
     assert (function.arguments.model, function.arguments.batch_size) == ("mine", 2)
     assert (
@@ -134,30 +142,32 @@ def test_classes_and_functions_get_the_other_arguments(module):
         built(f"class={module}:answer,wieghts=1")
 
 
+RUN_ADAPTER = ["medtasks", "run", "--tasks", "mediconfusion", "--output_path", "out"]
+RUN_ADAPTER += ["--model", "adapter", "--model_args"]
+
+
 def test_the_run_is_named_after_the_class(module, sample, tmp_path):
-    arguments = [
-        "--model",
-        "adapter",
-        "--model_args",
-        f"class={module}:Chat,letter=B",
-        "--limit",
-        "4",
-    ]
-    command = ["medtasks", "run", "--tasks", "mediconfusion", "--output_path", "out"]
-    ran = run_here([*command, *arguments], tmp_path)
+    ran = run_here([*RUN_ADAPTER, f"class={module}:Chat,letter=B", "--limit", "4"], tmp_path)
+
     assert ran.returncode == 0, ran.stderr[-2000:]
     run = read_run(tmp_path / "out")
     assert run.model == f"{module}:Chat letter=B"
     assert set(run.samples().reply) == {"B"}
+
+
+def test_a_run_is_titled_by_class_and_weights():
     assert (
         model_title(model_label("adapter", "class=my_module:MyVlm,pretrained=/m/x"))
         == "my_module:MyVlm: x"
     )
+
+
+def test_a_wrong_class_ends_the_run_in_one_sentence(module, sample, tmp_path):
     for wrong, message in (
         (f"{module}.Chat", "needs class="),
         ("nowhere:Chat", "there is no module 'nowhere'"),
     ):
-        ran = run_here([*command, "--model", "adapter", "--model_args", f"class={wrong}"], tmp_path)
+        ran = run_here([*RUN_ADAPTER, f"class={wrong}"], tmp_path)
         assert (ran.returncode, message in " ".join(ran.stderr.split())) == (1, True), ran.stderr
 
 
@@ -182,8 +192,11 @@ def test_credentialed_data_need_consent_by_the_path_that_was_given(module, monke
         assert class_path_of("adapter", {"class": f"{module}:{path}"}) == name
         monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", f"class:{name}")
         refuse_remote_model(model, [PRIVATE])
+
+
+def test_a_class_that_is_known_to_answer_here_needs_no_consent(module, monkeypatch):
     tiny = built("class=medtasks.model_adapters.tiny:MedTasksTiny,weights=random")
-    monkeypatch.delenv("MEDTASKS_TRUSTED_MODEL")
+    monkeypatch.delenv("MEDTASKS_TRUSTED_MODEL", raising=False)
     refuse_remote_model(tiny, [PRIVATE])  # known to answer here
 
 
@@ -217,28 +230,42 @@ def installed(module, tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.filterwarnings("ignore:the adapter '")
-def test_adapters_of_installed_packages_are_models_by_their_names(
-    module, installed, sample, tmp_path, monkeypatch
-):
+INSTALLED = pytest.mark.filterwarnings("ignore:the adapter '")
+
+
+@INSTALLED
+def test_adapters_of_installed_packages_are_models_by_their_names(module, installed, tmp_path):
     assert plugin.installed_adapters() == {
         "my-vlm.2.5": f"{module}:MyVlm",
         "my_chat": f"{module}:Chat",
         "my_function": f"{module}:answer",
     }
-    assert MODEL_REGISTRY_V2.resolve("hf_vlm").class_path == "medtasks.model_adapters.hf_vlm.HfVlm"
     assert class_path_of("my-vlm.2.5") == f"{module}.MyVlm"
     assert isinstance(built("weights=random", "my-vlm.2.5"), HarnessAdapter)
     assert built("", "my_function").function([1]) == ["B"]
     assert f"my_chat      {module}:Chat" in run_here(["medtasks", "models"], tmp_path).stdout
+
+
+@INSTALLED
+def test_adapters_of_installed_packages_replace_none_of_ours(installed):
+    assert MODEL_REGISTRY_V2.resolve("hf_vlm").class_path == "medtasks.model_adapters.hf_vlm.HfVlm"
+
+
+@INSTALLED
+def test_the_harness_runs_the_adapter_of_an_installed_package(installed, sample, tmp_path):
     options = ["--model_args", "letter=B", "--limit", "2", "--output_path", "out", "--log_samples"]
+
     ran = run_here(
         ["lmms_eval", "--model", "my_chat", "--tasks", "mediconfusion", *options], tmp_path
     )
+
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert set(read_run(tmp_path / "out").samples().reply) == {"B"}
-    options = ["--model", "my_chat"]
-    assert not check(["mediconfusion"], options)
+
+
+@INSTALLED
+def test_the_name_of_an_installed_adapter_is_checked_before_a_run(installed, sample):
+    assert not check(["mediconfusion"], ["--model", "my_chat"])
     (refusal,) = check(["mediconfusion"], ["--model", "my_cat"])
     assert "did you mean 'my_chat'?" in refusal.sentence
 

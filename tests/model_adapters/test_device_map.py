@@ -35,16 +35,27 @@ def gpus(monkeypatch):
     return machine
 
 
+@pytest.fixture
+def spread(build, gpus):
+    """Place a model on two GPUs of which one would do; return it."""
+
+    def run(name):
+        model = build(name, batch_size=4, max_failed=0)  # hooks stay on a network
+        network, language = model.network, model.language_model
+        gpus.free = sum(weight.nbytes for weight in language.parameters())
+        types = {key: weight.dtype for key, weight in network.named_parameters()}
+        assert place(network, language, torch.device("cpu"), "auto", name) is network
+        assert {key: weight.dtype for key, weight in network.named_parameters()} == types
+        return model
+
+    return run
+
+
 @each_row("name", SEEING)
-def test_a_map_cuts_no_layer_and_changes_no_answer(build, name, gpus):
-    expected = answers(name, build(name, batch_size=4, max_failed=0))
-    model = build(name, batch_size=4, max_failed=0)  # hooks stay on a network
-    network, language = model.network, model.language_model
-    size = gpus.free = sum(weight.nbytes for weight in language.parameters())
-    types = {key: weight.dtype for key, weight in network.named_parameters()}
-    assert place(network, language, torch.device("cpu"), "auto", name) is network
-    assert {key: weight.dtype for key, weight in network.named_parameters()} == types
-    assert set(gpus.parts.values()) == {0, 1}, "spread, although one would do"
+def test_a_map_spreads_a_model_over_all_gpus(spread, name, gpus):
+    language = spread(name).language_model
+
+    assert set(gpus.parts.values()) == {0, 1}
     (words,) = (
         key
         for key, weight in language.named_parameters()
@@ -57,17 +68,40 @@ def test_a_map_cuts_no_layer_and_changes_no_answer(build, name, gpus):
         for key in (words, *seeing)
         if key.startswith(f"{part}.")
     } == {0}
+
+
+@each_row("name", SEEING)
+def test_a_map_cuts_no_layer(spread, name, gpus):
+    language = spread(name).language_model
+
     assert not [
         part for part in gpus.parts if re.search(r"(?:layers|gated_cross_attn_layers)\.\d+\.", part)
     ]
     for weight, _ in language.named_parameters():
         assert sum(weight.startswith(f"{part}.") for part in gpus.parts) == 1
+
+
+@each_row("name", SEEING)
+def test_keys_and_values_stay_where_their_layer_is(spread, name):
+    language = spread(name).language_model
+
     layers = getattr(language.model, "language_model", language.model).layers
     blocks = getattr(language, "gated_cross_attn_layers", {}).values()
     for part in (language, *layers, *blocks):
-        assert part._hf_hook.skip_keys == [KV_CACHE], "keys and values stay where their layer is"
-    assert answers(name, model) == expected
-    gpus.free = size // 4
+        assert part._hf_hook.skip_keys == [KV_CACHE]
+
+
+@each_row("name", SEEING)
+def test_a_map_changes_no_answer(build, spread, name):
+    expected = answers(name, build(name, batch_size=4, max_failed=0))
+    assert answers(name, spread(name)) == expected
+
+
+@each_row("name", SEEING)
+def test_a_model_that_fits_on_no_gpu_is_refused(build, name, gpus):
+    model = build(name, batch_size=4, max_failed=0)
+    network, language = model.network, model.language_model
+    gpus.free = sum(weight.nbytes for weight in language.parameters()) // 4
     with pytest.raises(
         AdapterArgumentError, match=f"{name}: device_map='auto' finds 0.0 GiB free on 2 GPU"
     ):
@@ -89,7 +123,7 @@ def test_all_that_sees_images_goes_to_the_first_device(build, name, gpus, monkey
     assert dispatched == [model.language_model]
 
 
-def test_one_process_and_from_the_first_gpu_on(build):
+def test_a_device_map_is_of_one_process_from_the_first_gpu_on():
     gpu = torch.device
     for first in (gpu("cuda"), gpu("cuda", 0)):
         check_device_map("auto", first, 1, "m")
@@ -99,7 +133,10 @@ def test_one_process_and_from_the_first_gpu_on(build):
     words = r"from the first on; here .* run on cuda:1: .* CUDA_VISIBLE_DEVICES"
     with pytest.raises(AdapterArgumentError, match=words):
         check_device_map("auto", gpu("cuda", 1), 1, "m")
-    for name in SEEING:  # before weights are read
+
+
+def test_a_device_map_on_the_cpu_is_refused_before_weights_are_read(build):
+    for name in SEEING:
         kind = type(build(name))
         with pytest.raises(
             AdapterArgumentError,

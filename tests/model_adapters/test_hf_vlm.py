@@ -127,17 +127,26 @@ def plain(parts, name, chat=True, docs=DOCS):
 
 @pytest.mark.usefixtures("cut")
 @each_row("name", ARCHITECTURES)
-def test_every_architecture_answers_as_without_the_adapter(adapter, parts, name, monkeypatch):
-    """Several batches over images of several sizes, two images, none, and prompts of very different length."""
-    everything = range(len(DOCS))
+def test_bare_texts_score_as_without_the_adapter(adapter, parts, name):
     plain_text = adapter(name, chat_template=False, prefix_cache=False)
     some = [0, 2, 3]  # one image, none, and two
+
     expected = plain(parts, name, False, [DOCS[at] for at in some])
+
     assert_pairs(plain_text.loglikelihood(scoring(some)), expected, 1e-4)
-    # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
+
+
+@pytest.mark.usefixtures("cut")
+@each_row("name", ARCHITECTURES)
+def test_every_architecture_scores_as_without_the_adapter(adapter, parts, name, monkeypatch):
+    """Several batches over images of several sizes, two images, none, and prompts of very different length."""
+    everything = range(len(DOCS))
     built, expected = adapter(name, batch_size=13), plain(parts, name)
+
     scores = built.loglikelihood(scoring(everything))
+
     assert_pairs(scores, expected, 1e-5)
+    # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
     assert built._fits.get(("a shared prefix", True)) == (
         None if name in ("gemma3", "mllama") else True
     )
@@ -146,17 +155,25 @@ def test_every_architecture_answers_as_without_the_adapter(adapter, parts, name,
     )
     monkeypatch.setattr(built, "image_spans", lambda prompt: None)  # options share their prompt
     assert_pairs(built.loglikelihood(scoring(everything)), expected, 1e-4)
-    model, processor = parts(name)
+
+
+def plain_reply(model, processor, name, doc):
+    """Return what a model says without the adapter, up to the end of its turn."""
     ends = {processor.tokenizer.eos_token_id, processor.tokenizer.convert_tokens_to_ids("<|end|>")}
-    replies = []
-    for doc in DOCS[:6]:
-        inputs = plain_inputs(processor, text_of(processor, name, True, doc), doc["images"])
-        ids = model.generate(**inputs, max_new_tokens=6, do_sample=False)[
-            0, inputs["input_ids"].shape[1] :
-        ].tolist()
-        stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
-        replies.append(processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip())
-    assert built.generate_until(generation(range(6))) == replies
+    inputs = plain_inputs(processor, text_of(processor, name, True, doc), doc["images"])
+    asked = inputs["input_ids"].shape[1]
+    ids = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, asked:].tolist()
+    stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
+    return processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip()
+
+
+@pytest.mark.usefixtures("cut")
+@each_row("name", ARCHITECTURES)
+def test_every_architecture_replies_as_without_the_adapter(adapter, parts, name):
+    replies = [plain_reply(*parts(name), name, doc) for doc in DOCS[:6]]
+
+    assert adapter(name, batch_size=13).generate_until(generation(range(6))) == replies
+
     assert len(set(replies)) > 2
 
 
@@ -182,6 +199,7 @@ def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapt
             with torch.no_grad():
                 logs = model(**given).logits[0].log_softmax(-1)[-len(ids) - 1 : -1]
             expected.append(-logs.gather(1, tail.T).mean().item())
+
     for arguments in ({}, {"prefix_cache": False}, {"batch_size": 1}):
         built = adapter("paligemma", chat_template=False, **arguments)
         got = [pair[0] for pair in built.loglikelihood(scoring(docs))]
@@ -201,9 +219,11 @@ def test_tokens_merged_at_the_seam_are_scored_after_the_common_prefix(adapter, p
     with torch.no_grad():
         logs = model(input_ids=torch.tensor([whole])).logits[0].log_softmax(-1)
     expected = -sum(logs[place - 1, whole[place]].item() for place in range(common, len(whole)))
+
     (score,) = built.score_batch([built.encode_pair("Is the le", "ft lung", [])])
     assert score.total == pytest.approx(expected, abs=1e-4)
     assert score.tokens == len(whole) - common
+
     pair = [built.encode_pair("Is the le", text, []) for text in ("ft lung", "an", "ft lung")]
     assert [score.total for score in built.score_batch(pair)][::2] == pytest.approx(
         [expected] * 2, abs=1e-4
@@ -234,20 +254,25 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(
     assert told == ["a shared prefix", "a shared prompt", "one pass differ"]
 
 
-def test_logits_of_prompts_placeholders_and_fingerprint(adapter):
-    # Logits are computed for the longest option alone.
+def test_logits_are_computed_for_the_longest_option_alone(adapter):
     built, rows = adapter("llava", prefix_cache=False), []
     built.loglikelihood(scoring([0]))  # the way is compared with generation once
     built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
+
     built.loglikelihood(scoring([0]))
+
     assert rows == [1 + max(built.encode_pair("Clear?", option, []).tokens for option in OPTIONS)]
-    # Placeholders in a prompt place its images.
+
+
+def test_placeholders_in_a_prompt_place_its_images(adapter):
     built, images = adapter("llava"), DOCS[3]["images"]
     text = built.encode("First <image> then <image>?", images).text
     assert text == "<|user|>First <image>\n then <image>\n?<|end|>\n<|assistant|>\n"
     with pytest.raises(MedTasksError, match="holds 1 image marks for 2 images"):
         built.encode("First <image>", images)
-    # Template and image size are in the fingerprint.
+
+
+def test_template_and_image_size_are_in_the_fingerprint(adapter):
     built = adapter("llava")
     fingerprints = {built.fingerprint(), adapter("llava", chat_template=False).fingerprint()}
     built.processor.image_processor.size = {"shortest_edge": 20}

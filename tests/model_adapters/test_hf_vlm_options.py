@@ -126,32 +126,41 @@ def test_each_of_them_is_another_model_to_the_journal(adapter, tmp_path, monkeyp
     assert len(built.encode("?", [IMAGE]).ids) < len(adapter("qwen2_5_vl").encode("?", [IMAGE]).ids)
 
 
-def test_the_harness_hands_over_objects_and_long_texts(tmp_path):
-    (tmp_path / "prompt.txt").write_text("From a file, with a line\nbreak, isn't it")
-    (tmp_path / "kwargs.json").write_text('{"a": [1, 2]}')
+def read(text):
+    """Read arguments as the harness hands them over."""
+    return parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
 
-    def read(text):
-        return parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
 
+def test_the_harness_hands_over_objects_and_long_texts():
     arguments = read(
         'pretrained=x,system_prompt="Think, step by step; it\'s \\"fine\\".\\nNow",processor_kwargs={"size":'
         '{"shortest_edge":1,"longest_edge":2},"do_resize":true},batch_size=4,'
     )
+
     assert arguments.system_prompt == 'Think, step by step; it\'s "fine".\nNow'
     assert arguments.processor_kwargs == {
         "size": {"shortest_edge": 1, "longest_edge": 2},
         "do_resize": True,
     }
     assert arguments.batch_size == 4
+
+
+def test_an_argument_may_be_in_a_file(tmp_path):
+    (tmp_path / "prompt.txt").write_text("From a file, with a line\nbreak, isn't it")
+    (tmp_path / "kwargs.json").write_text('{"a": [1, 2]}')
+
     arguments = read(
         f"system_prompt=@{tmp_path / 'prompt.txt'},chat_template_kwargs=@{tmp_path / 'kwargs.json'}"
     )
+
     assert arguments.system_prompt == (tmp_path / "prompt.txt").read_text()
     assert arguments.chat_template_kwargs == {"a": [1, 2]}
+
+
+def test_a_text_in_quotes_is_taken_as_it_is():
+    quoted = {"system_prompt": '"@x"'}
     assert read("system_prompt=").system_prompt == ""
-    assert (
-        parse_arguments(HfVlmArguments, {"system_prompt": '"@x"'}, "hf_vlm").system_prompt == "@x"
-    )
+    assert parse_arguments(HfVlmArguments, quoted, "hf_vlm").system_prompt == "@x"
     assert (
         parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt
         == "a, b"

@@ -83,27 +83,39 @@ def prompts(*pixels):
     return [Encoded((), row) for row in pixels]
 
 
-def test_features_come_back_row_by_row_and_the_image_used_longest_ago_goes_first():
+def test_features_come_back_row_by_row():
     tower = Tower()
     rows = [torch.cat([image(1), image(2)]), None, image(2), torch.empty(0, 4)]
+
     first, none, third, empty = FeatureCache(2**20).features(prompts(*rows), tower)
+
     assert torch.equal(first, rows[0] * 2)
     assert torch.equal(third, rows[2] * 2)
     assert none is None
     assert empty is None
     assert tower.seen == [1, 2]
+
+
+def test_the_image_used_longest_ago_goes_first():
     tower, cache = Tower(), FeatureCache(32)  # two images of four float32
     for value in (1, 2, 1, 3, 1, 2):
         cache.features(prompts(image(value)), tower)
         assert cache.used <= 32
     assert tower.seen == [1, 2, 3, 2]
-    # A view is copied, so that the size is true.
+
+
+def test_a_view_is_copied_so_that_its_size_is_true():
     cache = FeatureCache(2**20)
     cache.features(prompts(image(1)), lambda pixels: torch.zeros(1, 1000)[:, :4])
     cache.features(prompts(image(1)), lambda pixels: pytest.fail("kept"))
-    assert cache.used == 16
+
     (kept,) = cache.features(prompts(image(1)), lambda pixels: pytest.fail("kept"))
+
+    assert cache.used == 16
     assert kept.untyped_storage().nbytes() == 16
+
+
+def test_features_are_a_tensor():
     with pytest.raises(MedTasksError, match="image_features must return a tensor, not list"):
         FeatureCache(0).features(prompts(image(1)), lambda pixels: [pixels])
 

@@ -159,50 +159,72 @@ def test_a_missing_file_is_named(build, copied, model, file):
 
 
 @each_row("name", MODELS)
-def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, name):
+def test_all_parameters_get_the_wanted_type(build, name):
     half, exact = build(name, dtype="bfloat16"), build(name)
+
     parameters = list(half.network.parameters())
     assert {parameter.dtype for parameter in parameters} == {torch.bfloat16}
     assert not any(parameter.is_meta or parameter.requires_grad for parameter in parameters)
     assert not any(buffer.is_meta for buffer in half.network.buffers())
     assert len(parameters) == len({parameter.data_ptr() for parameter in parameters})
     assert not half.network.training
-    table = dict(half.network.named_buffers())
-    (frequencies,) = (table[key] for key in table if key.endswith("rotary_emb.inv_freq"))
-    width, base = 2 * len(frequencies), 1e6 if name == "llava_med" else 1e4
-    assert frequencies.dtype == torch.float32
-    torch.testing.assert_close(frequencies, base ** -(torch.arange(0, width, 2) / width))
     pair = exact.encode_pair("is the lung clear?", " yes", [noise()])
     (got,), (wanted,) = half.score_batch([pair]), exact.score_batch([pair])
     assert got.total == pytest.approx(wanted.total, abs=0.5)
 
 
-def test_a_folder_that_is_missing_here_and_on_the_hub_is_named_with_its_argument(
-    build, radfm_folder, monkeypatch, tmp_path
-):
+@each_row("name", MODELS)
+def test_rotary_tables_stay_exact(build, name):
+    table = dict(build(name, dtype="bfloat16").network.named_buffers())
+
+    (frequencies,) = (table[key] for key in table if key.endswith("rotary_emb.inv_freq"))
+    width, base = 2 * len(frequencies), 1e6 if name == "llava_med" else 1e4
+    assert frequencies.dtype == torch.float32
+    torch.testing.assert_close(frequencies, base ** -(torch.arange(0, width, 2) / width))
+
+
+@pytest.fixture
+def empty_hub(monkeypatch):
+    """A hub that has nothing."""
+
     def nothing(name, **_):
         raise LocalEntryNotFoundError(f"no {name} here")
 
     monkeypatch.setattr(published, "snapshot_download", nothing)
-    names = [
+
+
+@each_row(
+    "model, argument",
+    [
         ("llava_med", "vision_tower"),
         *(("med_flamingo", name) for name in ("pretrained", "llama", "clip")),
-    ]
-    for model, argument in names:
-        with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
-            build(model, **{argument: "/nowhere/at_all"})
-    for weights in ("openai", "checkpoint"):
-        with pytest.raises(
-            CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="
-        ):
-            build("llava_med", vision_tower=None, vision_weights=weights)
-    # RadFM on the hub is an archive.
+    ],
+)
+def test_a_folder_that_is_missing_here_and_on_the_hub_is_named_with_its_argument(
+    empty_hub, build, model, argument
+):
+    with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
+        build(model, **{argument: "/nowhere/at_all"})
+
+
+@each_row("weights", ["openai", "checkpoint"])
+def test_a_missing_tower_is_named_with_its_argument(empty_hub, build, weights):
+    with pytest.raises(
+        CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="
+    ):
+        build("llava_med", vision_tower=None, vision_weights=weights)
+
+
+def test_a_missing_folder_of_radfm_is_named_with_its_archive(empty_hub, build, tmp_path):
     with pytest.raises(CheckpointError, match=r"/nowhere/here is no folder.*cat RadFM\.z"):
         build("radfm", "/nowhere/here")
     with pytest.raises(CheckpointError, match=rf"{tmp_path} holds no"):
         build("radfm", tmp_path)
     with pytest.raises(CheckpointError, match=r"chaoyi-wu/RadFM is neither.*split archive"):
         RadFM(device="cpu", journal=False)
+
+
+def test_radfm_is_loaded_from_the_hub(radfm_folder, monkeypatch):
     monkeypatch.setattr(published, "snapshot_download", lambda name, **_: str(radfm_folder))
     assert RadFM(device="cpu", journal=False).arguments.max_new_tokens == 200
 
@@ -221,21 +243,32 @@ def test_hub_weights_in_torch_format_are_the_second_choice(tmp_path, monkeypatch
     assert asked == ["*.safetensors", "*.bin"]
 
 
-def test_llava_med_loads_without_network_and_ignores_no_weight(
-    build, llava_med_folder, monkeypatch, llava_med
-):
+@pytest.fixture
+def _no_network(monkeypatch):
     def refuse(*_):
         raise AssertionError("network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.mark.usefixtures("_no_network")
+def test_llava_med_ignores_no_weight(build, llava_med_folder):
     loaded = build("llava_med", vision_weights="checkpoint").network
+
     assert torch.equal(loaded.lm_head.weight, load_file(llava_med_folder / ONE)["lm_head.weight"])
     assert torch.equal(
         loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"]
     )
+
+
+def test_llava_med_sees_by_the_published_tower(llava_med):
     name = "embeddings.patch_embedding.weight"
     weights = dict(llava_med.network.model.vision_tower.named_parameters())
     assert torch.equal(weights[name], tower(VISION, 7)[name])
+
+
+@pytest.mark.usefixtures("_no_network")
+def test_llava_med_attends_as_the_argument_says(build, llava_med):
     eager = build("llava_med", attn_implementation="eager").language_model.config
     assert (eager._attn_implementation, eager.text_config._attn_implementation) == (
         "eager",
@@ -272,30 +305,35 @@ def test_a_config_of_another_kind_or_without_a_value_is_refused(
         build("llava_med", folder)
 
 
-def test_every_tensor_of_radfm_arrives(radfm, build, radfm_folder, tmp_path, copied):
+def test_every_tensor_of_radfm_arrives(radfm, radfm_folder):
     names, radfm_state = dict(radfm.network.named_parameters()), torch.load(radfm_folder / BIN)
     dropped = {*UNUSED, f"{E}weight", *(key for key in radfm_state if key.endswith("inv_freq"))}
     assert set(names) == set(radfm_state) - dropped
     assert all(torch.equal(weight, radfm_state[key]) for key, weight in names.items())
-    by_file = build("radfm", radfm_folder / BIN)
+
+
+def test_radfm_loads_from_a_file_or_a_flat_folder(radfm, build, radfm_folder, tmp_path):
+    """Without config.json the heads come from the rotary frequencies."""
     shutil.copy(radfm_folder / BIN, tmp_path)
     shutil.copy(radfm_folder / "Language_files" / "tokenizer.model", tmp_path)
-    flat = build(
-        "radfm", tmp_path
-    )  # without config.json: the heads come from the rotary frequencies
     prompt, settings = radfm.encode("is it clear?", [noise()]), GenerationSettings(4)
-    for other in (by_file, flat):
+
+    for place in (radfm_folder / BIN, tmp_path):
+        other = build("radfm", place)
         assert other.encode("is it clear?", [noise()]).ids == prompt.ids
         assert other.generate_batch([prompt], settings, 0) == radfm.generate_batch(
             [prompt], settings, 0
         )
+
+
+def test_radfm_without_a_number_of_heads_is_refused(build, copied):
     with pytest.raises(
         CheckpointError, match=f"width {HIDDEN} is no multiple of the attention heads' 128"
     ):
         build("radfm", copied("radfm", {BIN: only("inv_freq")}))
 
 
-def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied, radfm_folder):
+def test_a_foreign_tokenizer_is_refused(build, copied, radfm_folder):
     words = len(torch.load(radfm_folder / BIN)[f"{E}weight"])
 
     def longer(state):
@@ -312,6 +350,9 @@ def test_a_foreign_tokenizer_and_impossible_arguments_are_refused(build, copied,
         CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"
     ):
         build("radfm", folder)
+
+
+def test_impossible_arguments_are_refused(build):
     with pytest.raises(AdapterArgumentError, match=r"'max_length' must be at most 512"):
         build("llava_med", max_length=513)
     for model, argument in (
@@ -359,7 +400,7 @@ def test_every_published_form_gives_the_same_model(build, copied, expected, form
     assert [math.isfinite(loss) for loss, _ in expected] == [True] * len(DOCS) * len(OPTIONS)
 
 
-def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expected):
+def test_a_tower_stored_alone_is_read(build, copied, expected):
     prefix = "vision_model."
     bare = {
         CLIP: lambda state: {
@@ -370,6 +411,12 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
     config = json.loads((folder / "clip" / "config.json").read_text())
     alone = config["vision_config"] | {"model_type": "clip_vision_model"}
     (folder / "clip" / "config.json").write_text(json.dumps(alone))
+
+    assert scores(build("med_flamingo", folder)) == expected
+
+
+def test_torch_shards_are_read(build, copied, expected):
+    folder = copied("med_flamingo", {})
     language = load_file(folder / LLAMA)
     (folder / LLAMA).unlink()
     places = {name: f"part-{number % 2}.bin" for number, name in enumerate(sorted(language))}
@@ -380,6 +427,7 @@ def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expec
     (folder / "llama" / "pytorch_model.bin.index.json").write_text(
         json.dumps({"weight_map": places})
     )
+
     assert scores(build("med_flamingo", folder)) == expected
 
 

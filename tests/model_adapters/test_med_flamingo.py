@@ -60,7 +60,9 @@ def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
         alone = hidden + block.ff(hidden) * block.ff_gate.tanh()
     assert torch.allclose(got[:, 0], alone[:, 0], atol=1e-6)
     assert (got[:, 1] - alone[:, 1]).abs().max() > 0.01
-    # Images of a call are forgotten, also after one that fails.
+
+
+def test_images_of_a_call_are_forgotten_also_after_one_that_fails(adapters):
     model = adapters().language_model
     scores(adapters())
     with contextlib.suppress(AttributeError), torch.inference_mode():
@@ -82,11 +84,13 @@ def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapte
         assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
 
 
-def test_prompts_have_one_marker_per_image_which_is_never_said(adapters):
+def test_prompts_have_one_marker_per_image(adapters):
     adapter = adapters()
     pieces, vocabulary = adapter._text, adapter._text.vocabulary
     end, image = vocabulary, vocabulary + 1
+
     ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [scan(2), scan(4)]).ids
+
     assert list(ids) == [
         1,
         image,
@@ -98,23 +102,35 @@ def test_prompts_have_one_marker_per_image_which_is_never_said(adapters):
     ]
     assert adapters(bos_id=0).encode("yes", []).ids[0] == 0
     assert (adapter.pad_id, adapter.stop_ids) == (vocabulary + 2, (2, end))
+
+
+def test_images_without_a_marker_stand_in_front(adapters):
+    adapter = adapters()
     images = [scan(number) for number in (2, 4, 6)]
     for text in ("A <image>Which? Answer:", ""):
         more = "<image>" * (3 - text.count("<image>"))
         assert adapter.encode(text, images).ids == adapter.encode(more + text, images).ids
-        assert adapter.encode(text, images).ids.count(image) == 3
+        assert adapter.encode(text, images).ids.count(adapter._text.vocabulary + 1) == 3
+
+
+def test_a_marker_is_never_said(adapters):
     adapter = adapters()
     prompt = adapter.encode("<image>Is?", [scan(2)])
+
     logits = plain_logits(adapter, prompt.ids, prompt)
+
     assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
     assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
+
+
+def test_a_reply_is_decoded_without_special_ids(adapters):
+    adapter = adapters()
     ids = adapter._text.encode("no effusion")
-    assert (
-        adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
-    )  # 0 is the unknown piece
+    # 0 is the unknown piece.
+    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
 
 
-def test_what_markers_cannot_say_fails_alone(adapters):
+def test_more_markers_than_images_fail_alone(adapters):
     docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
     first, failed, *others = replies(adapters(max_failed=0.5), docs)
     assert "more <image> markers (2) than there are images (1)" in failed
@@ -122,9 +138,15 @@ def test_what_markers_cannot_say_fails_alone(adapters):
     assert [
         math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])
     ] == [False, True]
+
+
+def test_a_continuation_holds_no_marker(adapters):
     for marker in ("<|endofchunk|>", "<image>", "<PAD>"):
         with pytest.raises(MedTasksError, match="cannot generate"):
             adapters().encode_pair("Is it?", f" yes{marker}", [])
+
+
+def test_too_long_a_prompt_is_refused(adapters):
     with pytest.raises(MedTasksError, match="at most 1024"):
         adapters().encode("no " * 1100, [])
 

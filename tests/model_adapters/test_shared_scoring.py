@@ -127,19 +127,28 @@ def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
 
 
-def test_prompts_and_images_are_run_once(new_bench, monkeypatch):
+def test_a_prompt_is_run_once_for_all_its_options(new_bench, monkeypatch):
     bench = new_bench(batch_size=1)
     passes = Passes(bench, monkeypatch)
+
     bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
+
     assert passes.cached == [False, True] * 2
     assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
     assert passes.columns[1::2] == [len(OPTIONS[2]) - 1] * 2
+
+
+def test_an_image_is_run_once_for_all_its_questions(new_bench, monkeypatch):
+    bench = new_bench(batch_size=1)
+    bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
     passes = Passes(bench, monkeypatch)
     mix = asked(
         ("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1])
     )
     bench.adapter._prefixes.clear()
+
     bench.adapter.score_batch(items_of(bench.adapter, mix))
+
     assert passes.rows == [1, 1, 5, 5 * 2], (
         "prefixes one by one, then a row per question, then one per longer option"
     )
@@ -180,8 +189,12 @@ def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_benc
         assert words_of(prompt, broken) is None
 
 
-def test_questions_on_one_image_lie_in_one_batch(new_bench, monkeypatch):
-    """Four images with one to four questions each, in an order that tears them apart; one document names no image."""
+@pytest.fixture
+def album_run(new_bench, monkeypatch):
+    """Score four images with one to four questions each, in an order that tears them apart; one document names none.
+
+    Returns the batches, the documents, and those whose images were opened.
+    """
     words = ("is it clear?", "where is the nodule, if there is one?", LONG, "and the heart?")
     album = [
         {"question": f"{words[number]} {image}", "image": scan(image), "image_id": f"scan {image}"}
@@ -189,23 +202,32 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, monkeypatch):
         for image in range(number, 4)
     ]
     album.append({"question": "and this?", "image": scan(9), "image_id": None})
-    bench, batches = new_bench(docs=album, batch_size=12), []
+    bench, batches, opened = new_bench(docs=album, batch_size=12), [], []
     score = bench.adapter.score_batch
     monkeypatch.setattr(
         bench.adapter, "score_batch", lambda items: (batches.append(items), score(items))[1]
     )
-    opened = []
     bench.adapter.loglikelihood(
         bench.scoring(OPTIONS, visual=lambda doc: (opened.append(doc), [doc["image"]])[1])
     )
+    return batches, album, opened
+
+
+def test_questions_on_one_image_lie_in_one_batch(album_run):
+    batches, _, _ = album_run
+
     images = [{item.sequence.pixels.sum().item() for item in items} for items in batches]
     assert [len(items) for items in batches] == [12, 12, 9]
     assert [len(of_batch) for of_batch in images] == [2, 2, 3], (
         "3 and 1, 4, 2 and 1: whole images, longest first"
     )
-    assert len(opened) == len(album), "each document's images are loaded once"
     longest = max(len(item.sequence.ids) for items in batches for item in items)
     assert max(len(item.sequence.ids) for item in batches[0]) == longest
+
+
+def test_the_images_of_a_document_are_loaded_once(album_run):
+    _, album, opened = album_run
+    assert len(opened) == len(album)
 
 
 def test_names_come_from_the_column_alone(bench):
@@ -223,6 +245,7 @@ def test_names_come_from_the_column_alone(bench):
     table = table.cast_column("image", datasets.Image())
     with pytest.raises(OSError):
         table[0]
+
     assert order(table) == [[0], [2], [1]]
     for split in (table.remove_columns("image_id"), [{"question": "?"}] * 3, [None] * 3, []):
         assert order(split) == [[0], [1], [2]]
@@ -327,22 +350,28 @@ def test_places_where_a_prompt_is_cut(spans, length, places, monkeypatch):
     assert prefix_ends(spans, length) == places
 
 
-def test_keys_are_those_of_single_images_which_are_prepared_once(new_bench, few_shot, monkeypatch):
+def test_image_keys_are_those_of_single_images():
     pixels = torch.arange(12.0).reshape(2, 6)
     prompt = Encoded((), pixels)
     assert prompt.image_keys == (content_key(pixels[:1]), content_key(pixels[1:]))
     assert Encoded((), None).image_keys == ()
+
     before = prompt.image_keys
     pixels[1, 0] = 100
     assert prompt.image_keys == (before[0], content_key(pixels[1:]))
+
+
+def test_images_of_a_prompt_are_prepared_once(new_bench, few_shot, monkeypatch):
     bench, seen = new_bench(docs=few_shot), []
-    prepared = bench.adapter.prepared
+    prepare = bench.adapter.prepared
     monkeypatch.setattr(
         bench.adapter,
         "prepared",
-        lambda images, make: prepared(images, lambda given: (seen.append(1), make(given))[1]),
+        lambda images, make: prepare(images, lambda given: (seen.append(1), make(given))[1]),
     )
+
     bench.adapter.loglikelihood(bench.scoring(OPTIONS, [15, 0], visual))
+
     assert len(seen) == 2
 
 

@@ -14,12 +14,15 @@ def weights(**arguments):
     return torch.cat([weight.flatten() for weight in tiny.network.parameters()])
 
 
-def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(bench, new_bench):
+def test_the_seed_alone_decides_the_weights():
     first = weights(seed=1)
     torch.manual_seed(5)
     assert torch.equal(weights(seed=1), first)
     assert not torch.equal(weights(seed=2), first)
-    # Llama's own norms do; in eight digits, padding could tip a decision.
+
+
+def test_norms_compute_in_float64(bench):
+    """Llama's own norms do not; in eight digits, padding could tip a decision."""
     layers = [
         module
         for module in bench.adapter.network.modules()
@@ -29,10 +32,15 @@ def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(b
     for layer in layers:
         row = torch.linspace(-1, 1, layer.weight.numel(), dtype=torch.float64)
         assert not torch.equal(layer(row), layer(row.float().double()))
+
+
+def test_clean_releases_network_and_features(new_bench):
     bench = new_bench()
     bench.adapter.generate_until(bench.generation([0]))
     assert bench.adapter._features.used > 0
+
     bench.adapter.clean()
+
     assert bench.adapter._features.used == 0
     assert not hasattr(bench.adapter, "network")
 
@@ -40,14 +48,18 @@ def test_the_seed_alone_decides_the_weights_in_float64_and_clean_releases_them(b
 OPTIONS = '\n("A": on the left)\n("B": on the right)\nAnswer with a letter.'
 
 
-def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(
-    new_bench, docs, bench
-):
-    asked = new_bench(
+@pytest.fixture
+def listed(new_bench, docs):
+    """A bench whose questions list two options."""
+    return new_bench(
         docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5
     )
-    replies = asked.adapter.generate_until(asked.generation())
-    losses = [loss for loss, _ in asked.adapter.loglikelihood(asked.scoring(("A", "B")))]
+
+
+def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(listed):
+    replies = listed.adapter.generate_until(listed.generation())
+
+    losses = [loss for loss, _ in listed.adapter.loglikelihood(listed.scoring(("A", "B")))]
     preferred = [
         "AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)
     ]
@@ -56,8 +68,15 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(
     assert all(reply[0] == letter for reply, letter in said)
     assert {reply[0] for reply, _ in said} == {"A", "B"}
     assert max(map(len, replies)) <= 12
-    until_dot = asked.adapter.generate_until(asked.generation(range(5), until=["."]))
+
+
+def test_a_reply_to_listed_options_ends_at_stop_strings(listed):
+    replies = listed.adapter.generate_until(listed.generation())
+    until_dot = listed.adapter.generate_until(listed.generation(range(5), until=["."]))
     assert until_dot == [reply.partition(".")[0] for reply in replies[:5]]
+
+
+def test_a_reply_without_options_begins_with_anything(bench):
     assert not all(
         reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation(range(5)))
     )
@@ -119,29 +138,45 @@ def solved(replies, questions):
     return sum(right) / len(right), sum(both) / len(both)
 
 
-def test_the_trained_model_sees_and_is_blind_without_images(pairs):
+def test_the_trained_model_sees(pairs):
     bench = Bench(pairs, weights="trained", batch_size=32)
     replies = bench.adapter.generate_until(bench.generation())
     assert solved(replies, pairs)[1] >= 0.85
+
+
+def test_the_trained_model_scores_what_it_sees(pairs):
+    bench = Bench(pairs, weights="trained", batch_size=32)
+
     scores = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring(("A", "B")))]
+
     likelier = [
         "AB"[second < first] for first, second in zip(scores[::2], scores[1::2], strict=True)
     ]
     assert solved(likelier, pairs)[1] >= 0.85
+
+
+def test_the_trained_model_is_blind_without_images(pairs):
+    bench = Bench(pairs, weights="trained", batch_size=32)
+
     blind = bench.adapter.generate_until(bench.generation(visual=None))
+
     assert set(blind) <= {"A", "B"}
     assert solved(blind, pairs) == (0.5, 0.0), "a coin: always the same answer to both questions"
+
+
+def test_the_trained_model_is_wrong_on_swapped_images(pairs):
     swapped = [{**pair, "image": pairs[place ^ 1]["image"]} for place, pair in enumerate(pairs)]
     bench = Bench(swapped, weights="trained")
     assert solved(bench.adapter.generate_until(bench.generation()), pairs)[0] <= 0.15
-    # Words that it does not know, and none at all.
-    for text in ("Ist das eine Fraktur?", ""):
-        bench = Bench([{"question": text, "image": pairs[0]["image"]}], weights="trained")
-        assert all(map(str.isascii, bench.adapter.generate_until(bench.generation())))
-        assert all(
-            loss > 0
-            for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke")))
-        )
+
+
+@each_row("text", ["Ist das eine Fraktur?", ""])
+def test_the_trained_model_answers_words_that_it_does_not_know(pairs, text):
+    bench = Bench([{"question": text, "image": pairs[0]["image"]}], weights="trained")
+    assert all(map(str.isascii, bench.adapter.generate_until(bench.generation())))
+    assert all(
+        loss > 0 for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke")))
+    )
 
 
 def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, subtests):

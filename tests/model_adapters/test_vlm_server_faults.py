@@ -301,30 +301,32 @@ EXCHANGES = [
 ]
 
 
+def check_answers(got, expected, outcome, for_ever, touched):
+    """Check that what a faulty exchange touched is as it has to become, and that all else is right."""
+    pairs = list(zip(got, expected, strict=True))
+    hit = [is_as(outcome, *pair) for pair in pairs]
+    if for_ever:
+        assert all(hit)
+        return
+    assert sum(not is_right(*pair) for pair in pairs) == (0 if outcome == RIGHT else touched)
+    assert all(is_right(*pair) or good for pair, good in zip(pairs, hit, strict=True))
+
+
 @each_row("fault, number, for_ever", EXCHANGES)
-def test_each_fault(fault, number, for_ever, right, log):
+def test_a_fault_costs_what_it_touches(fault, number, for_ever, right, log):
     kind, outcome = KINDS[number], EXPECTED[fault][number][for_ever]
+    timeout = (0.1 if for_ever else 1) if fault == "hang" else 20
     with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:
         try:
-            got = asked(
-                adapter(server, timeout=(0.1 if for_ever else 1) if fault == "hang" else 20), kind
-            )
+            got = asked(adapter(server, timeout=timeout), kind)
         except MedTasksError as error:
             said = str(error)
             assert outcome not in ENDS, said
             assert any(word in said for word in outcome.split("|")), said
         else:
             said = "".join(reply for reply in got if isinstance(reply, str) and is_failed(reply))
-            pairs = list(zip(got, right[kind], strict=True))
-            hit = [is_as(outcome, *pair) for pair in pairs]
-            if for_ever:
-                assert all(hit)
-            else:
-                touched = 1 if kind == "generation" else len(OPTIONS)
-                assert sum(not is_right(*pair) for pair in pairs) == (
-                    0 if outcome == RIGHT else touched
-                )
-                assert all(is_right(*pair) or good for pair, good in zip(pairs, hit, strict=True))
+            touched = 1 if kind == "generation" else len(OPTIONS)
+            check_answers(got, right[kind], outcome, for_ever, touched)
             failed = sum(is_failed(answer) for answer in got)
             assert (
                 len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
@@ -333,31 +335,39 @@ def test_each_fault(fault, number, for_ever, right, log):
     assert SECRET not in said + "".join(log)
 
 
+async def most_at_once(limit, count, refused=False):
+    """Send requests together, which are refused or not; return the most that were under way."""
+    busy = []
+
+    async def ask():
+        async with limit:
+            begun = time.monotonic()
+            busy.append(limit.busy)
+            await asyncio.sleep(0.002)
+            limit.halve(begun) if refused else limit.raise_limit()
+
+    await asyncio.gather(*(ask() for _ in range(count)))
+    return max(busy)
+
+
 def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
-    limit = AdaptiveLimit(16)
-
-    async def most_at_once(count, refused=False):
-        busy = []
-
-        async def ask():
-            async with limit:
-                begun = time.monotonic()
-                busy.append(limit.busy)
-                await asyncio.sleep(0.002)
-                limit.halve(begun) if refused else limit.raise_limit()
-
-        await asyncio.gather(*(ask() for _ in range(count)))
-        return max(busy)
-
     async def run():
-        assert (await most_at_once(16, refused=True), limit.allowed) == (16, 8)
-        assert (await most_at_once(8), limit.allowed) == (8, pytest.approx(9, abs=0.1))
-        assert (await most_at_once(9 * 16), limit.allowed) == (16, 16)
+        limit = AdaptiveLimit(16)
+        assert (await most_at_once(limit, 16, refused=True), limit.allowed) == (16, 8)
+        assert (await most_at_once(limit, 8), limit.allowed) == (8, pytest.approx(9, abs=0.1))
+        assert (await most_at_once(limit, 9 * 16), limit.allowed) == (16, 16)
+
+    asyncio.run(run())
+
+
+def test_the_limit_is_at_least_one_request():
+    async def run():
+        limit = AdaptiveLimit(16)
         for _ in range(9):
             await asyncio.sleep(0.001)
-            await most_at_once(1, refused=True)
+            await most_at_once(limit, 1, refused=True)
         assert limit.allowed == 1
-        assert await most_at_once(3) <= 2
+        assert await most_at_once(limit, 3) <= 2
 
     asyncio.run(run())
 
@@ -443,9 +453,7 @@ class Going(FaultyModel):
 
 
 @each_row("kind", KINDS)
-def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest(
-    kind, right, tmp_path
-):
+def test_after_a_server_went_the_same_command_asks_for_the_rest(kind, right, tmp_path):
     docs = DOCS * 4
     with serving(Going(10)) as server:
         given = {"journal": str(tmp_path), "docs": docs, "concurrency": 4}
@@ -455,7 +463,9 @@ def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest
             asked(adapter(server, **given), kind, docs)
         answered, before = server.bodies()[:10], len(server.bodies())
         server.left = 10**6
+
         got = asked(adapter(server, **given), kind, docs)
+
         assert all(is_right(*pair) for pair in zip(got, right[kind] * 4, strict=True))
         assert sum(body in answered for body in server.bodies()[before:]) <= 4, (
             "which may have been on their way"

@@ -131,8 +131,10 @@ def test_letters_that_are_likeliest(served):
             found[len(found)] = {**doc, "options": sorted({"A", "B", chr(likeliest)})}
         if len(found) == 4:
             break
+
     docs = [*docs_with(*"ABCDEF"), *found.values()]
     result = scores(adapter_for(server, docs, concurrency=1), docs)
+
     assert_right(server, docs, result)
     assert sum(one["greedy"] for one in result) >= len(found)
 
@@ -162,17 +164,22 @@ def test_templates_where_the_server_takes_token_ids(served, template, way):
         assert body["token_ids"].count(IMAGE_ID) == len(body.get("content_parts", ()))
 
 
-def test_options_without_a_certain_boundary_are_not_scored(served):
-    # A template that is worked around cannot express every option.
+def test_options_that_a_template_cannot_express_are_not_scored(served):
+    """The template is one that is worked around."""
     server, docs = served(template="blank"), docs_with(" yes", "no")
     found = scores(adapter_for(server, docs), docs)
     assert [math.isnan(one["sum"]) for one in found] == [False, True] * len(docs)
-    # A template that takes texts only moves images.
+
+
+def test_images_that_a_template_of_texts_moves_have_no_score(served):
     server, docs = served(template="string"), docs_with(*LETTERS)
     found = scores(adapter_for(server, docs), docs)
     assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
     assert all(math.isnan(one["sum"]) for one in found[4:6])
-    # Without the rendered text, options that merge have no certain beginning.
+
+
+def test_options_that_merge_are_not_scored_without_the_rendered_text(served):
+    """They have no certain beginning."""
     server, docs = (
         served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]),
         docs_with("yes", "no"),
@@ -225,8 +232,9 @@ def test_a_server_that_does_not_tokenize_texts(served, options):
         assert len(server.bodies()) == 3 + 3 + len(docs) - 2
 
 
-def test_scores_of_another_prompt_or_model_are_noticed(served):
-    # Such as placeholders that it expands although they were expanded: scores of another prompt.
+def test_scores_of_another_prompt_are_noticed(served):
+    """Such as placeholders that a server expands although they were expanded."""
+
     def change(path, body, answer):
         if path == GENERATE:
             answer["prompt_token_ids"].insert(1, IMAGE_ID)
@@ -235,30 +243,43 @@ def test_scores_of_another_prompt_or_model_are_noticed(served):
         return answer
 
     server, docs = served(change=change, scale_out=True), docs_with(*SENTENCES)
+
     found = scores(adapter_for(server, docs, likelihood="token_ids"), docs)
+
     assert all(math.isnan(one["sum"]) for one in found)
 
-    # Of two log-probabilities of one token, none is right.
+
+def entries_of(body, answer):
+    """Return the place and the list of log-probabilities of ``logprob_token_ids``; empty where none was asked for."""
+    if not body.get("logprob_token_ids"):
+        return None, []
+    (place,) = answer["choices"][0]["logprobs"]["content"]
+    return place, place["top_logprobs"]
+
+
+def test_of_two_values_of_one_token_none_is_right(served):
     def change(path, body, answer):
-        if body.get("logprob_token_ids"):
-            (place,) = answer["choices"][0]["logprobs"]["content"]
-            (first, *_) = place["top_logprobs"]
-            place["top_logprobs"].append({**first, "logprob": first["logprob"] / 2})
+        _, entries = entries_of(body, answer)
+        if entries:
+            entries.append({**entries[0], "logprob": entries[0]["logprob"] / 2})
         return answer
 
     server, docs = served(change=change), docs_with(*LETTERS, count=6)
+
     found = scores(adapter_for(server, docs, max_failed=1), docs)
+
     assert any(math.isnan(one["sum"]) for one in found)
 
-    # Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used.
+
+def test_values_of_token_ids_that_are_not_those_of_the_prompt_are_not_used(served):
     def change(path, body, answer):
-        if body.get("logprob_token_ids"):
-            (place,) = answer["choices"][0]["logprobs"]["content"]
-            for entry in [place, *place["top_logprobs"]]:
-                entry["logprob"] /= 2
+        place, entries = entries_of(body, answer)
+        for entry in filter(None, [place, *entries]):
+            entry["logprob"] /= 2
         return answer
 
     server, docs = served(change=change), docs_with(*LETTERS, count=6)
+
     assert_right(server, docs, scores(adapter_for(server, docs), docs))
 
 

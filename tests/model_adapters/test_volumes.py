@@ -23,7 +23,7 @@ from .toys import SPLIT, TASK, instances, noise
 SIDE = 8
 
 
-def test_images_get_the_closest_depth_and_size_by_the_nearest_voxel(radfm):
+def test_volumes_get_the_closest_depth(radfm):
     def depth(*depths):
         return radfm.encode("", [np.zeros((2, 2, depth)) for depth in depths]).pixels.shape[-1]
 
@@ -44,14 +44,23 @@ def test_images_get_the_closest_depth_and_size_by_the_nearest_voxel(radfm):
     }
     assert {given: depth(given) for given in table} == table
     assert depth(1, 23, 4) == 24
+
+
+def test_volumes_are_resized_by_the_nearest_voxel(radfm):
     flat, deep = noise(), np.random.default_rng(0).random((3, 4, 32, 14))
+
     stacked = radfm.encode("", [flat, deep]).pixels
+
     side = radfm_toy.SIDE
     assert stacked.shape == (2, 3, side, side, 12)
     assert torch.equal(stacked[0], image_volume(flat, side).expand(-1, -1, -1, 12))
     rows, columns = np.arange(side) // 4, np.arange(side) * 2
     wanted = deep[:, rows][:, :, columns][..., np.arange(12) * 14 // 12]
     assert torch.equal(stacked[1], torch.from_numpy(wanted.astype(np.float32)))
+
+
+def test_a_prompt_without_images_has_a_black_volume(radfm):
+    side = radfm_toy.SIDE
     assert torch.equal(radfm.encode("", []).pixels, torch.zeros(1, 3, side, side, 4))
 
 
@@ -66,39 +75,54 @@ def test_the_whole_picture_is_resized_and_not_normalised(mode):
     np.testing.assert_allclose(volume[..., 0].permute(1, 2, 0).numpy(), expected, atol=1e-7)
 
 
-def test_crops_depend_on_seed_and_content_and_cover_the_range_of_training():
+def test_crops_depend_on_their_own_seed():
     torch.manual_seed(0)
     random.seed(0)
     first = image_volume(noise(), SIDE, 0)
     torch.manual_seed(1)
     random.seed(1)
     untouched = random.getstate()
+
     assert torch.equal(image_volume(noise(), SIDE, 0), first)
     assert random.getstate() == untouched
     assert not torch.equal(image_volume(noise(), SIDE, 1), first)
     assert not torch.equal(first, image_volume(noise(), SIDE))
+
+
+def test_crops_depend_on_the_content():
+    """Another image has another part cut out, not only another pixel."""
     other = noise()
     other.putpixel((0, 0), (1, 2, 3))
-    assert (
-        image_volume(other, SIDE, 0) - first
-    ).abs().mean() > 0.01  # another part, not another pixel
+    assert (image_volume(other, SIDE, 0) - image_volume(noise(), SIDE, 0)).abs().mean() > 0.01
+
+
+@pytest.fixture
+def boxes():
+    """Edges of 500 crops of an image of 400 times 300 pixels: left, top, right, bottom."""
     generator = random.Random(0)
-    boxes = np.array([random_crop_box(400, 300, generator) for _ in range(500)])
-    lefts, tops, rights, bottoms = boxes.T
+    return np.array([random_crop_box(400, 300, generator) for _ in range(500)]).T
+
+
+def test_crops_lie_within_the_image(boxes):
+    lefts, tops, rights, bottoms = boxes
     assert lefts.min() >= 0
     assert tops.min() >= 0
     assert rights.max() <= 400
     assert bottoms.max() <= 300
-    shares, aspects = (
-        (rights - lefts) * (bottoms - tops) / 120000,
-        (rights - lefts) / (bottoms - tops),
-    )
+
+
+def test_crops_cover_the_range_of_training(boxes):
+    lefts, tops, rights, bottoms = boxes
+    shares = (rights - lefts) * (bottoms - tops) / 120000
+    aspects = (rights - lefts) / (bottoms - tops)
     assert 0.795 < shares.min() < 0.82
     assert 0.95 < shares.max() <= 1
     assert 0.745 < aspects.min() < 1.1
     assert 1.3 < aspects.max() < 1.345
     assert len(set(lefts)) > 20
-    # A very long image gives its largest centred part.
+
+
+def test_a_very_long_image_gives_its_largest_centred_part():
     assert random_crop_box(100, 10, random.Random(0)) == (43, 0, 56, 10)
     assert random_crop_box(10, 100, random.Random(0)) == (0, 43, 10, 56)
 
@@ -113,21 +137,34 @@ def test_arrays_and_files_give_the_same_volume(tmp_path, channels):
         assert torch.equal(read_volume(source, SIDE), expected)
 
 
-def test_slices_are_stacked_in_their_order_and_values_brought_to_0_to_1():
+def test_slices_are_stacked_in_their_order():
     pictures = [noise(1), noise(2, (9, 40)), noise(3)]
+
     volume = read_volume(pictures, SIDE)
+
     assert volume.shape == (3, SIDE, SIDE, 3)
     for place, picture in enumerate(pictures):
         assert torch.equal(volume[..., place], image_volume(picture, SIDE)[..., 0])
+
+
+def test_a_volume_needs_slices():
     with pytest.raises(MedTasksError, match="a volume without slices"):
         read_volume([], SIDE)
-    ramp = np.arange(8).reshape(2, 2, 2)
-    bytes_read = read_volume((ramp * 30).astype(np.uint8), SIDE)[0].flatten().tolist()
+
+
+RAMP = np.arange(8).reshape(2, 2, 2)
+
+
+def test_bytes_and_fractions_keep_their_scale():
+    bytes_read = read_volume((RAMP * 30).astype(np.uint8), SIDE)[0].flatten().tolist()
     assert bytes_read == pytest.approx([30 * n / 255 for n in range(8)])
     assert torch.equal(
-        read_volume(ramp / 10, SIDE)[1], torch.from_numpy((ramp / 10).astype(np.float32))
+        read_volume(RAMP / 10, SIDE)[1], torch.from_numpy((RAMP / 10).astype(np.float32))
     )
-    for values in (ramp * 400 - 1000, ramp * 1.5):  # Hounsfield units; fractions above 1
+
+
+def test_other_values_are_brought_to_0_to_1():
+    for values in (RAMP * 400 - 1000, RAMP * 1.5):  # Hounsfield units; fractions above 1
         assert read_volume(values, SIDE)[2].flatten().tolist() == pytest.approx(
             [n / 7 for n in range(8)]
         )
@@ -147,7 +184,7 @@ def test_impossible_arrays_are_refused(voxels, message):
         read_volume(voxels, SIDE)
 
 
-def test_impossible_files_are_refused_and_nifti_seen_as_it_is_printed(tmp_path):
+def test_impossible_files_are_refused(tmp_path):
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY no")
     (tmp_path / "a.npz").write_bytes(b"PK no")
     (tmp_path / "b.nii").write_bytes(b"no")
@@ -166,6 +203,9 @@ def test_impossible_files_are_refused_and_nifti_seen_as_it_is_printed(tmp_path):
         with pytest.raises(MedTasksError, match=message) as refusal:
             read_volume(tmp_path / name, SIDE)
         assert str(tmp_path / name) in str(refusal.value)
+
+
+def test_nifti_is_seen_as_it_is_printed(tmp_path):
     voxels = np.zeros((4, 5, 6), dtype=np.int16)
     voxels[3, 4, 5] = 1000  # rightmost, foremost, topmost
     for turned, affine in (
@@ -177,6 +217,9 @@ def test_impossible_files_are_refused_and_nifti_seen_as_it_is_printed(tmp_path):
         volume = read_volume(tmp_path / "a.nii.gz", SIDE)
         assert volume.shape == (3, 5, 4, 6)
         assert volume[0].nonzero().tolist() == [[0, 0, 5]]
+
+
+def test_a_series_of_volumes_in_one_file_is_refused(tmp_path):
     nibabel.save(nibabel.Nifti1Image(np.zeros((4, 5, 6, 2)), np.eye(4)), tmp_path / "series.nii")
     with pytest.raises(
         MedTasksError, match=r"series\.nii has shape \(4, 5, 6, 2\); give one volume"
@@ -226,8 +269,10 @@ def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path)
         VOXELS,
         [VOXELS[:, :, :2]],
     ]
+
     replies, scores = asked(model, docs)
     assert not any(failure_cause(reply) for reply in replies)
+
     as_volumes = (
         [[VOXELS]] * 3 + [[slices()], [noise(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
     )
@@ -235,6 +280,7 @@ def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path)
     pairs = [
         model.encode_pair(QUESTION, option, volumes) for volumes in as_volumes for option in OPTIONS
     ]
+
     settings = GenerationSettings(6)
     assert replies == [model.generate_batch([prompt], settings, 0)[0] for prompt in prompts]
     assert [mean for mean, _ in scores] == pytest.approx(
@@ -245,11 +291,7 @@ def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path)
     )
 
 
-def test_a_digest_stands_for_content_type_and_shape(tmp_path):
-    one_voxel = VOXELS.copy()
-    one_voxel[8, 10, 6] ^= 1
-    changed = slices()
-    changed[4].putpixel((29, 20), (1, 2, 3))
+def test_equal_volumes_have_one_digest(tmp_path):
     for same in (
         [VOXELS, VOXELS.copy()],
         [VOXELS, np.asfortranarray(VOXELS)],
@@ -258,12 +300,20 @@ def test_a_digest_stands_for_content_type_and_shape(tmp_path):
         assert len(set(digests(*same))) == 1
     file = written(tmp_path / "a.npy")
     assert digests(file) == digests(str(file)) == digests(written(tmp_path / "b.npy"))
+    assert digests(Image.new("RGB", (2, 2))) == digests(Image.new("RGB", (2, 2)))
+
+
+def test_a_digest_stands_for_content_type_and_shape(tmp_path):
+    one_voxel = VOXELS.copy()
+    one_voxel[8, 10, 6] ^= 1
+    changed = slices()
+    changed[4].putpixel((29, 20), (1, 2, 3))
+    file = written(tmp_path / "a.npy")
     renamed = tmp_path / "a.npz"
     renamed.write_bytes(file.read_bytes())
     red, blue = Image.new("P", (2, 2)), Image.new("P", (2, 2))
     red.putpalette([255, 0, 0])
     blue.putpalette([0, 0, 255])
-    assert digests(Image.new("RGB", (2, 2))) == digests(Image.new("RGB", (2, 2)))
     others = [
         red,
         blue,
@@ -285,6 +335,7 @@ def test_a_digest_stands_for_content_type_and_shape(tmp_path):
         file,
         renamed,
     ]
+
     assert len(set(digests(*others))) == len(others)
 
 
@@ -318,16 +369,19 @@ def test_a_bad_volume_fails_alone_and_no_log_names_its_file(radfm_folder, tmp_pa
         "a volume without slices": [[]],
         "the task yields int": [7],
     }
+
     model = adapter(
         radfm_folder,
         max_failed=1,
         journal=journal if journal == "false" else str(tmp_path / journal),
     )
+
     (*failed, good), scores = asked(model, [*bad.values(), [VOXELS]])
     for cause, reply in zip(bad, failed, strict=True):
         assert re.search(cause, failure_cause(reply)), cause
     assert failure_cause(good) is None
     assert [np.isnan(loss) for loss, _ in scores] == [True] * 2 * len(bad) + [False] * 2
+
     for text in (*map(failure_cause, failed), *log):
         assert "SECRET" not in text
         assert str(tmp_path) not in text or "journal" in text

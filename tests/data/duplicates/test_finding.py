@@ -102,7 +102,9 @@ def test_what_is_found_within_a_set(name):
     shown, examples, findings, left_out, groups, shown_by = SETS[name]
     bench = f"bench{list(SETS).index(name)}"
     prepare_set(bench, list(rows(shown)), list(rows(examples)))
+
     found = found_in(bench)
+
     assert said(found.within) == findings
     assert (list(found.left_out), [len(group) for group in found.groups]) == (left_out, groups)
     assert found.outside == ()
@@ -111,7 +113,9 @@ def test_what_is_found_within_a_set(name):
     assert (found.within[0].first.examples if found.within else None) == shown_by
 
 
-def test_the_three_kinds_within_a_set():
+@pytest.fixture
+def kinds():
+    """What is found in a set with copies of every kind."""
     big = texture(3, BIG)
     prepare_set(
         "kinds",
@@ -126,21 +130,33 @@ def test_the_three_kinds_within_a_set():
             *(row(f"chain {quality}", jpeg(texture(5, BIG), quality)) for quality in (90, 60, 40)),
         ],
     )
-    found = found_in("kinds")
-    assert said(found.within)[0] == (
+    return found_in("kinds")
+
+
+def test_equal_pixels_are_named_first(kinds):
+    assert said(kinds.within)[0] == (
         CopyKind.PIXELS,
         Concern.TWICE,
         {"same pixels 1", "same pixels 2"},
     )
-    alike = [questions for kind, _, questions in said(found.within)[1:] if kind is CopyKind.NEAR]
+
+
+def test_pictures_that_look_the_same_are_found(kinds):
+    alike = [questions for kind, _, questions in said(kinds.within)[1:] if kind is CopyKind.NEAR]
     assert {"near 1", "near 2"} in alike
     assert {"near 3", "near 4"} in alike
     assert len(alike) == 2 + 3
+
+
+def test_an_inverted_copy_is_called_so(kinds):
     assert {
-        finding.alike.inverted for finding in found.within if "near 3" in finding.questions
+        finding.alike.inverted for finding in kinds.within if "near 3" in finding.questions
     } == {True}
-    assert found.left_out == ("same pixels 2", "near 2", "near 4", "chain 60", "chain 40")
-    assert [len(group) for group in found.groups] == [3, 2, 2, 1]
+
+
+def test_of_each_group_of_copies_one_stays(kinds):
+    assert kinds.left_out == ("same pixels 2", "near 2", "near 4", "chain 60", "chain 40")
+    assert [len(group) for group in kinds.groups] == [3, 2, 2, 1]
 
 
 def test_a_pair_of_one_picture_cannot_be_told_apart():
@@ -177,7 +193,9 @@ def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, 
     assert set(picture.questions) <= set(found.left_out)
 
 
-def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
+@pytest.fixture
+def outside(tmp_path):
+    """What is found of a set in a folder with copies of every kind, and with a picture of an example alone."""
     kept = jpeg_bytes(texture(1), 90)
     alike = {quality: texture(quality, BIG) for quality in (20, 95, 60)}
     known = [kept, texture(2), texture(3), texture(4), *alike.values()]
@@ -189,28 +207,40 @@ def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     )
     copies = {f"{quality}.jpg": jpeg_bytes(picture, quality) for quality, picture in alike.items()}
     files = {"a/copy.jpg": kept, "a/again.jpg": kept, "lossless.bmp": texture(2).convert("RGB")}
-    # A picture of an example alone is no finding outside.
     others = {
         "compressed.jpg": jpeg_bytes(texture(3), 75),
         "unknown.png": texture(9),
         "example.png": texture(6),
     }
     others["several.jpg"] = jpeg_bytes(texture(7), 75)
-    found = found_in("bench", write_folder(tmp_path / "training", {**files, **others, **copies}))
-    assert said(found.outside[:2]) == [
+    return found_in("bench", write_folder(tmp_path / "training", {**files, **others, **copies}))
+
+
+def test_pictures_of_a_folder_are_found_in_three_kinds(outside):
+    assert said(outside.outside[:2]) == [
         (CopyKind.FILE, None, {"q0"}),
         (CopyKind.PIXELS, None, {"q1"}),
     ]
-    assert {kind for kind, *_ in said(found.outside[2:])} == {CopyKind.NEAR}
-    order = [question for finding in found.outside[2:] for question in finding.questions]
+    assert {kind for kind, *_ in said(outside.outside[2:])} == {CopyKind.NEAR}
+
+
+def test_pictures_of_a_folder_are_named_the_most_alike_first(outside):
+    order = [question for finding in outside.outside[2:] for question in finding.questions]
     assert [question for question in order if question not in ("q2", "several")] == [
         "q5",
         "q6",
         "q4",
     ]
-    assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
-    assert found.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
-    assert (found.within, len(found.shown.documents)) == ((), 9)
+
+
+def test_equal_files_of_a_folder_are_named_together(outside):
+    names = sorted(file.name for file in outside.outside[0].second.files)
+    assert names == ["again.jpg", "copy.jpg"]
+
+
+def test_questions_with_a_picture_of_the_folder_are_left_out(outside):
+    assert outside.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
+    assert (outside.within, len(outside.shown.documents)) == ((), 9)
 
 
 def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):
@@ -258,13 +288,20 @@ def test_the_closest_views_are_reported(tmp_path):
     assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
 
 
-def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_ones_says_what_to_do(
-    tmp_path,
-):
-    volume = put_nifti(tmp_path / "v.nii.gz", scan(1))
+@pytest.fixture
+def volume(tmp_path):
+    return put_nifti(tmp_path / "v.nii.gz", scan(1))
+
+
+def test_volumes_are_not_compared(volume):
     prepare_set("mixed", [row("q1", volume), row("q2", volume), row("q3", texture(1))])
+
     found = found_in("mixed")
+
     assert (found.shown.volumes, len(found.shown.images), found.within) == (1, 1, ())
+
+
+def test_a_set_without_pictures_says_what_it_shows(volume):
     for name, shown, why in (
         ("volumes", [volume], "show no images but volumes"),
         ("text", [], "show no images"),
@@ -272,14 +309,19 @@ def test_volumes_are_not_compared_and_a_set_without_pictures_or_with_damaged_one
         prepare_set(name, [row("q1", *shown)])
         with pytest.raises(MedTasksError, match=f"the questions of '{name}' {why}"):
             dataset_images(name)
-    for name, access in (("bench", "public"), ("secret", "credentialed")):
-        prepare_set(name, [row("q1", texture(1)), row("q2", texture(2))], access=access)
-        file = dataset_images(name).images[0].files[0]
-        file.write_bytes(file.read_bytes()[:200])
-        what = rf"1 of 2 images of '{name}' cannot be read.*medtasks data prepare {name}"
-        with pytest.raises(SourceError, match=what) as caught:
-            dataset_images(name)
-        assert (file.name in str(caught.value)) is (access == "public")
+
+
+@each_row("name, access", [("bench", "public"), ("secret", "credentialed")])
+def test_a_damaged_picture_is_named_if_it_may_be(name, access):
+    prepare_set(name, [row("q1", texture(1)), row("q2", texture(2))], access=access)
+    file = dataset_images(name).images[0].files[0]
+    file.write_bytes(file.read_bytes()[:200])
+
+    what = rf"1 of 2 images of '{name}' cannot be read.*medtasks data prepare {name}"
+    with pytest.raises(SourceError, match=what) as caught:
+        dataset_images(name)
+
+    assert (file.name in str(caught.value)) is (access == "public")
 
 
 questions = st.lists(

@@ -49,14 +49,17 @@ def prepared(home):
 @each_row("name", SETS)
 def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
     manifest = prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
+
     documents = load_documents(name)
     assert list(verify(name)) == []
     assert (manifest.rows, manifest.access) == (len(documents), CATALOGUE[name].access)
+
     kinds = {"slake": KIT_QUESTION, "_report": REPORT, "radrestruct": STRUCTURED_QUESTION}
     of_images = KIT_CHOICE if CATALOGUE[name].reader == "medevalkit" else KIT_TEXT
     assert set(documents[0]) == set(
         next((kinds[part] for part in kinds if part in name), of_images)
     )
+
     ids = [document["doc_id"] for document in documents]
     assert len(set(ids)) == len(ids)
     for document in documents:
@@ -69,18 +72,28 @@ def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
         assert all(option in line for option, line in zip(options, lines, strict=False))
 
 
-def test_pmc_vqa(source, prepared):
+def test_pmc_vqa_keeps_its_option_lines_as_published(source, prepared):
     _, documents = prepared("pmc_vqa", source("pmc_vqa"))
     assert documents[1]["option_lines"] == [" A: T: testes ", " C: Inner ", " C: Blue", " D: None "]
     assert documents[1]["options"] == ["T: testes", "Inner", "Blue", "None"]
     assert documents[0]["options"][1] == "White: pale"
+
+
+def test_pmc_vqa_keeps_questions_and_answers_as_published(source, prepared):
+    _, documents = prepared("pmc_vqa", source("pmc_vqa"))
     assert [document["answer"] for document in documents] == list("ABCDAB")
     assert documents[2]["question"] == " Which one?\nChoose."
     assert [document["doc_id"] for document in documents[:2]] == ["test_2/0", "test_2/1"]
 
 
-def test_omnimedvqa(source, prepared):
-    manifest, documents = prepared("omnimedvqa", source("omnimedvqa"))
+@pytest.fixture
+def omnimedvqa(source, prepared):
+    return prepared("omnimedvqa", source("omnimedvqa"))
+
+
+def test_answers_of_omnimedvqa_are_flagged(omnimedvqa):
+    manifest, documents = omnimedvqa
+
     assert [(one["part"], one["answer"], one["gold"], one["flags"]) for one in documents] == [
         ("Chest CT Scan", "A", "CT", ["no_modality_type"]),
         ("Chest CT Scan", "B", "MR", ["repeated_gold", "no_modality_type"]),
@@ -90,18 +103,25 @@ def test_omnimedvqa(source, prepared):
         ("Mura", "A", "CT", []),
     ]
     assert documents[5]["option_lines"] == ["A. CT", "B. MR"]
-    assert {(one["part"], one["modality"]) for one in documents} == {
-        ("Chest CT Scan", "CT(Computed Tomography)"),
-        ("Mura", "X-Ray"),
-    }
-    assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
     assert manifest.left_out == (
         "the source holds 6 rows, the evaluated set 88996",
         "the right option of 1 row (the published answer is none of the options)",
     )
 
 
-def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(source, prepared):
+def test_questions_of_omnimedvqa_have_modality_and_image(omnimedvqa):
+    _, documents = omnimedvqa
+
+    assert {(one["part"], one["modality"]) for one in documents} == {
+        ("Chest CT Scan", "CT(Computed Tomography)"),
+        ("Mura", "X-Ray"),
+    }
+    assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
+
+
+@pytest.fixture
+def flawed_omnimedvqa(source, prepared):
+    """Prepare questions of which one has the id of another, a null option, or no option B."""
     folder = source("omnimedvqa")
     path = folder / "QA_information/Open-access/Mura.json"
     rows = json.loads(path.read_bytes())
@@ -111,19 +131,33 @@ def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(so
     }
     put(path, json.dumps([*rows, {**rows[0], "question_id": "y", "option_B": None}]))
     manifest, documents = prepared("omnimedvqa", folder)
-    assert [one["doc_id"] for one in documents[3:]] == ["Mura_0000", "Mura_0000 (2)"]
-    assert documents[4]["flags"] == ["null_option", "no_such_gold"]
-    assert documents[4]["option_lines"] == [*documents[3]["option_lines"][:-1], "D. None"]
-    assert documents[4]["options"] == documents[3]["options"][:-1]
-    turned = rotated([{**documents[4], "answer": "A"}])[1]["option_lines"]
+    return manifest, documents[3:]
+
+
+def test_an_id_that_omnimedvqa_gives_twice_is_numbered(flawed_omnimedvqa):
+    _, documents = flawed_omnimedvqa
+    assert [one["doc_id"] for one in documents] == ["Mura_0000", "Mura_0000 (2)"]
+
+
+def test_a_null_option_of_omnimedvqa_is_asked_and_never_right(flawed_omnimedvqa):
+    _, (whole, null) = flawed_omnimedvqa
+
+    assert null["flags"] == ["null_option", "no_such_gold"]
+    assert null["option_lines"] == [*whole["option_lines"][:-1], "D. None"]
+    assert null["options"] == whole["options"][:-1]
+    turned = rotated([{**null, "answer": "A"}])[1]["option_lines"]
     assert [line[:2] for line in turned] == ["A.", "B.", "C.", "D."]
     assert turned[-1] == "D. None"
+
+
+def test_a_question_of_omnimedvqa_with_a_gap_in_its_options_is_left_out(flawed_omnimedvqa):
+    manifest, _ = flawed_omnimedvqa
     assert manifest.left_out[:2] == tuple(
         f"Mura.json row {number}: it has no option B and one behind it" for number in (3, 4)
     )
 
 
-def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
+def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path):
     folder = put_source("medevalkit_omnimedvqa_vlmevalkit", tmp_path)
     _, documents = prepared("omnimedvqa_vlmevalkit", folder)
     assert [document["part"] for document in documents[::2]] == [
@@ -136,15 +170,24 @@ def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
     ]
     assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
     assert (documents[0]["option_lines"], documents[0]["answer"]) == (["A. CT", "B. MR"], "B")
+
+
+def test_a_missing_part_of_omnimedvqa_is_named(tmp_path, refuses):
+    folder = put_source("medevalkit_omnimedvqa_vlmevalkit", tmp_path)
     (folder / "part_7.tsv").unlink()
     with refuses("holds no part_7.tsv"):
         prepare("medevalkit_omnimedvqa_vlmevalkit", Options(folder))
 
 
-def test_medxpertqa(source, prepared):
+@pytest.fixture
+def medxpertqa(source):
     folder = source("medxpertqa_mm")
     row("MM/test.jsonl", 1, images=["MM-0-0.jpeg"] * 2)(folder)
-    twice, *_, last = prepared("medxpertqa_mm", folder)[1]
+    return folder
+
+
+def test_medxpertqa_shows_an_image_as_often_as_published(medxpertqa, prepared):
+    twice, *_, last = prepared("medxpertqa_mm", medxpertqa)[1]
     assert len(twice["image_files"]) == 2
     assert len(set(twice["image_files"])) == 1
     assert (
@@ -157,7 +200,10 @@ def test_medxpertqa(source, prepared):
         "Skeletal",
     )
     assert last["question"].endswith("(E) drug E3")
-    text = prepared("medxpertqa_text", folder)[1][0]
+
+
+def test_medxpertqa_of_texts_has_ten_options(medxpertqa, prepared):
+    text = prepared("medxpertqa_text", medxpertqa)[1][0]
     assert (len(text["options"]), text["option_lines"][9]) == (10, "J. drug J0")
 
 
@@ -233,22 +279,32 @@ def test_medframeqa(source, prepared):
     assert documents[1]["body_system"] == "Nervous System"
 
 
-def test_slake_and_its_english_part(home, source, prepared):
-    manifest, english = prepared("slake_en", source("slake"))
-    whole = load_documents("medevalkit_slake")
+@pytest.fixture
+def english(home, source, prepared):
+    """Prepare the English part of SLAKE; return its manifest and documents, and those of the whole."""
+    manifest, documents = prepared("slake_en", source("slake"))
+    return manifest, documents, load_documents("medevalkit_slake")
+
+
+def test_slake_is_in_two_languages(english):
+    _, _, whole = english
     assert [document["language"] for document in whole] == ["en", "zh"] * 4
-    assert english == [document for document in whole if document["language"] == "en"]
+    assert (whole[3]["answer"], whole[3]["answer_type"], whole[3]["location"]) == (
+        "不是",
+        "CLOSED",
+        "Abdomen",
+    )
+
+
+def test_the_english_part_of_slake_is_selected_from_the_whole(english, home):
+    manifest, documents, whole = english
+    assert documents == [document for document in whole if document["language"] == "en"]
     assert (manifest.selected_from, manifest.selection) == (
         "medevalkit_slake",
         {"language": ("en",)},
     )
     assert manifest.images == 4
     assert not (home / "datasets/medevalkit_slake_en/images").exists()
-    assert (whole[3]["answer"], whole[3]["answer_type"], whole[3]["location"]) == (
-        "不是",
-        "CLOSED",
-        "Abdomen",
-    )
 
 
 def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepared, tmp_path):
@@ -266,7 +322,9 @@ def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepar
 def test_rotated_option_lines_keep_their_form(source, prepared, name):
     _, documents = prepared(name, source(name))
     by_id = {document["doc_id"]: document for document in documents}
+
     turned = rotated(documents)
+
     assert len(turned) == sum(
         len(document["options"]) for document in documents if document["answer"]
     )

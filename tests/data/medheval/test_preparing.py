@@ -97,7 +97,7 @@ def test_a_closed_document(prepared):
     assert (dataset_folder(MM) / f"images/{digest[:16]}.jpg").is_file()
 
 
-def test_keys_and_flags(prepared):
+def test_answers_of_closed_questions_are_flagged(prepared):
     _, documents = prepared(MM)
     keys = [(document["answer"], *document["flags"]) for document in documents]
     assert keys == [
@@ -111,13 +111,17 @@ def test_keys_and_flags(prepared):
         ("B", "gold_interpreted"),
     ]
     assert documents[6]["options"] == ["A", "B", "C"]
+
+
+def test_closed_questions_have_a_kind_of_hallucination(prepared):
+    _, documents = prepared(MM)
     types = {"anatomy": 3, "measurement": 2, "symptom": 6, "technique": 2}
     assert {
         kind: sum(document["hallucination"] == kind for document in documents) for kind in types
     } == types
 
 
-def test_sources_patients_and_files_without_question_type(prepared):
+def test_questions_on_radiographs_name_source_and_patient(prepared):
     _, documents = prepared(CXR)
     assert [document["source"] for document in documents] == ["iu_xray"] * 3 + ["mimic_cxr"] * 3
     assert [document["patient_id"] for document in documents] == [None] * 3 + [
@@ -127,6 +131,9 @@ def test_sources_patients_and_files_without_question_type(prepared):
     ]
     assert (documents[4]["options"], documents[4]["flags"]) == ([], ["options_unparsed"])
     assert (documents[3]["kind"], documents[3]["answer"]) == ("binary", "B")
+
+
+def test_closed_questions_on_knowledge_are_binary(prepared):
     _, documents = prepared("medheval_knowledge_closed")
     assert {(document["kind"], document["hallucination"]) for document in documents} == {
         ("binary", None)
@@ -134,7 +141,7 @@ def test_sources_patients_and_files_without_question_type(prepared):
     assert [document["answer"] for document in documents] == ["B", "A", "B", None]
 
 
-def test_open_sets(prepared):
+def test_open_questions_on_reports_have_measurements(prepared):
     _, reports = prepared("medheval_visual_report")
     assert (reports[1]["doc_id"], reports[1]["report"]) == (
         "MIMIC-CXR_pairs/2",
@@ -143,6 +150,9 @@ def test_open_sets(prepared):
     assert reports[1]["measurement"] == ["8 mm"]
     assert reports[0]["measurement"] == []
     assert reports[0]["question"] == sources.INSTRUCTION
+
+
+def test_open_questions_on_knowledge_have_a_type(prepared):
     _, questions = prepared("medheval_knowledge_open")
     assert questions[0]["answer"] == "Drugs that lower blood pressure."
     assert questions[0]["question_type"] == "type4_Knowledge"
@@ -166,7 +176,7 @@ def test_physionets_own_folders_and_only_the_data_of_the_clone(home, clone):
     assert prepare(CONTEXT, options).rows == 4
 
 
-def test_some_images_are_missing_or_broken(clone, complains, prepared):
+def test_missing_and_broken_images_are_named(clone, complains, prepared):
     (clone / "images" / "synpic8.jpg").unlink()
     broken = clone / "images" / "xmlab2" / "source.jpg"
     broken.write_bytes(broken.read_bytes()[:-40])
@@ -177,7 +187,9 @@ def test_some_images_are_missing_or_broken(clone, complains, prepared):
         ),
         "MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing, such as synpic8.jpg, and with them 3 questions",
     ]
+
     complains(MM, *sentences[:3], "and 1 more", "--allow-incomplete")
+
     manifest, _ = prepared(MM, allow_incomplete=True)
     assert manifest.left_out == tuple(sentences)
     assert manifest.rows == 7
@@ -223,16 +235,22 @@ def test_records_that_make_no_sense(rewrite, complains, change, complaint):
     complains(MM, f"MM-VisHal.json row 5{complaint}")
 
 
-def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
+def test_the_clone_is_needed(home, refuses):
     with refuses(
         f"'{CONTEXT}'",
         "clone of https://github.com/Aofei-Chang/MedHEval",
         "--source CLONE --images",
     ):
         prepare(CONTEXT, Options())
-    (tmp_path / "empty").mkdir()  # a folder that the user names is the only one
+
+
+def test_a_folder_of_images_that_the_user_names_is_the_only_one(complains, tmp_path):
+    (tmp_path / "empty").mkdir()
     missing = f"'{MM}' needs 2 images of SLAKE, and none of them is below {tmp_path / 'empty'}"
     complains(MM, missing, "--images slake=DIR", images={"slake": tmp_path / "empty"})
+
+
+def test_a_wrong_folder_of_images_is_named(complains, tmp_path):
     known = "unknown source of images 'slack'; did you mean 'slake'?"
     complains(MM, known, kind=UnknownName, images={"slack": tmp_path})
     complains(
@@ -240,6 +258,9 @@ def test_what_a_user_may_lack(home, clone, complains, refuses, tmp_path):
         f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist",
         images={"slake": tmp_path / "x"},
     )
+
+
+def test_a_missing_file_of_the_clone_is_named(clone, complains):
     (clone / sources.file_of(MM)).unlink()
     complains(
         MM,
@@ -266,7 +287,9 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
         for key in ("slake", "vqa_rad")
         for argument in ("--images", f"{key}={tmp_path / key}")
     ]
+
     result = command(MM, "--source", clone, "--allow-changed", "--allow-incomplete", *named)
+
     lines = result.output.splitlines()
     assert lines[:2] == [
         "images of SLAKE: 2 of 2 found",
@@ -276,21 +299,34 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
     assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
 
 
-def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command):
+@pytest.fixture
+def partly_complete(clone, command):
+    """Prepare the group from a clone that lacks the file of one set and an image of another."""
     (clone / sources.file_of(CONTEXT)).unlink()
     (clone / "images" / sources.IU.format(2, 2)).unlink()
-    result = command("medheval", "--source", clone, "--allow-changed")
-    assert str(result.exception).startswith("2 of the datasets above could not be prepared; ")
-    lines = result.output.splitlines()
-    plan = [line.split() for line in lines[:7]]
+    return lambda *more: command("medheval", "--source", clone, "--allow-changed", *more)
+
+
+def test_the_plan_of_a_group_reads_its_sets_from_the_clone(partly_complete):
+    plan = [line.split() for line in partly_complete().output.splitlines()[:7]]
     assert plan[0] == ["dataset", "prepared", "access", "size", "to", "do"]
     assert plan[1] == [MM, "no", "public", "1.4", "MB", "read", "--source"]
+
+
+def test_a_group_prepares_its_complete_sets(partly_complete):
     prepared = [
         line.split(":")[0].removeprefix("Prepared ")
-        for line in lines
+        for line in partly_complete().output.splitlines()
         if line.startswith("Prepared ")
     ]
     assert prepared == [name for name in sources.SETS if name not in (CXR, CONTEXT)]
+
+
+def test_a_group_names_the_sets_that_lack_something(partly_complete, clone):
+    result = partly_complete()
+
+    assert str(result.exception).startswith("2 of the datasets above could not be prepared; ")
+    lines = result.output.splitlines()
     first, second = (line for line in lines if line.startswith("not prepared: "))
     assert first.startswith(
         f"not prepared: {CXR}: '{CXR}' is incomplete: CXR-VisHal.json: 1 of the 2 images of IU-Xray"
@@ -303,7 +339,10 @@ def test_a_group_prepares_its_complete_sets_and_names_the_others(clone, command)
         f"medtasks data prepare {CXR} {copy} iu_xray=DIR --images mimic_cxr=DIR && \\",
         f"medtasks data prepare {CONTEXT} {copy} mimic_cxr=DIR",
     ]
-    result = command("medheval", "--source", clone, "--allow-changed", "--allow-incomplete")
+
+
+def test_an_incomplete_set_of_a_group_is_prepared_if_it_may_be(partly_complete):
+    result = partly_complete("--allow-incomplete")
     assert f"Prepared {CXR}: 5 questions" in result.output
 
 
@@ -323,13 +362,16 @@ def test_a_group_of_which_no_set_is_complete(command, tmp_path):
 
 def test_golden_medheval_published_set(home, command, test_data):
     source = test_data / "medheval"
+
     result = command(MM, "--source", source)
     assert (
         "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
     )
+
     manifest = Manifest.read(dataset_folder(MM))
     assert (manifest.rows, manifest.images, manifest.complete) == (3610, 494, True)
     assert (manifest.revision, manifest.left_out) == ("7f7d980", ())
+
     documents = load_documents(MM)
     published = json.loads(next(source.rglob("MM-VisHal.json")).read_text(encoding="utf-8"))
     assert [document["doc_id"] for document in documents] == [
@@ -341,10 +383,12 @@ def test_golden_medheval_published_set(home, command, test_data):
         == (record["question"], record["choices"], record["answer"])
         for document, record in zip(documents, published, strict=True)
     )
+
     numbers = dict.fromkeys(("anatomy", "measurement", "symptom", "technique"), 0)
     for document in documents:
         numbers[document["hallucination"]] += 1
     assert list(numbers.values()) == [833, 872, 1297, 608]
+
     # Read one by one, see the README: options without text, several options, undecided, contradictory, interpreted.
     flags = [flag for document in documents for flag in document["flags"]]
     counted = {flag: flags.count(flag) for flag in dict.fromkeys(flags)}

@@ -41,10 +41,11 @@ def arrays_in(file):
 
 
 @each_row("name", ["octmnist", "pathmnist", "tissuemnist"])
-def test_images_and_labels(source, prepared, name):
+def test_images_and_labels_are_those_of_the_arrays(source, prepared, name):
     folder = source(name)
     manifest, documents, shots = prepared(name, folder)
     published = arrays_in(folder / f"{name}.npz")
+
     assert [document["doc_id"] for document in documents] == [f"test/{row}" for row in range(6)]
     assert [shot["doc_id"] for shot in shots] == [f"train/{row}" for row in (0, 2, 4, 6, 8)]
     assert manifest.revision == "local"
@@ -107,23 +108,43 @@ def ids(documents):
     return [int(document["doc_id"].rsplit("_", 1)[1]) for document in documents]
 
 
-def test_every_row_is_evaluated(source, prepared):
-    manifest, documents, shots = prepared("pad_ufes_20", source("pad_ufes_20"))
+@pytest.fixture
+def pad_ufes(source, prepared):
+    return prepared("pad_ufes_20", source("pad_ufes_20"))
+
+
+def test_every_row_of_pad_ufes_is_evaluated(pad_ufes):
+    manifest, documents, _ = pad_ufes
+
     assert manifest.left_out == ("the source holds 16 rows, the evaluated set 2298",)
     assert ids(documents) == [*TEST, *TRAIN]
-    assert documents[0]["options"] == list(SKIN_CLASSES.values())
-    assert documents[0]["options"][4] == "Bowen’s disease (BOD)"
     assert [document["patient_id"] for document in documents[:6]] == [
         *["PAT_0"] * 4,
         "PAT_1",
         "PAT_1",
     ]
+
+
+def test_options_of_pad_ufes_are_the_names_of_its_classes(pad_ufes):
+    _, documents, _ = pad_ufes
+    assert documents[0]["options"] == list(SKIN_CLASSES.values())
+    assert documents[0]["options"][4] == "Bowen’s disease (BOD)"
+
+
+def test_images_of_pad_ufes_are_the_published_ones(pad_ufes):
+    manifest, documents, _ = pad_ufes
+
     shown = [
         (dataset_folder(manifest.name) / document["image_files"][0]).read_bytes()
         for document in documents
     ]
     assert shown == [picture(number, "PNG") for number in (*TEST, *TRAIN)]
-    assert ids(shots) == list(SPREAD)  # of the ten rows whose lesion is not in the test split
+
+
+def test_solved_examples_of_pad_ufes_are_of_other_lesions(pad_ufes):
+    """They are spread over the ten rows whose lesion is not in the test split."""
+    _, _, shots = pad_ufes
+    assert ids(shots) == list(SPREAD)
 
 
 def test_held_out_lesions(source, prepared, complains):

@@ -39,7 +39,7 @@ def stored(manifest, document):
 
 
 @each_row("name", WRITERS)
-def test_every_set_becomes_what_its_source_holds_and_verifies(prepared, tmp_path, name):
+def test_every_set_becomes_what_its_source_holds(prepared, tmp_path, name):
     folder, expected = WRITERS[name](tmp_path / "source")
     manifest, documents, shots = prepared(name, folder)
     if (evaluated := dataset_info(manifest.name).rows) is not None:
@@ -97,26 +97,34 @@ def test_questions_with_options(source, prepared, name, doc_id, texts, options, 
     assert (manifest.access, manifest.images, manifest.revision) == (access, 0, "local")
 
 
-def test_solved_examples_are_spread_over_the_training_rows(source, prepared):
-    """Empty lines are no rows, and a question may have no subject."""
+def test_a_question_may_have_no_subject(source, prepared):
     folder = source("medmcqa")
     row("data/validation-00000-of-00001.parquet", 1, subject_name=None)(folder)
     assert [document["subject"] for document in prepared("medmcqa", folder)[1][:2]] == [
         None,
         "Skin",
     ]
+
+
+def test_empty_lines_are_no_rows(source, prepared):
     folder = source("medqa")
     changed(
         "data_clean.zip!data_clean/questions/US/test.jsonl",
         lambda data: data.replace(b"\n", b"\n\n"),
     )(folder)
+    assert len(prepared("medqa", folder)[1]) == 6
+
+
+def test_solved_examples_are_spread_over_the_training_rows(source, prepared):
+    folder = source("medqa")
     name = "data_clean/questions/US/train.jsonl"
     members = content(folder / "data_clean.zip")
     line = json.loads(members[name].splitlines()[0])
     twelve = json_lines({**line, "question": f"Question {number}?"} for number in range(12))
     put_zip(folder / "data_clean.zip", {**members, name: twelve})
-    _, documents, shots = prepared("medqa", folder)
-    assert len(documents) == 6
+
+    _, _, shots = prepared("medqa", folder)
+
     assert [shot["doc_id"] for shot in shots] == [f"train/{number}" for number in (0, 2, 4, 7, 9)]
     assert shots[3]["question"] == "Question 7?"
 
@@ -138,7 +146,9 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
         for n in range(9)
     ]
     put_parquet(folder / MMLU_TEST, rows)
+
     manifest, documents, shots = prepared("mmlu", folder)
+
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 271",)
     assert [document["subject"] for document in documents[::2]] == [
         "anatomy",
@@ -154,8 +164,11 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
     "name, third_image, question_type",
     [("vqa_rad", 1, None), ("path_vqa", 1, None), ("slake", 2, "Organ")],
 )
-def test_questions_on_images(source, prepared, name, third_image, question_type):
+def test_questions_on_images_are_those_of_the_source(
+    source, prepared, name, third_image, question_type
+):
     manifest, (first, second, third, *_), shots = prepared(name, source(name))
+
     digest = first["image_sha256"][0]
     assert (first["image_id"], first["image_files"]) == (digest[:16], [f"images/{digest[:16]}.jpg"])
     assert (first["question"], first["patient_id"], first["question_type"]) == (
@@ -165,6 +178,7 @@ def test_questions_on_images(source, prepared, name, third_image, question_type)
     )
     assert (first["image_id"] == second["image_id"]) is (name != "slake")
     assert first["image_id"] != third["image_id"]
+
     assert stored(manifest, third) == [picture(third_image)]
     assert stored(manifest, shots[4]) == [picture(108 if name == "slake" else 54)]
     assert (manifest.access, list(verify(manifest.name))) == ("public", [])
@@ -199,7 +213,9 @@ def test_cbis_shows_cropped_images_else_undescribed_ones(source, prepared):
         for number, name, description in info
     ]
     put(folder / "csv" / "dicom_info.csv", csv_text("image_path,SeriesDescription", rows))
+
     manifest, documents, _ = prepared("cbis_ddsm_mass", folder)
+
     assert [stored(manifest, document) for document in documents] == [
         [picture(n)] for n in (0, 127, 2, 3, 4, 5)
     ]
@@ -215,22 +231,34 @@ def shown(values):
     return (grey / grey.max() * 255).astype(np.uint8)
 
 
-def test_vindr_has_one_row_per_graded_finding(source, prepared, monkeypatch):
+@pytest.fixture
+def vindr(source, prepared, monkeypatch):
+    """Prepare VinDr-Mammo; return manifest, documents, and the names of the images that were read."""
     read, real = [], x_rays.read_dicom
     monkeypatch.setattr(x_rays, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
     manifest, documents, _ = prepared("vindr_mammo", source("vindr_mammo"))
+    return manifest, documents, read
+
+
+def test_vindr_has_one_row_per_graded_finding(vindr):
+    manifest, documents, _ = vindr
+
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 429",)
-    assert [document["image_id"] for document in documents] == ["i0", "i1", "i2", "i3", "i4", "i4"]
-    assert [document["patient_id"] for document in documents] == [
-        "s0",
-        "s0",
-        "s0",
-        "s0",
-        "s1",
-        "s1",
-    ]
+    images = [document["image_id"] for document in documents]
+    assert images == ["i0", "i1", "i2", "i3", "i4", "i4"]
+    patients = [document["patient_id"] for document in documents]
+    assert patients == ["s0", "s0", "s0", "s0", "s1", "s1"]
     assert documents[0]["options"] == ["1", "2", "3", "4", "5"]
-    assert read == [f"i{number}" for number in (*range(5), *range(100, 110, 2))]  # each once
+
+
+def test_vindr_reads_each_image_once(vindr):
+    _, _, read = vindr
+    assert read == [f"i{number}" for number in (*range(5), *range(100, 110, 2))]
+
+
+def test_vindr_shows_images_in_grey(vindr):
+    manifest, documents, _ = vindr
+
     for document, number in zip(documents, (0, 1, 2, 3, 4, 4), strict=True):
         with Image.open(dataset_folder(manifest.name) / document["image_files"][0]) as image:
             assert image.mode == "L"
@@ -248,7 +276,9 @@ def test_mimic_cxr_has_one_row_per_image_in_the_order_of_the_findings(source, pr
     text("mimic-cxr-2.0.0-split.csv.gz", "d100,50,10000050,train", "d100,50,10000050,validate")(
         folder
     )
+
     manifest, documents, shots = prepared("mimic_cxr_classification", folder)
+
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 5159",)
     assert [document["doc_id"] for document in documents] == ["d4", "d5", "d2", "d3", "d0", "d1"]
     assert [document["labels"] for document in documents[::2]] == [
@@ -278,7 +308,7 @@ def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
     assert (second["answer"], second["question_type"]) == ("nothing, as before", "presence")
 
 
-def test_chestxray14_in_the_order_of_its_table(source, prepared):
+def test_chestxray14_is_in_the_order_of_its_table(source, prepared):
     manifest, documents, shots = prepared("chestxray14", source("chestxray14"))
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 25596",)
     present = [
@@ -300,18 +330,32 @@ OUTSIDE = (
 )
 
 
-def test_studies_with_findings_show_all_their_images(source, prepared, capsys):
+NO_FINDINGS = "1 not in the evaluated set: studies whose report has no findings section"
+
+
+@pytest.fixture
+def mimic_reports(source):
+    """MIMIC-CXR in miniature: of three studies one has no findings, and images are listed in reverse order."""
     folder = source("mimic_cxr_report")
     written(REPORT.format(1), " x\n IMPRESSION: Normal.\n")(folder)
     written(REPORT.format(2), " x\n FINDINGS: Café au lait.\n")(folder)
-    order = b"dicom_id,study_id,subject_id,split\n"  # images are in the order of the table
+    order = b"dicom_id,study_id,subject_id,split\n"
     changed(
         "mimic-cxr-2.0.0-split.csv.gz", lambda data: order + b"".join(data.splitlines(True)[:0:-1])
     )(folder)
-    manifest, (second, first), shots = prepared("mimic_cxr_report", folder)
+    return folder
+
+
+def test_studies_without_findings_are_left_out(mimic_reports, prepared):
+    manifest, _, shots = prepared("mimic_cxr_report", mimic_reports)
+
     assert (manifest.rows, manifest.images, manifest.access, shots) == (2, 4, "credentialed", [])
-    outside = "1 not in the evaluated set: studies whose report has no findings section"
-    assert manifest.left_out == ("the source holds 2 rows, the evaluated set 2347", outside)
+    assert manifest.left_out == ("the source holds 2 rows, the evaluated set 2347", NO_FINDINGS)
+
+
+def test_a_report_is_its_findings(mimic_reports, prepared):
+    _, (second, first), _ = prepared("mimic_cxr_report", mimic_reports)
+
     assert [first[key] for key in ("doc_id", "image_id", "patient_id", "context")] == [
         "0",
         "s0",
@@ -324,37 +368,53 @@ def test_studies_with_findings_show_all_their_images(source, prepared, capsys):
         "Café au lait.\n",
         "",
     )
+
+
+def test_a_study_shows_all_its_images_in_the_order_of_the_table(mimic_reports, prepared):
+    _, (_, first), _ = prepared("mimic_cxr_report", mimic_reports)
+
     images = [(dataset_folder(MIMIC_CXR) / file).read_bytes() for file in first["image_files"]]
     assert images == [picture(1), picture(0)]
 
-    # A study outside is no damage: a copy of the right size is complete.
-    manifest = prepare_recipe(
-        replace(dataset_info(MIMIC_CXR), rows=2), recipe_of(MIMIC_CXR), Options(folder)
-    )
-    assert (manifest.complete, manifest.left_out) == (True, (outside,))
 
-    # No message names a patient or quotes a report.
-    lost("files/p10/p10000002/s2/d5.jpg")(folder)
-    manifest, documents, _ = prepared("mimic_cxr_report", folder)
+def test_a_study_without_findings_is_no_damage(mimic_reports, home):
+    manifest = prepare_recipe(
+        replace(dataset_info(MIMIC_CXR), rows=2), recipe_of(MIMIC_CXR), Options(mimic_reports)
+    )
+    assert (manifest.complete, manifest.left_out) == (True, (NO_FINDINGS,))
+
+
+def test_no_message_names_a_patient_or_quotes_a_report(mimic_reports, prepared, capsys):
+    lost("files/p10/p10000002/s2/d5.jpg")(mimic_reports)
+
+    manifest, documents, _ = prepared("mimic_cxr_report", mimic_reports)
+
     messages = " ".join(manifest.left_out) + "".join(capsys.readouterr())
     assert (len(documents), "its image 1 of 2 is missing" in messages) == (1, True)
     assert [secret for secret in ("10000002", "s2", "d5", "Café") if secret in messages] == []
 
 
-def test_notes_group_after_group(source, prepared):
+@pytest.fixture
+def notes(source):
     folder = source("mimic_iii_summary")
     text(NOTES, "900,0,MR HEAD W/O CONTRAST", "900,0,CHEST (PORTABLE AP)")(folder)
     text(NOTES, "\n IMPRESSION: A nodule, 1", "")(folder)
     text(NOTES, "Nodule 4.", 'A ""quoted"", Word\n of it.')(folder)
-    manifest, documents, shots = prepared("mimic_iii_summary", folder)
+    return folder
+
+
+def test_notes_come_group_after_group(notes, prepared):
+    manifest, documents, shots = prepared("mimic_iii_summary", notes)
+
     assert manifest.left_out == ("the source holds 4 rows, the evaluated set 13054", OUTSIDE)
     assert (manifest.access, manifest.images, shots) == ("credentialed", 0, [])
-    assert [document["doc_id"] for document in documents] == [
-        "904",
-        "905",
-        "902",
-        "903",
-    ]  # CT before MR
+    # CT before MR.
+    assert [document["doc_id"] for document in documents] == ["904", "905", "902", "903"]
+
+
+def test_notes_are_without_case_and_line_ends(notes, prepared):
+    _, documents, _ = prepared("mimic_iii_summary", notes)
+
     assert documents[0] == {
         "doc_id": "904",
         "dataset": "multimedeval_mimic_iii_summary",
@@ -366,9 +426,11 @@ def test_notes_group_after_group(source, prepared):
         "indication": None,
         "report": "a nodule, 4",
     }
-    manifest, documents, _ = prepared(
-        "mimic_iii_summary_head", folder
-    )  # keeps case and white space
+
+
+def test_notes_as_head_has_them_keep_case_and_white_space(notes, prepared):
+    manifest, documents, _ = prepared("mimic_iii_summary_head", notes)
+
     assert manifest.left_out == ("idsTest.csv: it holds 6 rows, the published table 13057", OUTSIDE)
     assert (documents[0]["context"], documents[0]["report"]) == (
         'A "quoted", Word of it.',
@@ -380,7 +442,9 @@ def test_volumes_are_linked(source, prepared):
     folder = source("ct_rate_report")
     rows = b"valid_5_a_1.nii.gz,Heart 5.,\nvalid_1_a_1.nii.gz,Heart 1.,\nvalid_5_a_1.nii.gz,Heart 5.,\n"
     changed(CT, lambda data: data.splitlines(True)[0] + rows)(folder)
+
     manifest, (first, second), _ = prepared("ct_rate_report", folder)
+
     assert (manifest.rows, manifest.images, manifest.access) == (2, 2, "gated")
     assert (first["doc_id"], first["image_id"], first["patient_id"]) == (
         "valid_5_a_1",
@@ -389,6 +453,7 @@ def test_volumes_are_linked(source, prepared):
     )
     assert (first["report"], first["indication"], first["context"]) == ("Heart 5.", None, None)
     assert second["doc_id"] == "valid_1_a_1"
+
     linked = dataset_folder(manifest.name) / first["image_files"][0]
     assert linked.is_symlink()
     assert linked.resolve() == folder / "dataset/valid/valid_5/valid_5_a/valid_5_a_1.nii.gz"

@@ -46,32 +46,49 @@ def qa(**fields):
     }
 
 
-def test_open_questions_with_any_number_of_images(rows):
+@pytest.fixture
+def open_rows(rows):
+    """Rows of open questions with one image, two, none, and without a list of images."""
     samples = [
         vqa(),
         vqa(images=["scans/1.jpg", "scans/0.jpg"]),
         vqa(images=[]),
         {"question": "?", "answer": "yes"},
     ]
-    one, two, none, unnamed = rows("VQA", *samples)
+    return rows("VQA", *samples)
+
+
+def test_open_questions_have_any_number_of_images(open_rows):
+    one, two, none, unnamed = open_rows
+
+    assert [len(row.images) for row in (one, two, none, unnamed)] == [1, 2, 0, 0]
+    first, second = two.images
+    assert one.images == [second]
+    assert two.document["image_id"] == f"{first.image_id}+{second.image_id}"
+    assert none.document["image_id"] is None
+
+
+def test_open_questions_are_numbered_by_their_place(open_rows):
+    one, _, _, unnamed = open_rows
+
     assert [row.place for row in (one, unnamed)] == [
         "dataset.json sample 1",
         "dataset.json sample 4",
     ]
-    assert [len(row.images) for row in (one, two, none, unnamed)] == [1, 2, 0, 0]
-    first, second = two.images
-    assert one.images == [second]
+    assert unnamed.document["doc_id"] == "test/3"
+
+
+def test_an_open_question_is_asked_as_written(open_rows):
+    one, two, *_ = open_rows
+
     assert one.document == {
         "doc_id": "test/0",
-        "image_id": second.image_id,
+        "image_id": two.images[1].image_id,
         "patient_id": None,
         "question": "Where?",
         "answer": "Left lung",
         "question_type": None,
     }
-    assert two.document["image_id"] == f"{first.image_id}+{second.image_id}"
-    assert none.document["image_id"] is None
-    assert unnamed.document["doc_id"] == "test/3"
 
 
 def test_questions_with_options(rows):

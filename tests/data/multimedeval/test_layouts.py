@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from ...damages import content, lost, parquet_rows
+from ...damages import content, parquet_rows
 from ...multimedeval_sources import picture, put, put_parquet, put_zip
 from ...tables import each_row
 
@@ -152,20 +152,41 @@ def test_other_layouts_are_the_same(source, prepared, tmp_path, name, lay_out):
     assert (again.fingerprint, again.left_out) == (manifest.fingerprint, manifest.left_out)
 
 
-def test_shards_belong_together(source, prepared, complains):
-    """A missing one is named, and so is one of another copy; that of a training split costs the examples only."""
-    folder = source("medmcqa") / "data"
-    first = folder / "validation-00000-of-00001.parquet"
+@pytest.fixture
+def shard(source):
+    """A source whose table is the first of two parts, and one row of it."""
+    folder = source("medmcqa")
+    first = folder / "data" / "validation-00000-of-00001.parquet"
     (row, *_) = parquet_rows(first)
-    first.rename(folder / "validation-00000-of-00002.parquet")
-    complains("medmcqa", folder.parent, "part 00001 of 00002 is missing")
-    put_parquet(folder / "validation-00001-of-00002.parquet", [row])
-    put_parquet(folder / "validation-00001-of-00002-old.parquet", [row])
-    complains("medmcqa", folder.parent, "its parts belong to several copies")
-    lost("validation-00001-of-00002-old.parquet")(folder)
-    (folder / "train-00000-of-00001.parquet").rename(folder / "train-00000-of-00002.parquet")
-    complains("medmcqa", folder.parent, "validation-00001-of-00002.parquet row 1 has the id 'q0'")
-    put_parquet(folder / "validation-00001-of-00002.parquet", [{**row, "id": "new"}])
-    manifest, documents, shots = prepared("medmcqa", folder.parent)
+    first.rename(first.with_name("validation-00000-of-00002.parquet"))
+    return folder, row
+
+
+def test_a_missing_part_of_a_table_is_named(shard, complains):
+    folder, _ = shard
+    complains("medmcqa", folder, "part 00001 of 00002 is missing")
+
+
+def test_parts_of_several_copies_are_refused(shard, complains):
+    folder, row = shard
+    put_parquet(folder / "data" / "validation-00001-of-00002.parquet", [row])
+    put_parquet(folder / "data" / "validation-00001-of-00002-old.parquet", [row])
+    complains("medmcqa", folder, "its parts belong to several copies")
+
+
+def test_a_row_in_two_parts_is_refused(shard, complains):
+    folder, row = shard
+    put_parquet(folder / "data" / "validation-00001-of-00002.parquet", [row])
+    complains("medmcqa", folder, "validation-00001-of-00002.parquet row 1 has the id 'q0'")
+
+
+def test_a_missing_part_of_a_training_split_costs_the_examples_only(shard, prepared):
+    folder, row = shard
+    train = folder / "data" / "train-00000-of-00001.parquet"
+    train.rename(train.with_name("train-00000-of-00002.parquet"))
+    put_parquet(folder / "data" / "validation-00001-of-00002.parquet", [{**row, "id": "new"}])
+
+    manifest, documents, shots = prepared("medmcqa", folder)
+
     assert (len(documents), shots) == (7, [])
     assert "part 00001 of 00002 is missing" in manifest.left_out[-1]

@@ -141,7 +141,9 @@ def test_only_what_is_evaluated_and_shown_is_downloaded(
         for dataset in ("test", DEMONSTRATIONS_SPLIT)
     }
     server.publish(project, folder)
+
     manifest = prepare(expected.name, Options(login=LOGIN, allow_incomplete=True))
+
     info = CATALOGUE[expected.name]
     assert (manifest.source, manifest.revision) == (info.source, info.revision)
     assert (manifest.fingerprint, manifest.rows, manifest.images) == (
@@ -150,6 +152,7 @@ def test_only_what_is_evaluated_and_shown_is_downloaded(
         images,
     )
     assert {dataset: load_documents(manifest.name, dataset) for dataset in shown} == shown
+
     requests = [request.removeprefix(f"{project}/") for request in server.requests]
     assert {*requests[: len(tables) + 1]} == {"SHA256SUMS.txt", *tables}
     assert (
@@ -167,25 +170,32 @@ def test_reports_and_their_images_are_of_two_projects(server, source, tmp_path):
     assert sum(request.endswith(".jpg") for request in server.requests) == 6
 
 
-def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(
-    server, tmp_path, home, capfd
-):
+@pytest.fixture
+def downloaded(server, tmp_path, home):
+    """Prepare MedNLI by a login; return the options."""
     texts = {"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}
     for split in ("test", "train"):
         lines = json_lines({**texts, "pairID": str(number)} for number in range(6))
         put(tmp_path / "unpacked" / f"mli_{split}_v1.jsonl", lines)
     server.publish("mednli/1.0.0", tmp_path / "unpacked")
     options = Options(login=LOGIN, allow_incomplete=True)
-    manifest = prepare("multimedeval_mednli", options)
-    assert manifest.rows == 6
+    assert prepare("multimedeval_mednli", options).rows == 6
+    return options
+
+
+def test_what_arrives_is_the_owners_alone(downloaded, home):
     names = {path.name for path in dataset_folder("multimedeval_mednli").iterdir()}
     assert names == {"dataset_dict.json", "demonstrations", "manifest.json", "test"}
     files = [path for path in home.rglob("*") if path.is_file()]
     assert all(
         path.stat().st_mode & 0o077 == 0 for path in files if "multimedeval_mednli" in path.parts
     )
+
+
+def test_nothing_holds_the_login(downloaded, home, capfd):
     secrets = [PASSWORD.encode(), USER.encode(), AUTHORIZATION.removeprefix("Basic ").encode()]
-    printed = "".join(capfd.readouterr()) + repr(options) + repr(LOGIN)
+    printed = "".join(capfd.readouterr()) + repr(downloaded) + repr(LOGIN)
+    files = [path for path in home.rglob("*") if path.is_file()]
     written = [*(path.read_bytes() for path in files), printed.encode()]
     assert not [text for text, secret in itertools.product(written, secrets) if secret in text]
 
@@ -193,20 +203,34 @@ def test_what_arrives_is_the_owners_alone_and_nothing_holds_the_login(
 def test_a_download_goes_on_where_it_stopped(lines, tmp_path):
     name = "mednli/1.0.0/mli_test_v1.jsonl"
     lines.cut = {name}
-    (tmp_path / "copy").mkdir()
     put(tmp_path / "copy" / "mli_test_v1.jsonl.part", lines.files[name][:10])
+
     fetch(tmp_path / "copy")
+
     assert (tmp_path / "copy" / "mli_test_v1.jsonl").read_bytes() == lines.files[name]
     ranges = [headers.get("Range") for headers in lines.headers]
     assert ranges[:2] == [None, "bytes=10-"]
     assert len(ranges) == 3
+
+
+def test_what_is_there_is_not_downloaded_again(lines, tmp_path):
+    """It is compared with its checksum."""
+    (tmp_path / "copy").mkdir()
     fetch(tmp_path / "copy")
-    assert (
-        len(lines.requests) == 3
-    )  # what is there is compared with its checksum, and not asked for again
+    asked = len(lines.requests)
+
+    fetch(tmp_path / "copy")
+
+    assert len(lines.requests) == asked
+
+
+def test_what_has_changed_is_downloaded_again(lines, tmp_path):
     put(tmp_path / "copy" / "mli_test_v1.jsonl", b"changed since")
+
     fetch(tmp_path / "copy")
-    assert (tmp_path / "copy" / "mli_test_v1.jsonl").read_bytes() == lines.files[name]
+
+    published = lines.files["mednli/1.0.0/mli_test_v1.jsonl"]
+    assert (tmp_path / "copy" / "mli_test_v1.jsonl").read_bytes() == published
 
 
 def test_other_bytes_than_published_are_not_kept(lines, tmp_path, refuses):
