@@ -27,6 +27,16 @@ def letter(index: int) -> str:
     return (letter(before - 1) if before else "") + chr(ord("A") + last)
 
 
+def first_letters(count: int) -> list[str]:
+    """Return the letters of the first ``count`` options.
+
+    Example:
+        >>> first_letters(3)
+        ['A', 'B', 'C']
+    """
+    return list(map(letter, range(count)))
+
+
 def option_index(name: str) -> int:
     """Return the index, from 0, of the option with a letter.
 

@@ -12,7 +12,7 @@ from functools import partial
 from operator import itemgetter
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, first_letters, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
@@ -330,7 +330,7 @@ def draw_guesses(scores: ScoreList) -> ScoreList:
     chance = random.Random(42)  # as MedEvalKit sets it before each dataset
     letters = {}
     for score in waiting:
-        letters[id(score)] = chance.choice(list(map(letter, range(score[_DRAWS]))))
+        letters[id(score)] = chance.choice(first_letters(score[_DRAWS]))
     with_draws = []
     for score in scores:
         if id(score) in letters:

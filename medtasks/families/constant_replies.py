@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.privacy import is_private
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Sample, first_letters, letter
 from medtasks.metrics.ngram_metrics import CLOSED
 
 _LONGEST_NAME = 20
@@ -81,7 +81,7 @@ def each_option(samples: Sequence[Sample], answer_for: AnswerFor) -> list[Strate
     fewest = min(map(len, texts), default=0)
     if not 0 < fewest <= _MOST_CONSTANTS:
         return []
-    names = list(map(letter, range(fewest)))
+    names = first_letters(fewest)
     options = next(iter(texts))
     is_same = len(texts) == 1 and len({*options}) == len(options)
     is_short = max(map(len, options)) <= _LONGEST_NAME

@@ -23,7 +23,7 @@ from typing import ClassVar
 from loguru import logger
 
 from medtasks.data.document_store import load_documents
-from medtasks.data.samples import Documents, Sample, letter
+from medtasks.data.samples import Documents, Sample, first_letters
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
@@ -103,7 +103,7 @@ def _write_spreadsheet(
         return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
 
     most = max(len(document["options"]) for document in documents)
-    letters = [letter(index) for index in range(most)]
+    letters = first_letters(most)
     book = Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
     sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])

@@ -265,9 +265,13 @@ def _class_in(
             return Reason.REFUSED
     if chosen:
         return _distinct_class(chosen, text, statements, classes)
+    return Reason.AMBIGUOUS if _is_echo(statements) else Reason.NO_MATCH
+
+
+def _is_echo(statements: OptionStatements) -> bool:
+    """Return whether a text names several classes and denies none."""
     named_classes = [index for index in statements.named if index >= 0]
-    is_echo = len(named_classes) > 1 and not statements.denied_options
-    return Reason.AMBIGUOUS if is_echo else Reason.NO_MATCH
+    return len(named_classes) > 1 and not statements.denied_options
 
 
 def _without_absence(findings: list[Finding]) -> list[Finding]:

@@ -203,7 +203,7 @@ def languages_of(text: str, named: Collection[str] = ()) -> Languages:
         expected = {*named, "en"}
         present = (present & expected) or expected
     accepted = present or _latin_languages()
-    return tuple(language for language in all_languages() if language in accepted)
+    return tuple(filter(accepted.__contains__, all_languages()))
 
 
 def _by_words(text: str) -> set[str]:

@@ -200,9 +200,7 @@ class OptionSet:
         for index, name in enumerate(whole):
             indices[name].add(index)
         for index, text in enumerate(self.texts):
-            bracket = _BRACKET.fullmatch(text)
-            parts = list(map(words_in, bracket.groups())) if bracket else []
-            for words in (*parts, self.words[index], *map(without_article, parts)):
+            for words in (self.words[index], *_bracket_parts(text)):
                 name = " ".join(words)
                 if name not in whole:
                     indices[name].add(index)
@@ -242,6 +240,15 @@ class OptionSet:
             shared = {word for word in words if any(same_word(word, other) for other in others)}
             parts.append(words - shared)
         return parts
+
+
+def _bracket_parts(text: str) -> list[tuple[str, ...]]:
+    """Return the words before and in a bracket at the end of a text, with and without an article."""
+    bracket = _BRACKET.fullmatch(text)
+    if bracket is None:
+        return []
+    parts = list(map(words_in, bracket.groups()))
+    return parts + list(map(without_article, parts))
 
 
 @lru_cache(maxsize=4096)  # many samples have the same options

@@ -20,6 +20,7 @@ from medtasks.extract.reading.languages import (
     pattern_of,
     signals_in,
 )
+from medtasks.extract.reading.negation import starts_of
 from medtasks.extract.reading.option_mentions import (
     ROLES,
     Mention,
@@ -109,6 +110,11 @@ class OptionStatements(NamedTuple):
         final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
         declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
         return _named_by(final[-1:] or declared) or _options_called_right(self.walk)
+
+    @property
+    def stated_options(self) -> frozenset[int]:
+        """Options that are decided, else those that are affirmed."""
+        return self.decided_options or self.affirmed_options
 
 
 def option_statements(
@@ -267,7 +273,7 @@ def _between(
     return parts[first : bisect_left(parts, end, first, key=_start)]
 
 
-def _start(part: Mention | Signal) -> int:
+def _start(part: Mention | Signal | Statement) -> int:
     return part.start
 
 
@@ -294,26 +300,27 @@ def _walks(
     count: int,
 ) -> list[tuple[int, int]]:
     """Return the numbers of the first statement of each walk through options, and of the one after its last."""
-    runs: list[dict[int, int]] = [{}]  # number of the statement by option
-    for number in _items(text, statements):
-        option = min(statements[number].groups[0].options)
+    runs: list[dict[int, Statement]] = [{}]  # statement by option
+    for item in _items(text, statements):
+        option = min(item.groups[0].options)
         if option in runs[-1]:
             runs.append({})
-        runs[-1][option] = number
+        runs[-1][option] = item
     walks = []
     for run in runs:
-        if _is_walk(text, [statements[number] for number in run.values()], count):
-            first, *_, last = run.values()
-            walks.append((first, _line_end(text, statements, last)))
+        items = list(run.values())
+        if _is_walk(text, items, count):
+            first = bisect_left(statements, items[0].start, key=_start)
+            walks.append((first, _line_end(text, statements, items[-1])))
     return walks
 
 
-def _items(text: str, statements: Sequence[Statement]) -> list[int]:
-    """Return the numbers of statements that may be items of a walk, without those that are the answer."""
-    items = [number for number, statement in enumerate(statements) if _is_item(text, statement)]
-    if not all(is_bare(text, statements[number]) for number in items):
-        items = [number for number in items if not _is_after_lead(text, statements[number])]
-    if len(items) > 1 and _is_answer_first(text, [statements[number] for number in items]):
+def _items(text: str, statements: Sequence[Statement]) -> list[Statement]:
+    """Return the statements that may be items of a walk, without those that are the answer."""
+    items = [statement for statement in statements if _is_item(text, statement)]
+    if not all(is_bare(text, item) for item in items):
+        items = [item for item in items if not _is_after_lead(text, item)]
+    if len(items) > 1 and _is_answer_first(text, items):
         return items[1:]
     return items
 
@@ -321,11 +328,11 @@ def _items(text: str, statements: Sequence[Statement]) -> list[int]:
 def _line_end(
     text: str,
     statements: Sequence[Statement],
-    number: int,
+    last: Statement,
 ) -> int:
     """Return the number of the first statement after those on one line with another."""
-    end = text.find("\n", statements[number].groups[0].start)
-    number += 1
+    end = text.find("\n", last.groups[0].start)
+    number = bisect_right(statements, last.start, key=_start)
     while number < len(statements) and (end < 0 or statements[number].end <= end):
         number += 1
     return number
@@ -422,7 +429,7 @@ def _before(
         return _before_first(_between(statement.signals, statement.start, group.start))
     start = statement.groups[number - 1].end
     signals = _between(statement.signals, start, group.start)
-    separators = [match.start() for match in _SEPARATOR.finditer(text, start, group.start)]
+    separators = starts_of(_SEPARATOR, text, start, group.start)
     if separators:
         return [signal for signal in signals if signal.start > separators[-1]]
     return [signal for signal in signals if signal.roles & {"not", "lack", "than", "before"}]
@@ -484,12 +491,21 @@ def _evidence(
     in_clause = _in_clause(text, statement, group, after)
     if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(text, before):
         return Evidence.DENIED
-    close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
+    close = _near_roles(before, group)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
         return Evidence.FINAL
-    near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
+    near = close | _near_roles(in_clause, group)
     is_declared = near & _DECLARING or _is_set_off(text, statement, group)
     return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _near_roles(signals: Sequence[Signal], group: Mention) -> frozenset[str]:
+    """Return the roles of signals near a group, before or after it."""
+    near = []
+    for signal in signals:
+        if max(group.start - signal.end, signal.start - group.end) <= _NEAR:
+            near.append(signal)
+    return _roles(near)
 
 
 def _in_clause(

@@ -387,13 +387,12 @@ def split_reasoning(
     answer = None
     after = without_thoughts(text, nested=True)
     if after is not None:
-        in_tags = list(filter(str.strip, _ANSWER.findall(after)))
-        within = in_tags[-1] if in_tags else after
-        in_box = last_box(within)
+        texts = [after, *filter(str.strip, _ANSWER.findall(after))]
+        in_box = last_box(texts[-1])
         if in_box is not None:
             answer = in_box.strip()
-        elif in_tags or reasoning or not cut or _THOUGHT_END.search(text):
-            answer = within.strip()
+        elif len(texts) > 1 or reasoning or not cut or _THOUGHT_END.search(text):
+            answer = texts[-1].strip()
     return ReasonedReply(answer, _word_count(f"{reasoning} {text}") - _word_count(answer or ""))
 
 
