@@ -7,6 +7,7 @@ aspects, with a clustered interval. MedHEval asks its LLM for "an equal number o
 
 import itertools
 import math
+import operator
 import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -330,39 +331,47 @@ def _agreement(
     clusters: Mapping[str, Hashable],
 ) -> ReviewerAgreement:
     common = [question for question in first if question in second]
+    judged = [(first[question], second[question]) for question in common]
     cluster_ids = [clusters[item] for item, _ in common]
-    number = len(set(cluster_ids))
     equal = kappa = low = high = math.nan
-    if common:
-        equal = sum(first[question] == second[question] for question in common) / len(common)
+    if judged:
+        equal = sum(itertools.starmap(operator.eq, judged)) / len(judged)
         classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-        table = np.zeros((len(common), classes * classes), dtype=np.int64)
-        for row, question in zip(table, common, strict=True):
-            row[first[question] * classes + second[question]] = 1
-        values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
-        kappa = values.get("kappa", math.nan)
-        error = values.get("kappa_stderr", math.nan)
-        if not error >= 0:
-            error = math.nan
-        low, high = interval(kappa, error, number - 1, share=False)
+        kappa, low, high = _kappa_with_interval(classes, judged, cluster_ids)
     constant = []
-    for reviewer, classes_of in zip(pair, (first, second), strict=True):
-        if len({classes_of[question] for question in common}) == 1:
+    for reviewer, of_reviewer in zip(pair, zip(*judged, strict=True), strict=False):
+        if len(set(of_reviewer)) == 1:
             constant.append(reviewer)
-    # A NaN stays, because it comes first.
-    low = max(low, -1.0)
-    high = min(high, 1.0)
     return ReviewerAgreement(
         what=what,
         reviewers=pair,
-        questions=len(common),
-        clusters=number,
+        questions=len(judged),
+        clusters=len(set(cluster_ids)),
         equal=equal,
         kappa=kappa,
         low=low,
         high=high,
         constant=tuple(constant),
     )
+
+
+def _kappa_with_interval(
+    classes: int,
+    judged: Sequence[tuple[int, int]],
+    cluster_ids: Sequence[Hashable],
+) -> tuple[float, float, float]:
+    """Return kappa of pairs of classes and the ends of its interval, NaN where they are undefined."""
+    table = np.zeros((len(judged), classes * classes), dtype=np.int64)
+    for row, (of_first, of_second) in zip(table, judged, strict=True):
+        row[of_first * classes + of_second] = 1
+    values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
+    kappa = values.get("kappa", math.nan)
+    error = values.get("kappa_stderr", math.nan)
+    if not error >= 0:
+        error = math.nan
+    low, high = interval(kappa, error, len(set(cluster_ids)) - 1, share=False)
+    # A NaN stays, because it comes first.
+    return kappa, max(low, -1.0), min(high, 1.0)
 
 
 def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
@@ -421,22 +430,34 @@ def accept_drafts(
     left_out: Counter[str] = Counter()
     for item, draft in drafts.items():
         of_draft = {who: items[item] for who, items in by_reviewer.items() if item in items}
-        scored = {who: review for who, review in of_draft.items() if review.scores}
-        deciding = list(scored.values())
-        refusal = _refusal(draft, of_draft.values(), deciding, min_score)
-        if refusal:
-            left_out[refusal] += 1
-            continue
-        if wording is not None and wording in scored:
-            deciding = [scored[wording]]
-        in_their_words = _reword(draft, deciding)
-        if in_their_words is None:
-            left_out[DISAGREED] += 1
-        elif len(draft.images) > 1 and len(set(in_their_words.answers)) == 1:
-            left_out["unusable after review: both images have the same answer"] += 1
+        accepted = _accepted_or_reason(draft, of_draft, min_score, wording)
+        if isinstance(accepted, str):
+            left_out[accepted] += 1
         else:
-            published[item] = in_their_words
+            published[item] = accepted
     return published, left_out
+
+
+def _accepted_or_reason(
+    draft: Draft,
+    reviews: Mapping[str, ItemReview],
+    min_score: int,
+    wording: str | None,
+) -> Draft | str:
+    """Return a draft in the words of its reviewers, or why it is not accepted."""
+    scored = {who: review for who, review in reviews.items() if review.scores}
+    deciding = list(scored.values())
+    refusal = _refusal(draft, reviews.values(), deciding, min_score)
+    if refusal:
+        return refusal
+    if wording is not None and wording in scored:
+        deciding = [scored[wording]]
+    in_their_words = _reword(draft, deciding)
+    if in_their_words is None:
+        return DISAGREED
+    if len(draft.images) > 1 and len(set(in_their_words.answers)) == 1:
+        return "unusable after review: both images have the same answer"
+    return in_their_words
 
 
 def _refusal(
@@ -474,7 +495,7 @@ def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
         wording = {name: getattr(complete, name) for name in ("question", "options", "answers")}
         wording["hallucination"] = complete.hallucination or draft.hallucination
         wordings.append(wording)
-    if any(wording != wordings[0] for wording in wordings):
+    if wordings.count(wordings[0]) < len(wordings):
         return None
     areas = [review.categories for review in reviews if any(review.categories)]
     categories = []
