@@ -8,6 +8,7 @@ accuracy is the best that the same answer to every question can have. No strateg
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from medtasks.data.privacy import is_private
@@ -77,7 +78,7 @@ def each_option(samples: Sequence[Sample], answer_for: AnswerFor) -> list[Strate
         samples: The samples.
         answer_for: Function from a sample and the index of an option to the answer that names it.
     """
-    texts = {sample.options for sample in samples if sample.options}
+    texts = {sample.options for sample in samples} - {()}
     fewest = min(map(len, texts), default=0)
     if not 0 < fewest <= _MOST_CONSTANTS:
         return []
@@ -136,8 +137,12 @@ def answer_strategies(
         return []
     spellings = list(map(str, targets_as_written))
     targets = list(map(clean, spellings))
-    closed = [target in CLOSED for target in targets]
-    kinds = closed if kind_of is None else list(map(kind_of, samples))
+    closed = list(map(CLOSED.__contains__, targets))
+    kinds: list[Any] = closed
+    groups = "yes/no questions and to others"
+    if kind_of is not None:
+        kinds = list(map(kind_of, samples))
+        groups = "closed and to open questions of each language"
     frequent = most_frequent(zip(kinds, targets, strict=True))
     # As it first occurs.
     spelling_of = dict(zip(reversed(targets), reversed(spellings), strict=True))
@@ -154,15 +159,12 @@ def answer_strategies(
 
     strategies = []
     if any(closed):
-        for word in ("yes", "no"):
-            answers = tuple(answer(word, word, number) for number in range(len(targets)))
+        for word in CLOSED:
+            answers = tuple(map(partial(answer, word, word), range(len(targets))))
             strategies.append(_always(word, answers))
     most = []
     for number, kind in enumerate(kinds):
         most.append(answer(spelling_of[frequent[kind]], frequent[kind], number))
-    groups = "yes/no questions and to others"
-    if kind_of is not None:
-        groups = "closed and to open questions of each language"
     describes = f"Answers what is most often right, to {groups}."
     return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 

@@ -37,6 +37,9 @@ from medtasks.stats.standard_error import joined_clusters
 FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
 LIKELIHOOD_EXTRACTOR = "untied"  # for likelihoods where a task's file names none
 NO_OPTION = "none"  # a list of options without any
+_WHEN_CUT = dict.fromkeys(  # an answer that is missing had no room
+    (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS), str(Reason.TRUNCATED)
+)
 
 
 class AskedFor(Enum):
@@ -282,9 +285,7 @@ class TaskFamily(ABC):
             score[DRAWN] = dict(sample.sampling_unit)
         if reply.cut:
             score["cut"] = True
-            # One without an answer had no room for it.
-            if score["reason"] in (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS):
-                score["reason"] = str(Reason.TRUNCATED)
+            score["reason"] = _WHEN_CUT.get(score["reason"], score["reason"])
         return score
 
     def _score_after_reasoning(

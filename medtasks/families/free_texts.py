@@ -39,7 +39,7 @@ from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, Task
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import judge_if_there
+from medtasks.judges.judge_client import Judge, judge_if_there
 from medtasks.metrics.chest_findings import (
     CONDITIONS,
     LABEL_CELLS,
@@ -205,6 +205,16 @@ def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
     return selection
 
 
+def _usable_judge(sample: Sample) -> Judge | None:
+    """Return the judge that may see a sample, or warn that there is none."""
+    try:
+        return judge_if_there(sample.dataset)
+    except MedTasksError as error:  # once there are replies, it is a warning
+        cause = str(error).rstrip(".")
+        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {cause}.")
+        return None
+
+
 class JudgedText(TaskFamily):
     """A free reply of which some metrics need a judge, and others none.
 
@@ -230,32 +240,26 @@ class JudgedText(TaskFamily):
     ) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         text = answer.facts["judged"]
-        judge = None
-        try:
-            judge = judge_if_there(sample.dataset)
-        except MedTasksError as error:  # once there are replies, it is a warning
-            cause = str(error).rstrip(".")
-            warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {cause}.")
+        judge = _usable_judge(sample)
         questions = self._questions(sample, text)
-        labels = [question.prompt.label for question in questions]
         score: Score = dict.fromkeys(question.field for question in questions)
         joint = reply.verdicts
+        of_models = ""
         if joint is not None:
             score |= joint.by_field
-            labels = [f"{label}, {joint.models} models" for label in labels]
+            score["models_judged"] = joint.models
+            of_models = f", {joint.models} models"
         elif judge is not None:
             for question in questions:
                 score[question.field] = question.ask(judge, fenced=rule.fenced)
         failed = bool(text) and None in score.values()
-        if joint is not None:
-            score["models_judged"] = joint.models
         return {
             **score,
             **self._texts(sample, answer),
             "asked": bool(text),  # an empty reply needs no judge
             "judge_failed": failed,
             "judge": None if judge is None else judge.label,
-            "judge_prompts": labels,
+            "judge_prompts": [f"{question.prompt.label}{of_models}" for question in questions],
             "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule_name,

@@ -73,13 +73,14 @@ def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
         shares = [float(score["right"]) for score in ordered]
         choices = [score["value"] for score in ordered]
         complete = len(ordered) == ordered[0]["rotations"]
-        values = {"mean_accuracy": mean(shares), "invalid_rate": choices.count(None) / len(choices)}
+        invalid = choices.count(None)
+        values = {"mean_accuracy": mean(shares), "invalid_rate": invalid / len(choices)}
         if 0 in rotations:
             values["published_order"] = float(rotations[0]["right"])
         if complete:
             values["worst_case"] = min(shares)
-            if any(choice is not None for choice in choices):
-                values["flip_rate"] = float(any(choice != choices[0] for choice in choices))
+            if invalid < len(choices):
+                values["flip_rate"] = float(choices.count(choices[0]) < len(choices))
         questions.append(RotatedQuestion(ordered[0]["cluster_id"], complete, values))
     return questions
 

@@ -62,13 +62,8 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
             document for document in load_documents(dataset) if document["doc_id"] in by_sample
         ]
         with written_whole(path) as file:
-            if ending == "json":
-                ids = [document["doc_id"] for document in documents]
-                answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
-                text = json.dumps(answers, ensure_ascii=False, indent=2)
-                file.write_text(f"{text}\n", encoding="utf-8")
-            else:
-                _write_spreadsheet(file, documents, by_sample)
+            write = _write_answers if ending == "json" else _write_spreadsheet
+            write(file, documents, by_sample)
     except (OSError, MedTasksError) as error:
         logger.error(
             "The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.",
@@ -88,6 +83,17 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
         path,
     )
     return float(len(scores))
+
+
+def _write_answers(
+    file: Path,
+    documents: Documents,
+    by_sample: Mapping[str, Score],
+) -> None:
+    ids = [document["doc_id"] for document in documents]
+    answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
+    text = json.dumps(answers, ensure_ascii=False, indent=2)
+    file.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _write_spreadsheet(

@@ -160,17 +160,20 @@ def _estimate(
         (value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)
     ]
     values = [value for value, _ in valued]
-    if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
+    if not _is_mean(total, values):
         return Estimate(total, error_of_counts)
     clusters = [cluster for _, cluster in valued]
     if are_drawn(clusters):
-        value, of_draw = drawn_mean(values, clusters)
-        return Estimate(value, of_draw.error, of_draw.clusters, of_draw.degrees, of_draw.effective)
+        return Estimate.with_error(*drawn_mean(values, clusters))
     of_means = clustered_error(values, clusters)
     if len(values) == len(rows):
         return Estimate(total, of_means.error)
     # The clusters are fewer than those of all samples.
     return Estimate(total, of_means.error, of_means.clusters, of_means.degrees)
+
+
+def _is_mean(total: float, values: Sequence[float]) -> bool:
+    return bool(values) and math.isclose(mean(values), total, abs_tol=1e-12)
 
 
 def text_values(
@@ -203,8 +206,8 @@ def text_values(
         if not math.isnan(value):
             valued.append((score, value))
     if only_of_means and valued:
-        of_samples = mean([value for _, value in valued])
-        if not math.isclose(of_samples, computed.totals[metric.name], abs_tol=1e-12):
+        _, values = zip(*valued, strict=True)
+        if not _is_mean(computed.totals[metric.name], values):
             raise NotComparable(NO_MEAN)
     return valued
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.home import packaged_facts
@@ -258,7 +259,7 @@ def green(
         if key in _SUMMED:
             totals[key] = math.fsum(column)
         else:
-            totals[key] = mean([value for value in column if not math.isnan(value)])
+            totals[key] = mean([*filterfalse(math.isnan, column)])
     form = "chat message, no GREEN model"
     if _GREEN_MODEL.fullmatch(judge.settings.model):
         form = "raw string of GREEN's code"

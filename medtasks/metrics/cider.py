@@ -106,7 +106,7 @@ def cider_values(
     for text in texts:
         numbers += [vocabulary.setdefault(word, len(vocabulary)) for word in text]
     words = np.array(numbers, dtype=np.int64)
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+    lengths = np.array(list(map(len, texts)), dtype=np.int64)
     log_documents = frequencies.log_documents if frequencies else math.log(max(1, first))
     cosines = np.zeros(len(references))
     names = list(vocabulary)
@@ -122,7 +122,8 @@ def cider_values(
         bigrams = np.maximum(lengths - 1, 0)
         cosines *= np.exp(-((bigrams[owner] - bigrams[first:]) ** 2) / 72)
     sums = np.bincount(owner, cosines * (10 / _ORDERS), minlength=first)
-    return [float(value) for value in sums / np.bincount(owner, minlength=first)]
+    values: list[float] = (sums / np.bincount(owner, minlength=first)).tolist()
+    return values
 
 
 class _Ngrams(NamedTuple):
@@ -319,8 +320,8 @@ def _score(
     if is_coco:
         if references:
             frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
-        references = [text.lower() for text in references]
-        hypotheses = [text.lower() for text in hypotheses]
+        references = list(map(str.lower, references))
+        hypotheses = list(map(str.lower, hypotheses))
     published = [caption_words(side, as_published=True) for side in (hypotheses, references)]
     words = caption_words([*hypotheses, *references])
     careful = [words[: len(hypotheses)], words[len(hypotheses) :]]

@@ -80,8 +80,8 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
         name: Text or letter of an option, or ``Yes``.
         decisions: Decisions about all samples, in any order.
     """
-    present = _calls([decision for decision in decisions if decision.present])
-    absent = _calls([decision for decision in decisions if not decision.present])
+    present = _calls(decisions, True)
+    absent = _calls(decisions, False)
     answered = [decision for decision in decisions if not decision.failed]
     parts = _parts(answered)
     numbers = {}
@@ -136,9 +136,10 @@ def _reasons(has_present: bool, has_absent: bool) -> dict[str, str]:
     }
 
 
-def _calls(decisions: Sequence[Decision]) -> Calls:
-    counts = Counter(decision.called for decision in decisions if not decision.failed)
-    failed = len(decisions) - counts.total()
+def _calls(decisions: Sequence[Decision], present: bool) -> Calls:
+    of_class = [decision for decision in decisions if decision.present == present]
+    counts = Counter(decision.called for decision in of_class if not decision.failed)
+    failed = len(of_class) - counts.total()
     return Calls(counts[True], counts[False], counts[None], failed)
 
 
@@ -162,9 +163,9 @@ def _ratio(
     """
     sizes = Counter(decision.present for decision in decisions)
     calls = Counter(decision.present for decision in decisions if decision.called is called)
-    if not (sizes[True] and sizes[False] and calls):
+    if len(sizes) < 2 or not calls:
         return EstimatedValue(math.nan)
-    if not (calls[True] and calls[False]):
+    if len(calls) < 2:
         return _ratio_without_error(decisions, called, degrees)
     value = calls[True] / sizes[True] / (calls[False] / sizes[False])
     error = _log_ratio_error(decisions, called, calls, sizes)

@@ -22,7 +22,7 @@ from medtasks.metrics.ngram_metrics import (
     report_words,
     token_overlap,
 )
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, mean_scores, score_keys, scores_of_rows
 
 MEASURES = (
     "bleu_1",
@@ -111,10 +111,8 @@ def medevalkit_lexical(
             continue
         rouge, _steps = _rouge(hypothesis.lower(), reference.lower())
         rows.append(_bleu(report_words(hypothesis), report_words(reference)) + rouge)
-    samples = {f"medevalkit_{name}": [row[at] for row in rows] for at, name in enumerate(names)}
-    return mean_scores(
-        samples, {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
-    )
+    settings = {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
+    return scores_of_rows(score_keys("medevalkit", *names), rows, settings)
 
 
 def medevalkit_meteor(

@@ -37,7 +37,7 @@ import numpy as np
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, mean_scores, score_keys, scores_of_rows
 from medtasks.stats.bootstrap import Floats, Integers
 from medtasks.stats.exchange import SummedCounts
 
@@ -293,9 +293,7 @@ def bleu_from_counts(
         precision = (count.matches or next(unused)) / max(1, count.hypothesis)
         if precision:
             logarithms.append(weight * math.log(precision))
-    penalty = 1.0
-    if words.hypothesis <= words.reference:
-        penalty = math.exp(1 - words.reference / words.hypothesis)
+    penalty = math.exp(min(0.0, 1 - words.reference / words.hypothesis))
     return penalty * math.exp(math.fsum(logarithms))
 
 
@@ -313,17 +311,16 @@ def bleu(
     Returns:
         ``bleu_1``, ``bleu_2`` and ``bleu_4`` by pair, and their means, 0 to 1.
     """
-    samples: dict[str, list[float]] = {f"bleu_{order}": [] for order in _ORDERS}
+    rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
-        for order in _ORDERS:
-            samples[f"bleu_{order}"].append(bleu_from_counts(counts[:order]))
+        rows.append([bleu_from_counts(counts[:order]) for order in _ORDERS])
     settings = {
         "words": "between white space, case kept",
         "smoothing": "none",
         "average": "mean over reports",
     }
-    return mean_scores(samples, settings)
+    return scores_of_rows(score_keys("bleu", *map(str, _ORDERS)), rows, settings)
 
 
 def radcliq_bleu(
@@ -467,12 +464,11 @@ def rouge(
         ``rouge_1``, ``rouge_2`` and ``rouge_l`` by pair, and their means, 0 to 1.
     """
     prefix = "stemmed_rouge" if stemmed else "rouge"
-    samples: dict[str, list[float]] = {f"{prefix}_{ending}": [] for ending in _ROUGE_TYPES}
+    rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
-        for ending, kind in _ROUGE_TYPES.items():
-            # Of an empty text, 0 is an int.
-            samples[f"{prefix}_{ending}"].append(float(scores[kind].fmeasure))
+        # Of an empty text, 0 is an int.
+        rows.append([float(scores[kind].fmeasure) for kind in _ROUGE_TYPES.values()])
     settings = {
         "words": "runs of a-z0-9 in lower case",
         "stemmer": "Porter" if stemmed else "none",
@@ -484,7 +480,7 @@ def rouge(
         settings[WITHOUT_WORDS] = (
             f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
         )
-    return mean_scores(samples, settings)
+    return scores_of_rows(score_keys(prefix, *_ROUGE_TYPES), rows, settings)
 
 
 # As MedHEval, whose code swaps prediction and target: F1 is the same.

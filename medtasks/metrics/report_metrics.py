@@ -84,6 +84,21 @@ def mean_scores(
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
 
+def scores_of_rows(
+    keys: Sequence[str],
+    rows: Sequence[Sequence[float]],
+    settings: Mapping[str, str],
+) -> ReportScores:
+    """Return :func:`mean_scores` of values by pair, shape (pairs, keys).
+
+    Example:
+        >>> scores_of_rows(["bleu_1", "bleu_2"], [[1.0, 0.5]], {}).samples
+        {'bleu_1': [1.0], 'bleu_2': [0.5]}
+    """
+    samples = {key: [row[at] for row in rows] for at, key in enumerate(keys)}
+    return mean_scores(samples, settings)
+
+
 @dataclass(frozen=True)
 class MetricInfo:
     """One entry of :data:`REPORT_METRICS`."""

@@ -18,6 +18,7 @@ from loguru import logger
 from numpy.typing import NDArray
 
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.metric import harmonic_mean
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
 from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.report_metrics import ReportScores, mean_scores
@@ -126,8 +127,7 @@ def bert_scores(
         if min(len(pair.reference_ids), len(pair.hypothesis_ids)) > _SPECIAL_TOKENS:
             precision = _weighted_mean(pair.hypothesis_best, pair.hypothesis_ids, weights_by_id)
             recall = _weighted_mean(pair.reference_best, pair.reference_ids, weights_by_id)
-        total = precision + recall
-        f1 = 2 * precision * recall / total if total != 0 else 0.0
+        f1 = harmonic_mean(precision, recall)
         scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
     undefined = sum(math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores)
     if undefined:
@@ -332,7 +332,7 @@ def _pair_cosines(
         vectors[text] = text_vectors
         for position in pairs_of[queue[number]]:
             reference, hypothesis = pairs[position]
-            if reference in vectors and hypothesis in vectors:
+            if vectors.keys() >= {reference, hypothesis}:
                 with text_encoders.encoding(encoder.device, "float32"):
                     cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
                 yield position, cosines
