@@ -11,6 +11,7 @@ REPLY_LANGUAGE = "reply_language"  # column for the language that a task names
 
 Document = Mapping[str, Any]
 Documents = Sequence[Document]
+Samples = Sequence["Sample"]
 
 
 def letter(index: int) -> str:

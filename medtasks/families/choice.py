@@ -12,7 +12,7 @@ from functools import partial
 from operator import itemgetter
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, first_letters, letter, option_index
+from medtasks.data.samples import Sample, Samples, first_letters, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
@@ -79,11 +79,11 @@ class SingleChoice(TaskFamily):
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         return {"target": sample.document["answer"], "value": answer.value}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question has, of at most six, and the most frequent answer."""
         return option_strategies(samples)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of one guess, over all questions and over those of each level.
 
         Example:
@@ -253,11 +253,11 @@ class MultiSelect(TaskFamily):
         listed = None if letters is None else ", ".join(letters) or NO_OPTION
         return ReadAnswer(listed, score["reason"], None, score["accuracy"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """List all options, or the one that is most often right."""
         return list_strategies(samples, lambda sample, indices: sorted(map(letter, indices)))
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the values of listing one option of each question.
 
         Example:
@@ -274,7 +274,7 @@ class MultiSelect(TaskFamily):
         }
 
 
-def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
+def list_strategies(samples: Samples, value: ValueOf) -> list[Strategy]:
     """Return the strategies that list all options, and the one that is most often right.
 
     Args:
@@ -418,7 +418,7 @@ class KitChoice(SingleChoice):
                 score[name] = answer.facts[name]
         return score
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question with options has, of at most six, and the most frequent answer."""
         with_target = [sample for sample in samples if sample.options and sample.target is not None]
         if not with_target:
@@ -436,7 +436,7 @@ class KitChoice(SingleChoice):
         )
         return [*each_option(samples, option), Strategy("most frequent answer", describes, most)]
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of a guess: 0 for an open question, without questions that have no target."""
         guesses = []
         for sample in samples:
@@ -467,7 +467,7 @@ class KitLikelihoods(KitChoice):
         rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
         return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule_name}
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of a guess."""
         return super().expected_by_chance([sample for sample in samples if sample.options])
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
 from medtasks.families import counts
@@ -236,7 +236,7 @@ class Classification(TaskFamily):
         classes = range(score["classes"])
         return {letter(n): (n == target, None if value is None else n == value) for n in classes}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return the most frequent class."""
         describes = "Gives every image the class that most of them have."
 
@@ -245,7 +245,7 @@ class Classification(TaskFamily):
 
         return most_frequent_option("most frequent class", describes, samples, option_by_text)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return recalls of 1 / k for k classes, and AUROCs of 1/2. A class that is absent, or alone, has one of 0.
 
         Example:
@@ -345,7 +345,7 @@ class MultiLabel(TaskFamily):
         calls = (None if label is None else bool(label) for label in value)
         return {letter(n): (bool(score["target"][n]), call) for n, call in enumerate(calls)}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return no finding at all, and all of them."""
         options = samples[0].options
         count = len(samples)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import (
     BINARY,
@@ -206,7 +206,7 @@ class ClosedQuestions(TaskFamily):
         says_yes = None if score["value"] is None else score["value"] == YES
         return {"Yes": (score["target"] == YES, says_yes)}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Answer "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
         targets = []
         for sample in samples:
@@ -239,7 +239,7 @@ def _named_option(sample: Sample, name: str) -> ExpectedAnswer:
     return ExpectedAnswer((f"{name}. {text}", name, text), value, option_index(name))
 
 
-def _always(word: str, samples: Sequence[Sample]) -> Strategy:
+def _always(word: str, samples: Samples) -> Strategy:
     """Return the strategy that answers every question by Yes or No."""
     answers = []
     for sample in samples:

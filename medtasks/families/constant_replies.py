@@ -6,13 +6,13 @@ accuracy is the best that the same answer to every question can have. No strateg
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from medtasks.data.privacy import is_private
-from medtasks.data.samples import Sample, first_letters, letter
+from medtasks.data.samples import Sample, Samples, first_letters, letter
 from medtasks.metrics.ngram_metrics import CLOSED
 
 _LONGEST_NAME = 20
@@ -57,7 +57,7 @@ def option_by_letter(sample: Sample, index: int) -> ExpectedAnswer:
     return ExpectedAnswer((name, f"{name}. {text}", text), name, index)
 
 
-def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
+def option_strategies(samples: Samples) -> list[Strategy]:
     """Return each letter that every question has, of at most six, and the most frequent answer, of known targets."""
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
@@ -68,7 +68,7 @@ def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
     return each_option(samples, option_by_letter) + most
 
 
-def each_option(samples: Sequence[Sample], answer_for: AnswerFor) -> list[Strategy]:
+def each_option(samples: Samples, answer_for: AnswerFor) -> list[Strategy]:
     """Return the strategies that always choose one of the options that every question has, if these are not many.
 
     Questions without any options are none of these. Options are called by their texts where these are short, public and
@@ -102,7 +102,7 @@ def _always(name: str, answers: tuple[ExpectedAnswer, ...]) -> Strategy:
 def most_frequent_option(
     name: str,
     describes: str,
-    samples: Sequence[Sample],
+    samples: Samples,
     answer_for: AnswerFor,
 ) -> list[Strategy]:
     """Return the strategy that always names the most frequent target, none where a target is unknown.
@@ -121,7 +121,7 @@ def most_frequent_option(
 
 
 def answer_strategies(
-    samples: Sequence[Sample],
+    samples: Samples,
     clean: Callable[[str], str],
     kind_of: Callable[[Sample], Any] | None = None,
 ) -> list[Strategy]:

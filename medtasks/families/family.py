@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.privacy import PrivateText
-from medtasks.data.samples import DRAWN, Sample, letter
+from medtasks.data.samples import DRAWN, Sample, Samples, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
@@ -342,7 +342,7 @@ class TaskFamily(ABC):
         """
         return scores
 
-    def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
+    def independent_clusters(self, samples: Samples) -> list[str]:
         """Return the clusters of tests and of calibration, which are those of errors.
 
         Args:
@@ -477,7 +477,7 @@ class TaskFamily(ABC):
             return str(document["report"])
         return str(document.get("answer") or document.get("gold") or "")
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return ways to answer without looking at the image, none if targets are unknown.
 
         Args:
@@ -485,7 +485,7 @@ class TaskFamily(ABC):
         """
         return []
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the exact expectation of metrics, by name, for an option drawn at random.
 
         Only means over questions, pairs or classes of the value of one guess have such a formula; the others, such as

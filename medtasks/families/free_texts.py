@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from medtasks.data.privacy import PrivateText
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Sample, Samples
 from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
@@ -172,7 +172,7 @@ class Reports(TaskFamily):
         reason = score["reason"]
         return ReadAnswer(text if reason == Reason.OK else None, reason, None, value)
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return the report that occurs most often, where any occurs twice."""
         reports = [sample.document["report"] for sample in samples]
         text = most_frequent((None, report) for report in reports)[None]

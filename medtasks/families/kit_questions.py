@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medtasks.data.samples import DRAWN, Sample
+from medtasks.data.samples import DRAWN, Sample, Samples
 from medtasks.extract.careful.yes_no import gold_verdict
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
@@ -298,7 +298,7 @@ class KitQuestions(YesNoAmongOthers):
         text = (reply.text or "").strip() if is_valid else None
         return ReadAnswer(text, score["reason"], score["correct"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Answer in words: questions whose target is yes or no as much as others."""
         return answer_strategies(samples, lambda target: target.strip().lower(), _kind_of)
 
@@ -478,7 +478,7 @@ class OpenQuestions(YesNoAmongOthers):
             return ReadAnswer(text, score["reason"], bool(score["correct"]))
         return ReadAnswer(text, score["reason"], None, score["bleu_1"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Answer in words: questions whose target is yes or no as much as others."""
         return answer_strategies(samples, lambda target: clean_head(target.strip()))
 

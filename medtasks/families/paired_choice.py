@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Sample, Samples
 from medtasks.extract.extractor_registry import Answer
 from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
@@ -205,7 +205,7 @@ class PairedChoice(TaskFamily):
             "categories": list(document["categories"]),
         }
 
-    def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
+    def independent_clusters(self, samples: Samples) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
         ids = [sample.document["pair_id"] for sample in samples]
         pairs = [("pair", pair_id) for pair_id in ids]
@@ -235,11 +235,11 @@ class PairedChoice(TaskFamily):
                 values[doc_id] = (dyads[score["pair_id"]], value)
         return values
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""
         return option_strategies(samples)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the values of guessing both images of a pair independently of each other.
 
         Example:

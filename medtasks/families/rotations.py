@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
@@ -182,7 +182,7 @@ class RotatedChoice(TaskFamily):
             return ReadAnswer(letters, score["reason"], score["right"] == 1.0)
         return ReadAnswer(letters, score["reason"], None, score["right"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question has, each of which is right equally often."""
 
         def answer(sample: Sample, index: int) -> ExpectedAnswer:
@@ -191,7 +191,7 @@ class RotatedChoice(TaskFamily):
 
         return each_option(samples, answer)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the values of guessing each rotation of a question independently of the others.
 
         Example:
@@ -239,7 +239,7 @@ class RotatedClasses(RotatedChoice):
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return an empty list: each class is right equally often, and has many names."""
         return []
 
@@ -261,7 +261,7 @@ class RotatedMultiSelect(RotatedChoice):
             "right": token_overlap(set(listed), set(target)).precision,
         }
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """List all options, or the one that is most often right."""
         return list_strategies(samples, _published_letters)
 

@@ -13,7 +13,6 @@ and ``compute_green``).
 
 import math
 import re
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import filterfalse
@@ -24,7 +23,14 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
 from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import MetricInfo, ReportScores, keys_of, register, score_keys
+from medtasks.metrics.report_metrics import (
+    MetricInfo,
+    ReportScores,
+    Texts,
+    keys_of,
+    register,
+    score_keys,
+)
 
 # GREEN's categories (a) to (f), as its keys name them.
 GREEN_ERRORS = (
@@ -222,8 +228,8 @@ def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[
 
 def green(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score pairs by the judge of ``MEDTASKS_JUDGE_*``.
 

@@ -31,7 +31,7 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.home import file_state
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 from medtasks.stats.bootstrap import Floats, Integers
 
 COCO = "coco-val"  # among the weights
@@ -223,7 +223,7 @@ def tokenizer_command() -> list[str]:
 
 
 def caption_words(
-    texts: Sequence[str],
+    texts: Texts,
     *,
     as_published: bool = False,
 ) -> list[list[str]]:
@@ -312,8 +312,8 @@ def _parse_frequencies(
 def _score(
     name: str,
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     is_coco = name == "cider_coco"
     frequencies = None

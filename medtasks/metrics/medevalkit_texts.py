@@ -22,7 +22,13 @@ from medtasks.metrics.ngram_metrics import (
     report_words,
     token_overlap,
 )
-from medtasks.metrics.report_metrics import ReportScores, mean_scores, score_keys, scores_of_rows
+from medtasks.metrics.report_metrics import (
+    ReportScores,
+    Texts,
+    mean_scores,
+    score_keys,
+    scores_of_rows,
+)
 
 MEASURES = (
     "bleu_1",
@@ -91,8 +97,8 @@ def compare_answer(reply: str, gold: str) -> TextComparison:
 
 def medevalkit_lexical(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score BLEU-1 to BLEU-4 and ROUGE of reports. An empty hypothesis scores 0, as the published means count it.
 
@@ -117,8 +123,8 @@ def medevalkit_lexical(
 
 def medevalkit_meteor(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score METEOR of reports with WordNet, on the words of their BLEU. An empty hypothesis scores 0.
 

@@ -37,7 +37,13 @@ import numpy as np
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import ReportScores, mean_scores, score_keys, scores_of_rows
+from medtasks.metrics.report_metrics import (
+    ReportScores,
+    Texts,
+    mean_scores,
+    score_keys,
+    scores_of_rows,
+)
 from medtasks.stats.bootstrap import Floats, Integers
 from medtasks.stats.exchange import SummedCounts
 
@@ -238,7 +244,7 @@ class References:
         [1.0, 0.5]
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Texts) -> None:
         self._lengths = [len(text.split()) for text in texts]
         # Of each word: the position of a reference, and how often that has the word.
         self._occurrences: dict[str, list[tuple[int, int]]] = {}
@@ -299,8 +305,8 @@ def bleu_from_counts(
 
 def bleu(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283.
 
@@ -325,8 +331,8 @@ def bleu(
 
 def radcliq_bleu(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
@@ -355,8 +361,8 @@ def radcliq_bleu(
 
 def corpus_bleu(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair.
 
@@ -388,8 +394,8 @@ def corpus_bleu(
 
 def medheval_bleu(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
 
@@ -446,8 +452,8 @@ def rouge_scores(
 
 def rouge(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     stemmed: bool = False,
 ) -> ReportScores:

@@ -34,6 +34,9 @@ _LABEL_SCORES = (
     "5_accuracy",
 )
 
+Texts = Sequence[str]
+"""Texts of one side of the pairs, shape (pairs,)."""
+
 
 @dataclass(frozen=True)
 class ReportScores:
@@ -52,8 +55,8 @@ class ReportMetric(Protocol):
     def __call__(
         self,
         *,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
+        references: Texts,
+        hypotheses: Texts,
     ) -> ReportScores:
         """Score pairs of reports.
 
@@ -68,7 +71,7 @@ class ReportMetric(Protocol):
 
 
 # Of the settings, the references and the hypotheses.
-Compute = Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
+Compute = Callable[[ModelSettings, Texts, Texts], ReportScores]
 
 
 def mean_scores(
@@ -388,8 +391,8 @@ def report_metric(
 
     def score_pairs(
         *,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
+        references: Texts,
+        hypotheses: Texts,
     ) -> ReportScores:
         if len(references) != len(hypotheses):
             raise ValueError(

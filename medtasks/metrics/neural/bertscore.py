@@ -21,7 +21,7 @@ from medtasks.errors import WeightsMissing
 from medtasks.metrics.metric import harmonic_mean
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
 from medtasks.metrics.neural import text_encoders
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
 if TYPE_CHECKING:
     import torch
@@ -232,7 +232,7 @@ class ContextualEncoder:
         self._prefix = " " if config.model_type == "roberta" else ""
         self._longest = text_encoders.longest_text(config, self._tokenizer)
 
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Texts) -> list[list[int]]:
         """Return the ids of each text, stripped, between [CLS] and [SEP], cut at the model's maximum length.
 
         RoBERTa gets a space before the first word, as in ``bert-score``, whose option transformers 5 ignores.
@@ -404,8 +404,8 @@ class BertScore:
     def score(
         self,
         *,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
+        references: Texts,
+        hypotheses: Texts,
         idf: Idf | str = Idf.NONE,
     ) -> BertScores:
         """Score pairs of texts, not rescaled.
@@ -419,8 +419,8 @@ class BertScore:
 
     def matches(
         self,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
+        references: Texts,
+        hypotheses: Texts,
     ) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,).
 
@@ -450,8 +450,8 @@ class BertScore:
 
 def bertscore(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     idf: Idf = Idf.NONE,
 ) -> ReportScores:
@@ -487,8 +487,8 @@ bertscore_multimedeval = partial(bertscore, idf=Idf.HYPOTHESES)
 
 def medheval_bertscore(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
 

@@ -26,7 +26,7 @@ from medtasks.metrics.neural.rate_sentences import (
     split_sentences,
 )
 from medtasks.metrics.neural.text_encoders import present, weights_digest
-from medtasks.metrics.report_metrics import ReportScores
+from medtasks.metrics.report_metrics import ReportScores, Texts
 
 _VERSION = 1  # of the code, to be raised when entities or vectors change
 _FILES = (
@@ -185,7 +185,7 @@ def _fingerprint(name: str, settings: ModelSettings) -> str:
 
 def report_entities(
     settings: ModelSettings,
-    texts: Sequence[str],
+    texts: Texts,
 ) -> list[list[Entity] | None]:
     """Return the entities of each report, or None for a report without a sentence of at least three characters."""
     rules = weights_path(RULES, settings.named_weights.get(RULES))
@@ -218,7 +218,7 @@ def report_entities(
 
 def entity_vectors(
     settings: ModelSettings,
-    texts: Sequence[str],
+    texts: Texts,
 ) -> dict[str, Vectors]:
     """Return the unit vector of each distinct entity text."""
     if not texts:
@@ -239,8 +239,8 @@ def entity_vectors(
 
 def rate_score(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     as_published: bool = False,
 ) -> ReportScores:
