@@ -103,6 +103,10 @@ class Draft(StudyRecord):
         return digest_of(self.images, self.question, self.options, self.answers)[:16]
 
 
+Drafts = Mapping[str, Draft]
+"""Drafts by item id."""
+
+
 class JournalLine(StudyRecord):
     """Result of one request: a line of the journal."""
 

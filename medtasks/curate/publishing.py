@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.curate.datasheet import Publication, as_markdown, datasheet
-from medtasks.curate.drafts import Draft, read_drafts
+from medtasks.curate.drafts import Draft, Drafts, read_drafts
 from medtasks.curate.review.reviews import (
     UNSCORED,
     accept_drafts,
@@ -232,7 +232,7 @@ def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
 def _check_listed(
     folder: Path,
     study: Study,
-    drafts: Mapping[str, Draft],
+    drafts: Drafts,
     images: Mapping[str, StudyImage],
 ) -> None:
     """Raise SourceError if drafts are about images or pairs that the study does not list."""

@@ -38,7 +38,15 @@ from medtasks.families.family import (
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter, ScoreList, mean
+from medtasks.metrics.metric import (
+    Metric,
+    MetricList,
+    Role,
+    Score,
+    ScoreFilter,
+    ScoreList,
+    mean,
+)
 from medtasks.metrics.ngram_metrics import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")  # the word decides, as the spelling is not documented
@@ -68,7 +76,7 @@ class SingleChoice(TaskFamily):
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor = "robust_choice"
     rotated: ClassVar[str | None] = "rotated_choice"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         Metric(
             "accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right
         ),
@@ -114,7 +122,7 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
-def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+def _by_level(selection: ScoreFilter) -> MetricList:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric(
         "accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right
@@ -213,7 +221,7 @@ class MultiSelect(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "listed_options"
     rotated = "rotated_multi_answer"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         Metric(
             "mcls_accuracy",
             selection=counts.answered,
@@ -399,7 +407,7 @@ class KitChoice(SingleChoice):
         "options": Column.TEXTS,
         "answer": Column.LETTER_OR_NOTHING,
     }
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _ACCURACY,
         FALLBACK_RATE,
         _INVALID_RATE,
@@ -450,7 +458,7 @@ class KitChoice(SingleChoice):
 class KitLikelihoods(KitChoice):
     """The same where options are compared by likelihood. Questions without options are in no score."""
 
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _ACCURACY,
         _INVALID_RATE,
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),

@@ -31,10 +31,10 @@ from medtasks.families.family import (
 from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
-    AnyMetric,
     CorpusMetric,
     Estimate,
     Metric,
+    MetricList,
     Panel,
     PanelResult,
     Role,
@@ -191,7 +191,7 @@ class Classification(TaskFamily):
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
     rotated = "rotated_classes"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
@@ -284,7 +284,7 @@ class MultiLabel(TaskFamily):
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "labels": Column.LABELS}
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_panel_metrics(
             class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged_scores
         ),

@@ -11,7 +11,7 @@ Used by MedHEval's hook, and by a user's own yes/no questions. A question withou
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
@@ -37,7 +37,7 @@ from medtasks.families.family import (
     Rule,
     TaskFamily,
 )
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
+from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
@@ -98,7 +98,7 @@ def _blind_accuracy(name: str) -> Metric[Score]:
 
 
 _ACCURACY = replace(_accuracy("accuracy", ACCURACY), role=Role.MAIN)
-_RATES: tuple[AnyMetric, ...] = (
+_RATES: MetricList = (
     INVALID_RATE,
     Metric(
         "yes_rate",
@@ -144,7 +144,7 @@ class ClosedQuestions(TaskFamily):
     kind = AnswerKind.CLOSED
     asked_for = AskedFor.LETTER_OR_YES_NO
     extractor = _STRICT
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _ACCURACY,
         _accuracy("acc_anatomy", "Accuracy of questions about anatomy.", "anatomy"),
         _accuracy("acc_measurement", "Accuracy of questions about measurement.", "measurement"),

@@ -31,7 +31,15 @@ from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
 from medtasks.judges.medheval_judges import JudgeQuestion
-from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, ScoreList
+from medtasks.metrics.metric import (
+    PATIENT_IMAGE,
+    AnyMetric,
+    CorpusMetric,
+    Metric,
+    MetricList,
+    Score,
+    ScoreList,
+)
 from medtasks.stats.standard_error import joined_clusters
 
 FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
@@ -239,12 +247,12 @@ class TaskFamily(ABC):
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
     # Form of answer that its questions ask for, where reasoning before it makes sense.
     asked_for: ClassVar[AskedFor | None] = None
-    metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
+    metrics: MetricList  # all that its tasks may have, in the order of tables
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     # Those of ``metrics`` that are of such a judge's verdicts.
-    judged: ClassVar[Sequence[AnyMetric]] = ()
+    judged: ClassVar[MetricList] = ()
     joins_runs: bool = False  # whether a judge's prompt is about several runs side by side
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
     # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is

@@ -49,10 +49,10 @@ from medtasks.metrics.chest_findings import (
     label_ratios,
 )
 from medtasks.metrics.metric import (
-    AnyMetric,
     CorpusMetric,
     Estimate,
     Metric,
+    MetricList,
     Panel,
     PanelResult,
     Role,
@@ -108,7 +108,7 @@ def _side_by_side(scores: ScoreList) -> str:
     return f"Verdicts of 'medtasks judge joint', on the answers of up to {max(sizes)} runs side by side."
 
 
-_RATES: tuple[AnyMetric, ...] = (
+_RATES: MetricList = (
     judge_failed_rate(
         "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
         lambda score: score["judge_failed"],
@@ -132,7 +132,7 @@ _SUMS = {
 }
 
 
-def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
+def _report_metrics(keys: Sequence[str]) -> MetricList:
     return (*text_metrics(keys), INVALID_RATE, *SAMPLE_COUNTS)
 
 
@@ -145,7 +145,7 @@ class Reports(TaskFamily):
     extractor = "report_text"
     scores_suffice = False
     saves_replies = True
-    metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
+    metrics: MetricList = _report_metrics(_REPORT_KEYS)
 
     def texts(
         self,
@@ -315,7 +315,7 @@ class KnowledgeQuestions(JudgedText):
 
     name = "open questions with a judge"
     columns: ClassVar[Columns] = {"question": Column.TEXT, "answer": Column.TEXT}
-    judged: ClassVar[Sequence[AnyMetric]] = (
+    judged: ClassVar[MetricList] = (
         Metric(
             "knowledge_rate",
             False,
@@ -344,7 +344,7 @@ class KnowledgeQuestions(JudgedText):
             description="Answers with a severity.",
         ),
     )
-    metrics: Sequence[AnyMetric] = (*judged, *_TEXTS, *_RATES)
+    metrics: MetricList = (*judged, *_TEXTS, *_RATES)
 
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
         truth = {"ground_truth": sample.document["answer"]}
@@ -369,7 +369,7 @@ class KnowledgeQuestions(JudgedText):
         ]
 
 
-def _chair(aspect: str) -> tuple[AnyMetric, ...]:
+def _chair(aspect: str) -> MetricList:
     selection = _with_verdict("components")
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
@@ -513,10 +513,8 @@ class ComponentReports(JudgedText):
     name = "reports with a judge"
     labels_texts = True
     columns: ClassVar[Columns] = {"report": Column.TEXT}
-    judged: ClassVar[Sequence[AnyMetric]] = tuple(
-        chain.from_iterable(map(_chair, medheval_judges.ASPECTS))
-    )
-    metrics: Sequence[AnyMetric] = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
+    judged: ClassVar[MetricList] = tuple(chain.from_iterable(map(_chair, medheval_judges.ASPECTS)))
+    metrics: MetricList = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
 
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
         truth = {aspect: list(sample.document[aspect]) for aspect in medheval_judges.ASPECTS}

@@ -12,7 +12,7 @@ Used by the hooks for MedEvalKit's short answers and for MultiMedEval's. Scores 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -40,9 +40,9 @@ from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import (
-    AnyMetric,
     Estimate,
     Metric,
+    MetricList,
     Role,
     Score,
     ScoreFilter,
@@ -174,7 +174,7 @@ class _OpenAccuracy(Metric[Score]):
 
 
 _RIGHT = _field("right")
-_METRICS: tuple[AnyMetric, ...] = (
+_METRICS: MetricList = (
     Metric(
         "accuracy",
         selection=_with_number(counts.judged_scores),
@@ -259,7 +259,7 @@ class KitQuestions(YesNoAmongOthers):
     kind = AnswerKind.KIT_QUESTION
     asked_for: ClassVar[AskedFor | None] = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
-    metrics: Sequence[AnyMetric] = (*_METRICS, *counts.SAMPLE_COUNTS)
+    metrics: MetricList = (*_METRICS, *counts.SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         facts = answer.facts
@@ -317,7 +317,7 @@ class JudgedKitQuestions(KitQuestions):
     name = "closed and open questions with a judge"
     asks = Asks.JUDGE
     saves_replies = True
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_METRICS,
         counts.judge_failed_rate(
             "The judge failed for {failed} of {answered} replies; accuracies leave them out and tell little if these "
@@ -387,7 +387,7 @@ class RadReStruct(KitQuestions):
     columns: ClassVar[Columns] = {**KitQuestions.columns, "options": Column.OPTIONS}
     asked_for = None  # a question's type decides
     extractor = "medevalkit_radrestruct_fixed"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         replace(
             _METRICS[0],
             remark=lambda scores: (
@@ -433,7 +433,7 @@ class OpenQuestions(YesNoAmongOthers):
     kind = AnswerKind.OPEN
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _open_metric("bleu_1", _field("bleu_1"), "BLEU-1 of the reply, mean over questions."),
         _open_metric("token_f1", _field("token_f1"), "F1 of the words shared with the target."),
         _open_metric(

@@ -32,6 +32,7 @@ from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
     Metric,
+    MetricList,
     Role,
     Score,
     ScoreFilter,
@@ -127,7 +128,7 @@ def mean_over_answers(
     )
 
 
-def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+def _metrics(selection: ScoreFilter) -> MetricList:
     return (
         mean_over_pairs(
             "set_accuracy",
@@ -192,7 +193,7 @@ class PairedChoice(TaskFamily):
         "reference": Rule("mediconfusion_reference"),
         "robust": Rule("robust_choice"),
     }
-    metrics: Sequence[AnyMetric] = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
+    metrics: MetricList = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         document = sample.document

@@ -38,7 +38,16 @@ from medtasks.families.family import (
     TaskFamily,
     letters_of,
 )
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
+from medtasks.metrics.metric import (
+    AnyMetric,
+    Metric,
+    MetricList,
+    Role,
+    Score,
+    ScoreList,
+    counting,
+    mean,
+)
 from medtasks.metrics.ngram_metrics import token_overlap
 
 
@@ -117,7 +126,7 @@ class RotatedChoice(TaskFamily):
     name = "rotated options"
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _mean_over_questions(
             "mean_accuracy", "Share of rotations answered rightly, mean over questions."
         ),

@@ -15,7 +15,7 @@ import datetime
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -33,7 +33,7 @@ from medtasks.families.columns import Column, Columns
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.home import home, written_whole
-from medtasks.metrics.metric import AnyMetric, Score, ScoreList, counting
+from medtasks.metrics.metric import MetricList, Score, ScoreList, counting
 
 _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", "original_task")
 _CELL = 32_767  # characters, more do not fit into one
@@ -122,7 +122,7 @@ def _write_spreadsheet(
     book.save(file)
 
 
-def _metrics(ending: str) -> tuple[AnyMetric, ...]:
+def _metrics(ending: str) -> MetricList:
     count = partial(submission_rows, ending=ending)
     return (
         counting("submission_rows", count, description="Rows of the file to submit."),
@@ -138,7 +138,7 @@ class Submission(TaskFamily):
     columns: ClassVar[Columns] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
     extractor = "robust_choice"
     scores_suffice = False
-    metrics: Sequence[AnyMetric] = _metrics("xlsx")
+    metrics: MetricList = _metrics("xlsx")
 
     def _score(
         self,
@@ -166,7 +166,7 @@ class AnswersToSubmit(Submission):
     name = "answers to submit by id"
     columns: ClassVar[Columns] = {"dataset": Column.TEXT, "options": Column.TEXTS}
     extractor = "robust_mmmu"
-    metrics: Sequence[AnyMetric] = _metrics("json")
+    metrics: MetricList = _metrics("json")
 
     def _score(
         self,

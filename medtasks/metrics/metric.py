@@ -396,9 +396,10 @@ class CorpusMetric(Declaration):
 
 
 AnyMetric = Metric[Any] | CorpusMetric
+MetricList = Sequence[AnyMetric]
 
 
-def evaluate(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, Estimate]:
+def evaluate(metrics: MetricList, scores: ScoreList) -> dict[str, Estimate]:
     """Return the estimate of each metric by its name, in the order of the metrics."""
     return {metric.name: metric.estimate(scores) for metric in metrics}
 

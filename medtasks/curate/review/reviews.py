@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import Draft
+from medtasks.curate.drafts import Draft, Drafts
 from medtasks.curate.study import REVIEWS, Study, StudyImage, StudyRecord
 from medtasks.data.samples import option_index
 from medtasks.data.sources.medheval_gold import YES_NO
@@ -132,7 +132,7 @@ def read_reviews(folder: Path, study: Study) -> list[Review]:
     return [read_review(path, study) for path in sorted((folder / REVIEWS).glob("*.json"))]
 
 
-def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview]:
+def current(review: Review, drafts: Drafts) -> dict[str, ItemReview]:
     """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since.
 
     Args:
@@ -279,7 +279,7 @@ class ReviewerAgreement:
 
 def agreements(
     reviews: Sequence[Review],
-    drafts: Mapping[str, Draft],
+    drafts: Drafts,
     images: Mapping[str, StudyImage],
 ) -> list[ReviewerAgreement]:
     """Return the agreement of each two reviewers on scores, on passing and on each aspect.
@@ -390,9 +390,7 @@ def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
     return {"kappa": np.where(chance > 0, kappa, np.nan)}
 
 
-def clusters_of(
-    drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
-) -> dict[str, Hashable]:
+def clusters_of(drafts: Drafts, images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
     """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster.
 
     Args:
@@ -410,7 +408,7 @@ def clusters_of(
 
 
 def accept_drafts(
-    drafts: Mapping[str, Draft],
+    drafts: Drafts,
     reviews: Sequence[Review],
     min_score: int,
     wording: str | None = None,
@@ -504,7 +502,7 @@ def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
     return draft.model_copy(update={**wordings[0], "categories": tuple(categories)})
 
 
-def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
+def balance_answers(drafts: Drafts) -> tuple[set[str], Counter[str]]:
     """Return the ids of drafts with which yes is the answer as often as no, and the number of others by reason.
 
     Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one

@@ -32,6 +32,7 @@ from medtasks.extract.reading.class_names import ClassNames, absence, class_name
 from medtasks.extract.reading.languages import (
     ENGLISH,
     Languages,
+    Words,
     languages_of,
     pattern_of,
     words_of,
@@ -346,7 +347,7 @@ def _may_be_look_alike(
     return False
 
 
-def _only_difference(name: tuple[str, ...], other: tuple[str, ...]) -> list[tuple[str, str]]:
+def _only_difference(name: Words, other: Words) -> list[tuple[str, str]]:
     """Return the pair of words in which two names of several words differ, in both orders, if it is only one."""
     if len(name) != len(other) or len(name) < 2:
         return []

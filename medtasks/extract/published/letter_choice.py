@@ -94,9 +94,12 @@ def vlmevalkit(
     options = sample.options
     letters = first_letters(len(options))
     # After a failure the reference goes on: an option whose text the message contains is chosen.
-    answer = None if NO_REPLY in reply else _lettered_answer(reply, letters, newest=newest)
-    if answer is not None:
-        return answer
+    if NO_REPLY not in reply:
+        if any(map(reply.__contains__, _REFUSALS)):
+            return Answer.invalid(Reason.REFUSED)
+        answer = _lettered_answer(reply, letters, newest=newest)
+        if answer is not None:
+            return answer
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
@@ -110,9 +113,7 @@ def _lettered_answer(
     *,
     newest: bool,
 ) -> Answer | None:
-    """Return the answer of a reply that refuses or has a letter, else None."""
-    if any(refusal in reply for refusal in _REFUSALS):
-        return Answer.invalid(Reason.REFUSED)
+    """Return the answer of a reply that has a letter, else None."""
     words = spoken_words(reply)
     named = [name for name in letters if name in words]
     if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):

@@ -22,6 +22,7 @@ from medtasks.data.samples import letter
 from medtasks.extract.reading.languages import (
     Languages,
     Signal,
+    Words,
     all_languages,
     lower_case,
     pattern_of,
@@ -103,7 +104,7 @@ def tokens_of(text: str) -> list[Token]:
     return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
 
 
-def words_in(text: str) -> tuple[str, ...]:
+def words_in(text: str) -> Words:
     """Return the words, numbers and signs of any text.
 
     Example:
@@ -170,7 +171,7 @@ def is_content(word: str) -> bool:
     return word in _numerals() or word not in frequent
 
 
-def without_article(words: tuple[str, ...]) -> tuple[str, ...]:
+def without_article(words: Words) -> Words:
     """Return words without an article before them."""
     is_article = len(words) > 1 and words[0].isalpha() and words[0] in _folded_words("article")
     return words[1:] if is_article else words
@@ -184,7 +185,7 @@ class OptionSet:
     """The options of a question, prepared for comparison."""
 
     texts: tuple[str, ...]  # without marks of their own
-    words: tuple[tuple[str, ...], ...]  # of each text
+    words: tuple[Words, ...]  # of each text
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -242,7 +243,7 @@ class OptionSet:
         return parts
 
 
-def _bracket_parts(text: str) -> list[tuple[str, ...]]:
+def _bracket_parts(text: str) -> list[Words]:
     """Return the words before and in a bracket at the end of a text, with and without an article."""
     bracket = _BRACKET.fullmatch(text)
     if bracket is None:
@@ -396,7 +397,7 @@ def _capitals(
 def _begins_with(
     text: str,
     start: int,
-    first_word: tuple[str, ...],
+    first_word: Words,
 ) -> bool:
     """Return whether a text goes on with the first word of an option, never with none."""
     return fold(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
