@@ -38,15 +38,7 @@ from medtasks.families.family import (
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import match_reply
-from medtasks.metrics.metric import (
-    Metric,
-    MetricList,
-    Role,
-    Score,
-    ScoreFilter,
-    ScoreList,
-    mean,
-)
+from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreFilter, ScoreList, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")  # the word decides, as the spelling is not documented

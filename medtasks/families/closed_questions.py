@@ -29,14 +29,7 @@ from medtasks.families.choice import ACCURACY
 from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import (
-    AskedFor,
-    Decisions,
-    ReadAnswer,
-    Reply,
-    Rule,
-    TaskFamily,
-)
+from medtasks.families.family import AskedFor, Decisions, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too

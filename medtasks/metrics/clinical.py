@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from medtasks.metrics.metric import mean
 from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, ratio_of_shares, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
@@ -147,7 +148,7 @@ def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float
     """Return the share of decisions for which something holds, and the degrees of freedom of its error."""
     values = [float(holds) for holds, _ in part]
     error = clustered_error(values, [decision.cluster for _, decision in part])
-    value = math.fsum(values) / len(values) if values else math.nan
+    value = mean(values)
     ends = interval(value, error.error, error.degrees, True, error.effective)
     return EstimatedValue(value, error.error, *ends), error.degrees
 
@@ -209,7 +210,7 @@ def _ratio_without_error(
     for present in (True, False):
         part = [decision for decision in decisions if decision.present == present]
         values = [float(decision.called is called) for decision in part]
-        shares.append(math.fsum(values) / len(values))
+        shares.append(mean(values))
         sizes.append(clustered_error(values, [decision.cluster for decision in part]).effective)
     are_independent = len({decision.cluster for decision in decisions}) == len(decisions)
     ends = ratio_of_shares(

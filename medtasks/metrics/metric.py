@@ -379,20 +379,13 @@ class CorpusMetric(Declaration):
         clusters = _without_gaps([score.get("cluster_id") for score in with_image_clusters(chosen)])
         if estimate.effective is not None:  # of drawn samples
             return replace(estimate, unit=unit_of(clusters))
-        if estimate.clusters is not None:  # of a panel in which some scores have no value
-            effective = None if estimate.error > 0 else float(estimate.clusters)
-            return replace(estimate, effective=effective, unit=unit_of(clusters))
-        sizes = clustered_error([0.0] * len(clusters), clusters)
-        effective = None if estimate.error > 0 else float(sizes.clusters)
-        numbers = (
-            estimate.value,
-            estimate.error,
-            sizes.clusters,
-            sizes.degrees,
-            effective,
-            estimate.ends,
-        )
-        return Estimate(*numbers, unit=unit_of(clusters))
+        number = estimate.clusters  # of a panel in which some scores have no value
+        if number is None:
+            sizes = clustered_error([0.0] * len(clusters), clusters)
+            number = sizes.clusters
+            estimate = replace(estimate, clusters=number, degrees=sizes.degrees)
+        effective = None if estimate.error > 0 else float(number)
+        return replace(estimate, effective=effective, unit=unit_of(clusters))
 
 
 AnyMetric = Metric[Any] | CorpusMetric

@@ -12,12 +12,7 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import (
-    Languages,
-    few_languages_of,
-    pattern_of,
-    signals_in,
-)
+from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import OptionSet, option_set, words_in
 from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words

@@ -36,12 +36,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.careful.unnamed_options import only_option, quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of
-from medtasks.extract.reading.option_mentions import (
-    OptionSet,
-    option_set,
-    whole_option,
-    words_in,
-)
+from medtasks.extract.reading.option_mentions import OptionSet, option_set, whole_option, words_in
 from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
 from medtasks.extract.reading.reply_text import own_words
 

@@ -19,13 +19,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import (
-    ENGLISH,
-    Languages,
-    Signal,
-    pattern_of,
-    signals_in,
-)
+from medtasks.extract.reading.languages import ENGLISH, Languages, Signal, pattern_of, signals_in
 
 T = TypeVar("T")
 
