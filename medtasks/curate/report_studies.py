@@ -87,8 +87,8 @@ def planned_study(
             f"there is no file {reports}; name a JSONL file with id, image and report in each line"
         )
     texts = knowledge_files(knowledge)
-    made_with: dict[str, Any] = {"reports": file_sha256(reports)[:16]}
-    made_with |= {"knowledge": None, "passages": None}
+    reports_digest = file_sha256(reports)[:16]
+    made_with: dict[str, Any] = {"reports": reports_digest, "knowledge": None, "passages": None}
     if retrieves:
         digests = list(map(file_sha256, texts))
         made_with |= {"knowledge": digest_of(digests)[:16], "passages": passages}

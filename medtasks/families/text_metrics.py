@@ -156,13 +156,14 @@ def _estimate(
     """Return a total with the error of a mean if it is that of its samples, else with another one."""
     if not samples:
         return Estimate(total, error_of_counts)
-    valued = [
-        (value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)
-    ]
-    values = [value for value, _ in valued]
+    values = []
+    clusters = []
+    for value, row in zip(samples, rows, strict=True):
+        if not math.isnan(value):
+            values.append(value)
+            clusters.append(row[0])
     if not _is_mean(total, values):
         return Estimate(total, error_of_counts)
-    clusters = [cluster for _, cluster in valued]
     if are_drawn(clusters):
         return Estimate.with_error(*drawn_mean(values, clusters))
     of_means = clustered_error(values, clusters)

@@ -79,8 +79,8 @@ def _shares_by_kind(
 ) -> dict[str, CheckedShare]:
     results_by_kind: dict[str, list[bool]] = {kind: [] for kind in (*KINDS, ALL)}
     for result, case in zip(results, cases, strict=True):
-        results_by_kind[case["kind"]].append(result is True)
-        results_by_kind[ALL].append(result is True)
+        for kind in (case["kind"], ALL):
+            results_by_kind[kind].append(result is True)
     shares = {}
     for kind, values in results_by_kind.items():
         share = sum(values) / len(values)

@@ -15,7 +15,7 @@ import enum
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -267,25 +267,6 @@ def _bears_on(
     if "(" in between and ")" not in between:
         return False
     return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None
-
-
-def stances(
-    text: str,
-    mentions: Callable[[str], Iterable[Mention[T]]],
-    languages: Languages = ENGLISH,
-) -> dict[Stance, set[T]]:
-    """Return everything that the clauses of a text without markup mention, by stance.
-
-    Args:
-        text: The text.
-        mentions: Function that finds the mentions in a clause.
-        languages: Languages of the text.
-    """
-    by_stance: dict[Stance, set[T]] = {kind: set() for kind in Stance}
-    for clause in clauses(text, languages):
-        for mention in mentions(clause):
-            by_stance[stance(clause, mention.start, mention.end, languages)].add(mention.what)
-    return by_stance
 
 
 def stances_of(
