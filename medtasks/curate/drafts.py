@@ -230,7 +230,7 @@ def _run(
     counts: Counter[DraftOutcome],
 ) -> None:
     with ThreadPoolExecutor(threads) as workers:
-        running = [workers.submit(job) for job in jobs.values()]
+        running = list(map(workers.submit, jobs.values()))
         try:
             for done in tqdm(
                 as_completed(running), "Drafting", len(running), unit="request", disable=None

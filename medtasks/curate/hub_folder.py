@@ -232,7 +232,7 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
             for row in rows[start : start + _ROWS]:
                 files = next(encoded)
                 batch.append({**row, _IMAGES: [{"bytes": data, "path": None} for data in files]})
-                names = [embedded_name(data) for data in files]
+                names = list(map(embedded_name, files))
                 if column:
                     row[column] = names[0] if column == "image_file" else names
                 documents.append(row)
@@ -246,7 +246,7 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
     encoded: list[bytes] = []
     for document in documents:
         if Sample(document).images != files:  # several questions in a row are about one image
-            encoded = [png(image) for image in images(document)]
+            encoded = list(map(png, images(document)))
             files = Sample(document).images
         yield encoded
 

@@ -209,7 +209,7 @@ def tokenizer_command() -> list[str]:
     package = importlib.util.find_spec("pycocoevalcap")
     folders = package.submodule_search_locations if package else None
     jars = [Path(folder, "tokenizer", _JAR) for folder in folders or ()]
-    jar = next((path for path in jars if path.is_file()), None)
+    jar = next(filter(Path.is_file, jars), None)
     if jar is None:
         fix = "install it with: pip install 'medtasks[cider]'"
         raise WeightsMissing(

@@ -258,7 +258,7 @@ def load_wordnet() -> Any:
     for folder in from_report_extra("nltk.data", "METEOR").path:
         corpora = Path(str(folder), "corpora")
         paths += [corpora / "wordnet", corpora / "wordnet.zip"]
-    path = next((path for path in paths if path.exists()), None)
+    path = next(filter(Path.exists, paths), None)
     if path is None:
         raise WeightsMissing(
             f"WordNet, for METEOR's synonyms, is neither in {wordnet_folder()} nor in NLTK's data folders "

@@ -146,7 +146,7 @@ def report_words(text: str) -> list[str]:
         >>> report_words("No  effusion.")
         ['no', 'effusion', '.']
     """
-    return [word for word in text.lower().replace(".", " .").split(" ") if word]
+    return list(filter(None, text.lower().replace(".", " .").split(" ")))
 
 
 @lru_cache(maxsize=1)

@@ -131,7 +131,7 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
         return with_target(answer, sample)
     # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
     text = (reply or "").strip().casefold()
-    plain_options = [option.casefold() for option in sample.options]
+    plain_options = list(map(str.casefold, sample.options))
     if text and plain_options.count(text) == 1:
         return with_target(Answer.ok(letter(plain_options.index(text))), sample)
     options = sample.options or ("",) * 6  # MedHEval has at most six

@@ -74,7 +74,7 @@ class Chexbert:
             for position, reading in read_texts(new, files, self.settings):
                 yield position, ReportLabels(*reading)
 
-        prepared = [prepare(text) for text in texts]
+        prepared = list(map(prepare, texts))
         readings = TextCache(self.settings.cache, model).complete(
             {text: text_key(text) for text in prepared},
             read_new,

@@ -133,7 +133,7 @@ def radcliq_v1(
         for setting, value in scores.settings.items():
             facts[f"{name}.{setting}"] = value
         columns.append(scores.samples[source_key])
-    values = [model.score(row) for row in zip(*columns, strict=True)]
+    values = list(map(model.score, zip(*columns, strict=True)))
     return mean_scores({key: values}, facts)
 
 
