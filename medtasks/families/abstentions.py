@@ -25,12 +25,7 @@ _DESCRIPTIONS = {
 class Abstaining(TaskFamily):
     """Base that marks the option to abstain in scores, which :func:`abstaining` puts before another family."""
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the other family, with an abstention counted as a wrong answer."""
         score = super()._score(sample, reply, rule)
         last = len(sample.options) - 1

@@ -178,12 +178,7 @@ class JudgedChoice(GroupedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         rule_name = rule.extractor or str(self.extractor)
         text = reply.text or ""
         judge = judge_for(sample.dataset)
@@ -242,12 +237,7 @@ class MultiSelect(TaskFamily):
             "recall": shares.recall,
         }
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters that were read."""
         letters = score["value"]
         listed = None if letters is None else ", ".join(letters) or NO_OPTION
@@ -456,12 +446,7 @@ class KitLikelihoods(KitChoice):
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         if sample.options or reply.losses is None:
             return super()._score(sample, reply, rule)
         rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR

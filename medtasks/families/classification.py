@@ -214,12 +214,7 @@ class Classification(TaskFamily):
             "value": None if answer.value is None else option_index(answer.value),
         }
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter of the class that was read."""
         value_read = score["value"]
         name = None if value_read is None else letter(value_read)
@@ -309,23 +304,13 @@ class MultiLabel(TaskFamily):
         value = None if answer.value is None else list(answer.value)
         return {"target": list(sample.document["labels"]), "value": value}
 
-    def read(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
         if not reply.labelled:
             return super().read(sample, reply, rule)
         return from_labels(reply.text, reply.labels, sample.options), rule.extractor or ""
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters of the findings that were read, with the share of right decisions."""
         labels = score["value"]
         reason = score["reason"]

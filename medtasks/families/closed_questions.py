@@ -146,12 +146,7 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
@@ -165,24 +160,14 @@ class ClosedQuestions(TaskFamily):
             "rule": rule_name,
         }
 
-    def read(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule_name = super().read(sample, reply, rule)
         if reply.losses is not None:
             answer = with_target(answer, sample)
         return answer, rule_name
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter that was read, right or wrong only where the question has a score of its own."""
         right = bool(score["correct"]) if score["counted"] == Counted.SCORED else None
         return ReadAnswer(score["value"], score["reason"], right)

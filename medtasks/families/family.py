@@ -261,12 +261,7 @@ class TaskFamily(ABC):
     # Rows for replies that are letters, in tasks that compare likelihoods.
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
 
-    def score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Score one sample. It never raises, whatever the reply.
 
         Args:
@@ -296,12 +291,7 @@ class TaskFamily(ABC):
             score["reason"] = _WHEN_CUT.get(score["reason"], score["reason"])
         return score
 
-    def _score_after_reasoning(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score_after_reasoning(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the answer after the reasoning of a reply."""
         parts = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
         score = self.score(sample, without_its_reasoning(reply), replace(rule, reasoned=False))
@@ -313,12 +303,7 @@ class TaskFamily(ABC):
                 score["value"] = None
         return score
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the family's part of a score: ``rule``, ``reason`` and its own fields."""
         answer, rule_name = self.read(sample, reply, rule)
         return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule_name}
@@ -327,12 +312,7 @@ class TaskFamily(ABC):
         """Return the values for the family's metrics where they follow from the answer."""
         raise NotImplementedError
 
-    def texts(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the fields of a score that are texts, which no file holds, without asking a judge.
 
         Args:
@@ -403,12 +383,7 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def judge_questions(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Sequence[JudgeQuestion]:
+    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[JudgeQuestion]:
         """Return the judge's questions about a reply that can be judged side by side with others.
 
         Args:
@@ -418,12 +393,7 @@ class TaskFamily(ABC):
         """
         return ()
 
-    def read(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name.
 
         Args:
@@ -450,12 +420,7 @@ class TaskFamily(ABC):
         ending = FENCED if rule.fenced else ""
         return f"{extractor.name}{ending} v{extractor.version}"
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the answer read from a reply, for a person.
 
         Args:

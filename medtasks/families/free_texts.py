@@ -147,12 +147,7 @@ class Reports(TaskFamily):
     saves_replies = True
     metrics: MetricList = _report_metrics(_REPORT_KEYS)
 
-    def texts(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the two reports that are compared."""
         return self._fields(sample, self.read(sample, reply, rule)[0])
 
@@ -160,12 +155,7 @@ class Reports(TaskFamily):
         texts = {"reference": sample.document["report"], "reply": answer.value or ""}
         return {name: PrivateText(text, sample.dataset) for name, text in texts.items()}
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that was compared."""
         extractor = extractor_of(score["rule"], AnswerKind.REPORT)
         text = extractor.extract(reply.text, Sample({})).value or ""
@@ -232,12 +222,7 @@ class JudgedText(TaskFamily):
         self._wording = medheval_judges.WORDINGS[wording]
         self.joins_runs = wording == "eleven"
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         text = answer.facts["judged"]
         judge = _usable_judge(sample)
@@ -265,12 +250,7 @@ class JudgedText(TaskFamily):
             "rule": rule_name,
         }
 
-    def texts(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the texts that are compared."""
         return self._texts(sample, self.read(sample, reply, rule)[0])
 
@@ -295,12 +275,7 @@ class JudgedText(TaskFamily):
             texts["labelled"] = answer.facts["labelled"]
         return {name: PrivateText(text) for name, text in texts.items()}
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that the judge read."""
         extractor = extractor_of(str(score["rule"]).removesuffix(FENCED), AnswerKind.FREE_TEXT)
         text = extractor.extract(reply.text, Sample({})).facts["judged"]

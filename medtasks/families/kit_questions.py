@@ -206,22 +206,11 @@ _METRICS: MetricList = (
 class YesNoAmongOthers(TaskFamily):
     """Questions of which some have yes or no as target, where scores say what each such reply says."""
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
         return score | self._yes_no(sample, reply, rule, score)
 
-    def _yes_no(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-        fields: Score,
-    ) -> Score:
+    def _yes_no(self, sample: Sample, reply: Reply, rule: Rule, fields: Score) -> Score:
         """Return whether target and answer are yes, of a closed question whose target is yes or no, else nothing.
 
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
@@ -287,12 +276,7 @@ class KitQuestions(YesNoAmongOthers):
         missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)
         return [{**score, "stops": score["stops"] or missing, _WHOLE: True} for score in scores]
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply, and whether rule or judge call it right."""
         is_valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
         text = (reply.text or "").strip() if is_valid else None
@@ -327,12 +311,7 @@ class JudgedKitQuestions(KitQuestions):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         score = self._fields(sample, answer)
         score |= self._yes_no(sample, reply, rule, score)
@@ -466,12 +445,7 @@ class OpenQuestions(YesNoAmongOthers):
         names = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
         return {name: answer.facts[name] for name in names}
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply. Only a closed question is right or wrong."""
         text = (reply.text or "").strip() if score["reason"] == Reason.OK else None
         if score["closed"]:

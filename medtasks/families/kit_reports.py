@@ -63,12 +63,7 @@ class KitReports(Reports):
         *counts.SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         texts = self._fields(sample, answer)
         is_fixed = rule_name == _FIXED

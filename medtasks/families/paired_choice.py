@@ -291,12 +291,7 @@ class FreeForm(PairedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         judge = judge_for(sample.dataset)
         text = reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)

@@ -173,12 +173,7 @@ class RotatedChoice(TaskFamily):
                 values[doc_id] = (cluster, value)
         return values
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters that were read, in the order of the model's prompt."""
         is_single = isinstance(score["target"], str)
         if score["value"] is None:

@@ -140,12 +140,7 @@ class Submission(TaskFamily):
     scores_suffice = False
     metrics: MetricList = _metrics("xlsx")
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         score = {
             "dataset": sample.dataset,
@@ -168,12 +163,7 @@ class AnswersToSubmit(Submission):
     extractor = "robust_mmmu"
     metrics: MetricList = _metrics("json")
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
         if not is_open(sample):
             return {**score, "reply": score["value"]}

@@ -84,11 +84,7 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
     return tuple(metrics)
 
 
-def _remark(
-    panel: Panel[TextRow],
-    name: str,
-    scores: ScoreList,
-) -> str:
+def _remark(panel: Panel[TextRow], name: str, scores: ScoreList) -> str:
     """Name the judge of a metric, or the number of texts in which it finds no words."""
     settings = panel.of(answered(scores)).settings.get(name, {})
     if "judge" in settings:

@@ -52,12 +52,7 @@ class ReportScores:
 class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
-    def __call__(
-        self,
-        *,
-        references: Texts,
-        hypotheses: Texts,
-    ) -> ReportScores:
+    def __call__(self, *, references: Texts, hypotheses: Texts) -> ReportScores:
         """Score pairs of reports.
 
         Args:
@@ -389,11 +384,7 @@ def report_metric(
         compute = getattr(module, info.name)
     settings = settings or ModelSettings.from_environment()
 
-    def score_pairs(
-        *,
-        references: Texts,
-        hypotheses: Texts,
-    ) -> ReportScores:
+    def score_pairs(*, references: Texts, hypotheses: Texts) -> ReportScores:
         if len(references) != len(hypotheses):
             raise ValueError(
                 f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs"

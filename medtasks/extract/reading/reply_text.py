@@ -209,7 +209,7 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
     before, brace, _ = text.partition("{")
     if not brace:
         return text
-    unnamed = _unnamed_answers(fields, is_answer) if is_answer else ""
+    unnamed = _unnamed_answers(fields, is_answer)
     if unnamed:
         return unnamed
     if "}" in text:
@@ -218,8 +218,12 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
     return _ANNOUNCES.sub("", prose) or text
 
 
-def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool]) -> str:
+def _unnamed_answers(
+    fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool] | None
+) -> str:
     """Return the fields that are an answer, a line each, or the keys where all values are positions, from 0 or 1."""
+    if is_answer is None:
+        return ""
     values = [key if value == "true" else value for key, value in fields]
     answers = dict.fromkeys(filter(is_answer, values))
     if not answers and all(value.isdigit() for _, value in fields):
