@@ -118,7 +118,7 @@ def _write_spreadsheet(
         options = document["options"]
         texts = [*options, *[""] * (most - len(options)), *(document[group] for group in _GROUPS)]
         cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
-        sheet.append([cell(text) for text in cells])
+        sheet.append(list(map(cell, cells)))
     book.save(file)
 
 
