@@ -67,21 +67,30 @@ def _stated_options(
 ) -> frozenset[int] | Reason:
     """Return the options that the statements of a reply list, or why there are none."""
     languages = few_languages_of(text, sample.languages)
-    everything = frozenset(options.letters.values())
     statements = option_statements(text, options, languages)
     if statements is None:
-        if _says_all(text, languages) and quantity_option("all", options) is None:
-            return everything
-        unnamed = unnamed_option(text, options, sample, languages)
-        return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
+        return _unnamed_options(text, options, sample, languages)
     excepts = pattern_of("except", languages)
     if excepts.match(text) or (excepts.search(text) and _says_all(text, languages)):
-        return everything - statements.named or Reason.AMBIGUOUS
+        return frozenset(options.letters.values()) - statements.named or Reason.AMBIGUOUS
     listed = statements.stated_options
     if listed:
         return listed
     is_refusal = pattern_of("refusal none", languages).search(text)
     return Reason.REFUSED if is_refusal else Reason.NO_MATCH
+
+
+def _unnamed_options(
+    text: str,
+    options: OptionSet,
+    sample: Sample,
+    languages: Languages,
+) -> frozenset[int] | Reason:
+    """Return the options that a reply without any mention means, or why there are none."""
+    if _says_all(text, languages) and quantity_option("all", options) is None:
+        return frozenset(options.letters.values())
+    unnamed = unnamed_option(text, options, sample, languages)
+    return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
 
 
 def _says_all(text: str, languages: Languages) -> bool:
