@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.drafts import Draft, DraftOutcome, read_journal_lines, tally
+from medtasks.curate.drafts import Draft, DraftOutcome, Drafts, read_journal_lines, tally
 from medtasks.curate.review.reviews import Review, agreements, clusters_of, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.dataset_lookup import OPTIONS
@@ -46,9 +46,9 @@ class Publication:
     min_score: int
     wording: str | None  # the reviewer whose words count if reviewers differ
     balance: bool  # whether labels have to be even (hallucination studies)
-    drafts: Mapping[str, Draft]  # all that were to be reviewed
+    drafts: Drafts  # all that were to be reviewed
     reviews: Sequence[Review]
-    published: Mapping[str, Draft]  # in the words of reviewers
+    published: Drafts  # in the words of reviewers
     left_out: Mapping[str, int]  # drafts by reason
 
 

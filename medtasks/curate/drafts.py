@@ -30,9 +30,9 @@ from medtasks.curate.study import (
     Study,
     StudyKind,
     StudyRecord,
+    pairs_by_id,
     read_images,
     read_lines,
-    read_pairs,
     write_lines,
 )
 from medtasks.errors import MedTasksError
@@ -101,6 +101,10 @@ class Draft(StudyRecord):
     def digest(self) -> str:
         """Sixteen hexadecimal digits of what a reviewer judges: images, wording, answers."""
         return digest_of(self.images, self.question, self.options, self.answers)[:16]
+
+
+Drafts = Mapping[str, Draft]
+"""Drafts by item id."""
 
 
 class JournalLine(StudyRecord):
@@ -197,10 +201,10 @@ def _draft_missing(folder: Path, jobs: Mapping[str, Job], threads: int) -> Count
     _run(path, todo, threads, counts)
     lines = read_journal_lines(folder)
     # In the order of the jobs, so that equal studies are read and published equally.
-    ordered = {request: line for request, line in lines.items() if request not in jobs}
-    ordered |= {request: lines[request] for request in jobs if request in lines}
-    if list(ordered) != list(lines):
-        write_lines(path, ordered.values())
+    ranks = {request: rank for rank, request in enumerate(jobs)}
+    ordered = sorted(lines, key=lambda request: ranks.get(request, -1))
+    if ordered != list(lines):
+        write_lines(path, map(lines.__getitem__, ordered))
     return counts
 
 
@@ -226,7 +230,7 @@ def _run(
     counts: Counter[DraftOutcome],
 ) -> None:
     with ThreadPoolExecutor(threads) as workers:
-        running = [workers.submit(job) for job in jobs.values()]
+        running = list(map(workers.submit, jobs.values()))
         try:
             for done in tqdm(
                 as_completed(running), "Drafting", len(running), unit="request", disable=None
@@ -262,7 +266,7 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     """
     if kind is StudyKind.PAIRS:
         unit = "pairs"
-        requests = {pair.pair_id for pair in read_pairs(folder)}
+        requests = set(pairs_by_id(folder))
     else:
         unit = "images"
         requests = set(read_images(folder))

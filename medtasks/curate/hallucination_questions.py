@@ -215,10 +215,11 @@ def drafts_in(
         wording = normalise(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
         phrase = banned.search(words) if banned else None
-        if not reason and wording in wordings:
-            reason = "the same question of the same image"
-        elif not reason and phrase:
-            reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
+        if not reason:
+            if wording in wordings:
+                reason = "the same question of the same image"
+            elif phrase:
+                reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
         wordings.add(wording)
         draft = Draft(
             item_id=item,
@@ -317,7 +318,7 @@ def _fault_of(
         return "it has fewer than two options that can be told apart"
     if not binary and len({option.casefold().rstrip(".") for option in options}) < len(options):
         return "two of its options are equal"
-    causes = [_UNRESOLVED[flag] for flag in flags if flag in _UNRESOLVED]
-    if right or not causes:
+    cause = next(filter(None, map(_UNRESOLVED.get, flags)), "")
+    if right or not cause:
         return ""
-    return "its answer is neither yes nor no" if binary else causes[0]
+    return "its answer is neither yes nor no" if binary else cause

@@ -14,6 +14,7 @@ are replaced by numbers, which keep questions on one patient or image together.
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,19 +167,26 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
     """Return a dataset and its tasks under their new names. Errors are those of :func:`publish_folder`."""
     checked_name(new, "the folder's name in --out")
     files = task_files().values()
-    tasks = [file for file in files if file.dataset == name]
+    tasks = {file.name: file for file in files if file.dataset == name}
     if not tasks or name not in own_datasets():
         raise unknown_name("dataset of your own", name, own_datasets(), "medtasks data list")
     manifest = Manifest.read(dataset_folder(name))
     documents = load_documents(name)
     _check_publishable(manifest)
-    names = {task.name for task in tasks}
-    groups = [file for file in files if file.members and names.issuperset(file.members)]
-    new_tasks = {new + task.name.removeprefix(name): task for task in tasks}
-    new_groups = {new + group.name.removeprefix(name): group for group in groups}
+    groups = {file.name: file for file in files if file.members and tasks.keys() >= {*file.members}}
+    new_tasks = _with_new_names(tasks, name, new)
+    new_groups = _with_new_names(groups, name, new)
     for taken, path in names_of_others([*new_tasks, *new_groups]).items():
         raise MedTasksError(f"there is a task '{taken}' in {path}; choose another name for --out")
     return Benchmark(new, licence, manifest, documents, new_tasks, new_groups)
+
+
+def _with_new_names(
+    files: Mapping[str, TaskFile],
+    old: str,
+    new: str,
+) -> dict[str, TaskFile]:
+    return {new + name.removeprefix(old): file for name, file in files.items()}
 
 
 def _check_publishable(manifest: Manifest) -> None:
@@ -224,7 +232,7 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
             for row in rows[start : start + _ROWS]:
                 files = next(encoded)
                 batch.append({**row, _IMAGES: [{"bytes": data, "path": None} for data in files]})
-                names = [embedded_name(data) for data in files]
+                names = list(map(embedded_name, files))
                 if column:
                     row[column] = names[0] if column == "image_file" else names
                 documents.append(row)
@@ -238,7 +246,7 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
     encoded: list[bytes] = []
     for document in documents:
         if Sample(document).images != files:  # several questions in a row are about one image
-            encoded = [png(image) for image in images(document)]
+            encoded = list(map(png, images(document)))
             files = Sample(document).images
         yield encoded
 
@@ -248,11 +256,11 @@ def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
     published = {
         name for name in documents[0] if any(document[name] is not None for document in documents)
     }.difference(_HELD_APART)
-    numbers: dict[str, dict[Any, str]] = {name: {} for name in _NUMBERED}
+    numbers = defaultdict[str, dict[Any, str]](dict)
     rows = []
     for document in documents:
         row = {name: document[name] for name in document if name in published}
-        for name in numbers.keys() & row.keys():
+        for name in row.keys() & _NUMBERED:
             if row[name] is not None:
                 row[name] = numbers[name].setdefault(row[name], str(len(numbers[name]) + 1))
         rows.append(row)

@@ -7,6 +7,7 @@ a word of a question.
 
 import contextlib
 import functools
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.curate.datasheet import Publication, as_markdown, datasheet
-from medtasks.curate.drafts import Draft, read_drafts
+from medtasks.curate.drafts import Draft, Drafts, read_drafts
 from medtasks.curate.review.reviews import (
     UNSCORED,
     accept_drafts,
@@ -31,8 +32,8 @@ from medtasks.curate.study import (
     StudyImage,
     StudyKind,
     checked_name,
+    pairs_by_id,
     read_images,
-    read_pairs,
     read_study,
     write_private,
 )
@@ -174,7 +175,7 @@ def _publication(
     images = read_images(folder)
     _check_listed(folder, study, drafts, images)
     published, left_out = accept_drafts(drafts, reviews, min_score, wording)
-    if published and balance and study.kind is not StudyKind.PAIRS:
+    if balance and study.kind is not StudyKind.PAIRS:
         even, surplus = balance_answers(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
@@ -231,14 +232,14 @@ def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
 def _check_listed(
     folder: Path,
     study: Study,
-    drafts: Mapping[str, Draft],
+    drafts: Drafts,
     images: Mapping[str, StudyImage],
 ) -> None:
     """Raise SourceError if drafts are about images or pairs that the study does not list."""
     unlisted = {item for item, draft in drafts.items() if not images.keys() >= set(draft.images)}
-    pairs = {pair.pair_id for pair in read_pairs(folder)}
+    pairs = pairs_by_id(folder)
     if study.kind is StudyKind.PAIRS:
-        unlisted |= drafts.keys() - pairs
+        unlisted |= drafts.keys() - pairs.keys()
     if unlisted:
         raise SourceError(
             f"{len(unlisted)} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and "
@@ -283,8 +284,8 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
     """Yield the documents in the order of the study's pairs or images. Drafts without an image go to ``lost``."""
-    pairs = {pair.pair_id: pair for pair in read_pairs(about.folder)}
-    lines = {image_id: line for line, image_id in enumerate(about.images, 1)}
+    pairs = pairs_by_id(about.folder)
+    lines = dict(zip(about.images, itertools.count(1), strict=False))
 
     @functools.cache
     def store_image(image_id: str) -> StoredImage | str:

@@ -86,11 +86,11 @@ def planned_study(
             f"there is no file {reports}; name a JSONL file with id, image and report in each line"
         )
     texts = knowledge_files(knowledge)
-    made_with = {
-        "reports": file_sha256(reports)[:16],
-        "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
-        "passages": passages if retrieves else None,
-    }
+    reports_digest = file_sha256(reports)[:16]
+    made_with: dict[str, Any] = {"reports": reports_digest, "knowledge": None, "passages": None}
+    if retrieves:
+        digests = list(map(file_sha256, texts))
+        made_with |= {"knowledge": digest_of(digests)[:16], "passages": passages}
     return Study(
         name=checked_name(name or folder.resolve().name),
         kind=kind,
@@ -150,31 +150,44 @@ def _image_or_fault(
 ) -> StudyImage | str:
     """Return the image of a row, or why it is left out."""
     report = (row.optional_text("report") or "").strip()
-    context: dict[str, Any] = {
-        name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)
-    }
-    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
-        return "it has no notes"
-    if not report and context.keys().isdisjoint(_SHOWN):
-        if kind is StudyKind.VISUAL_CLOSED:
-            return "it has no report, no question pairs and no bounding boxes"
-        return "it has no report"
+    context: dict[str, Any] = {}
+    for name in _CONTEXT.get(kind, ()):
+        if row.values.get(name):
+            context[name] = row.values[name]
+    missing = _missing_text(row, kind, report, context)
+    if missing:
+        return missing
     file = folder.resolve() / row.text("image")
     digest_or_fault = _digest_or_fault(file)
     if isinstance(digest_or_fault, str):
         return digest_or_fault
     if find is not None:
         context[PASSAGES] = find(report)
-    has_group = row.values.get("group") is not None
     return StudyImage(
         image_id=row.name("id"),
         file=str(file),
         sha256=digest_or_fault.hex(),
         text=report,
-        group=row.name("group") if has_group else None,
+        group=None if row.values.get("group") is None else row.name("group"),
         licence=row.optional_text("licence"),
         context=context,
     )
+
+
+def _missing_text(
+    row: SourceRow,
+    kind: StudyKind,
+    report: str,
+    context: Mapping[str, Any],
+) -> str | None:
+    """Return which text a row lacks for questions of a kind, None if it has all."""
+    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
+        return "it has no notes"
+    if report or not context.keys().isdisjoint(_SHOWN):
+        return None
+    if kind is StudyKind.VISUAL_CLOSED:
+        return "it has no report, no question pairs and no bounding boxes"
+    return "it has no report"
 
 
 def _digest_or_fault(file: Path) -> bytes | str:

@@ -177,6 +177,11 @@ def read_pairs(folder: Path) -> list[ImagePair]:
     return read_lines(folder / PAIRS, ImagePair)
 
 
+def pairs_by_id(folder: Path) -> dict[str, ImagePair]:
+    """Return the pairs of a study by their ids, in their order."""
+    return {pair.pair_id: pair for pair in read_pairs(folder)}
+
+
 def read_lines(path: Path, kind: type[R]) -> list[R]:
     """Return one record per line of a file.
 

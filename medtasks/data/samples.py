@@ -11,6 +11,7 @@ REPLY_LANGUAGE = "reply_language"  # column for the language that a task names
 
 Document = Mapping[str, Any]
 Documents = Sequence[Document]
+Samples = Sequence["Sample"]
 
 
 def letter(index: int) -> str:
@@ -25,6 +26,16 @@ def letter(index: int) -> str:
     """
     before, last = divmod(index, MOST_LETTERS)
     return (letter(before - 1) if before else "") + chr(ord("A") + last)
+
+
+def first_letters(count: int) -> list[str]:
+    """Return the letters of the first ``count`` options.
+
+    Example:
+        >>> first_letters(3)
+        ['A', 'B', 'C']
+    """
+    return list(map(letter, range(count)))
 
 
 def option_index(name: str) -> int:

@@ -219,7 +219,7 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
     Returns:
         The labels of each reply, shape (replies,), None for one without labels. The cause is logged once.
     """
-    texts = [given_text(reply) for reply in replies]
+    texts = list(map(given_text, replies))
     valid = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
     of_replies: list[Labels | None] = [None] * len(replies)
     try:

@@ -11,7 +11,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.families.choice import is_right
 from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.families.paired_choice import mean_over_answers, paired_answers
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter
+from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreFilter
 from medtasks.metrics.pairs import answers_by_pair
 
 COVERAGE = "coverage"
@@ -25,12 +25,7 @@ _DESCRIPTIONS = {
 class Abstaining(TaskFamily):
     """Base that marks the option to abstain in scores, which :func:`abstaining` puts before another family."""
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the other family, with an abstention counted as a wrong answer."""
         score = super()._score(sample, reply, rule)
         last = len(sample.options) - 1
@@ -67,7 +62,7 @@ def abstaining(family: TaskFamily) -> TaskFamily:
     return abstaining_family
 
 
-def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+def _metrics(selection: ScoreFilter) -> MetricList:
     declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
     return (
         Metric(
@@ -86,7 +81,7 @@ def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
     )
 
 
-def _pair_metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+def _pair_metrics(selection: ScoreFilter) -> MetricList:
     """Return the metrics with standard errors over pairs of images."""
     declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
     return (

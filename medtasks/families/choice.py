@@ -12,7 +12,7 @@ from functools import partial
 from operator import itemgetter
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, first_letters, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
@@ -38,7 +38,7 @@ from medtasks.families.family import (
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreFilter, ScoreList, mean
+from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreFilter, ScoreList, mean
 from medtasks.metrics.ngram_metrics import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")  # the word decides, as the spelling is not documented
@@ -68,7 +68,7 @@ class SingleChoice(TaskFamily):
     asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor = "robust_choice"
     rotated: ClassVar[str | None] = "rotated_choice"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         Metric(
             "accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right
         ),
@@ -79,11 +79,11 @@ class SingleChoice(TaskFamily):
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         return {"target": sample.document["answer"], "value": answer.value}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question has, of at most six, and the most frequent answer."""
         return option_strategies(samples)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of one guess, over all questions and over those of each level.
 
         Example:
@@ -114,7 +114,7 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
-def _by_level(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+def _by_level(selection: ScoreFilter) -> MetricList:
     """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
     accuracy: Metric[Score] = Metric(
         "accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right
@@ -178,12 +178,7 @@ class JudgedChoice(GroupedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         rule_name = rule.extractor or str(self.extractor)
         text = reply.text or ""
         judge = judge_for(sample.dataset)
@@ -213,7 +208,7 @@ class MultiSelect(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "listed_options"
     rotated = "rotated_multi_answer"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         Metric(
             "mcls_accuracy",
             selection=counts.answered,
@@ -242,22 +237,17 @@ class MultiSelect(TaskFamily):
             "recall": shares.recall,
         }
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters that were read."""
         letters = score["value"]
         listed = None if letters is None else ", ".join(letters) or NO_OPTION
         return ReadAnswer(listed, score["reason"], None, score["accuracy"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """List all options, or the one that is most often right."""
         return list_strategies(samples, lambda sample, indices: sorted(map(letter, indices)))
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the values of listing one option of each question.
 
         Example:
@@ -274,7 +264,7 @@ class MultiSelect(TaskFamily):
         }
 
 
-def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
+def list_strategies(samples: Samples, value: ValueOf) -> list[Strategy]:
     """Return the strategies that list all options, and the one that is most often right.
 
     Args:
@@ -330,7 +320,7 @@ def draw_guesses(scores: ScoreList) -> ScoreList:
     chance = random.Random(42)  # as MedEvalKit sets it before each dataset
     letters = {}
     for score in waiting:
-        letters[id(score)] = chance.choice(list(map(letter, range(score[_DRAWS]))))
+        letters[id(score)] = chance.choice(first_letters(score[_DRAWS]))
     with_draws = []
     for score in scores:
         if id(score) in letters:
@@ -399,7 +389,7 @@ class KitChoice(SingleChoice):
         "options": Column.TEXTS,
         "answer": Column.LETTER_OR_NOTHING,
     }
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _ACCURACY,
         FALLBACK_RATE,
         _INVALID_RATE,
@@ -418,7 +408,7 @@ class KitChoice(SingleChoice):
                 score[name] = answer.facts[name]
         return score
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question with options has, of at most six, and the most frequent answer."""
         with_target = [sample for sample in samples if sample.options and sample.target is not None]
         if not with_target:
@@ -436,7 +426,7 @@ class KitChoice(SingleChoice):
         )
         return [*each_option(samples, option), Strategy("most frequent answer", describes, most)]
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of a guess: 0 for an open question, without questions that have no target."""
         guesses = []
         for sample in samples:
@@ -450,24 +440,19 @@ class KitChoice(SingleChoice):
 class KitLikelihoods(KitChoice):
     """The same where options are compared by likelihood. Questions without options are in no score."""
 
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _ACCURACY,
         _INVALID_RATE,
         *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         if sample.options or reply.losses is None:
             return super()._score(sample, reply, rule)
         rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
         return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule_name}
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of a guess."""
         return super().expected_by_chance([sample for sample in samples if sample.options])
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
 from medtasks.families import counts
@@ -31,10 +31,10 @@ from medtasks.families.family import (
 from medtasks.metrics import class_scores
 from medtasks.metrics.metric import (
     STDERR,
-    AnyMetric,
     CorpusMetric,
     Estimate,
     Metric,
+    MetricList,
     Panel,
     PanelResult,
     Role,
@@ -191,7 +191,7 @@ class Classification(TaskFamily):
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
     rotated = "rotated_classes"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
@@ -214,12 +214,7 @@ class Classification(TaskFamily):
             "value": None if answer.value is None else option_index(answer.value),
         }
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter of the class that was read."""
         value_read = score["value"]
         name = None if value_read is None else letter(value_read)
@@ -236,7 +231,7 @@ class Classification(TaskFamily):
         classes = range(score["classes"])
         return {letter(n): (n == target, None if value is None else n == value) for n in classes}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return the most frequent class."""
         describes = "Gives every image the class that most of them have."
 
@@ -245,7 +240,7 @@ class Classification(TaskFamily):
 
         return most_frequent_option("most frequent class", describes, samples, option_by_text)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return recalls of 1 / k for k classes, and AUROCs of 1/2. A class that is absent, or alone, has one of 0.
 
         Example:
@@ -284,7 +279,7 @@ class MultiLabel(TaskFamily):
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "labels": Column.LABELS}
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_panel_metrics(
             class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged_scores
         ),
@@ -309,23 +304,13 @@ class MultiLabel(TaskFamily):
         value = None if answer.value is None else list(answer.value)
         return {"target": list(sample.document["labels"]), "value": value}
 
-    def read(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
         if not reply.labelled:
             return super().read(sample, reply, rule)
         return from_labels(reply.text, reply.labels, sample.options), rule.extractor or ""
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters of the findings that were read, with the share of right decisions."""
         labels = score["value"]
         reason = score["reason"]
@@ -345,7 +330,7 @@ class MultiLabel(TaskFamily):
         calls = (None if label is None else bool(label) for label in value)
         return {letter(n): (bool(score["target"][n]), call) for n, call in enumerate(calls)}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return no finding at all, and all of them."""
         options = samples[0].options
         count = len(samples)

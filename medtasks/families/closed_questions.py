@@ -11,12 +11,12 @@ Used by MedHEval's hook, and by a user's own yes/no questions. A question withou
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import (
     BINARY,
@@ -29,15 +29,8 @@ from medtasks.families.choice import ACCURACY
 from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import (
-    AskedFor,
-    Decisions,
-    ReadAnswer,
-    Reply,
-    Rule,
-    TaskFamily,
-)
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList
+from medtasks.families.family import AskedFor, Decisions, ReadAnswer, Reply, Rule, TaskFamily
+from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreList
 
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _CELL = ("source", "hallucination", "kind")
@@ -98,7 +91,7 @@ def _blind_accuracy(name: str) -> Metric[Score]:
 
 
 _ACCURACY = replace(_accuracy("accuracy", ACCURACY), role=Role.MAIN)
-_RATES: tuple[AnyMetric, ...] = (
+_RATES: MetricList = (
     INVALID_RATE,
     Metric(
         "yes_rate",
@@ -144,7 +137,7 @@ class ClosedQuestions(TaskFamily):
     kind = AnswerKind.CLOSED
     asked_for = AskedFor.LETTER_OR_YES_NO
     extractor = _STRICT
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _ACCURACY,
         _accuracy("acc_anatomy", "Accuracy of questions about anatomy.", "anatomy"),
         _accuracy("acc_measurement", "Accuracy of questions about measurement.", "measurement"),
@@ -153,12 +146,7 @@ class ClosedQuestions(TaskFamily):
         *_RATES,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
@@ -172,24 +160,14 @@ class ClosedQuestions(TaskFamily):
             "rule": rule_name,
         }
 
-    def read(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule_name = super().read(sample, reply, rule)
         if reply.losses is not None:
             answer = with_target(answer, sample)
         return answer, rule_name
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letter that was read, right or wrong only where the question has a score of its own."""
         right = bool(score["correct"]) if score["counted"] == Counted.SCORED else None
         return ReadAnswer(score["value"], score["reason"], right)
@@ -206,7 +184,7 @@ class ClosedQuestions(TaskFamily):
         says_yes = None if score["value"] is None else score["value"] == YES
         return {"Yes": (score["target"] == YES, says_yes)}
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Answer "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
         targets = []
         for sample in samples:
@@ -239,7 +217,7 @@ def _named_option(sample: Sample, name: str) -> ExpectedAnswer:
     return ExpectedAnswer((f"{name}. {text}", name, text), value, option_index(name))
 
 
-def _always(word: str, samples: Sequence[Sample]) -> Strategy:
+def _always(word: str, samples: Samples) -> Strategy:
     """Return the strategy that answers every question by Yes or No."""
     answers = []
     for sample in samples:

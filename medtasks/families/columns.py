@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import first_letters
 
 Check = Callable[[Any, Any], bool]  # of a value or an entry, and the options of its sample
 
@@ -65,7 +65,7 @@ def _is_text(value: Any, _options: Any) -> bool:
 
 
 def _is_letter(value: Any, options: Any) -> bool:
-    return value in [letter(index) for index in range(len(options or ()))]
+    return value in first_letters(len(options or ()))
 
 
 def _is_number(

@@ -6,12 +6,13 @@ accuracy is the best that the same answer to every question can have. No strateg
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from medtasks.data.privacy import is_private
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Sample, Samples, first_letters, letter
 from medtasks.metrics.ngram_metrics import CLOSED
 
 _LONGEST_NAME = 20
@@ -56,7 +57,7 @@ def option_by_letter(sample: Sample, index: int) -> ExpectedAnswer:
     return ExpectedAnswer((name, f"{name}. {text}", text), name, index)
 
 
-def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
+def option_strategies(samples: Samples) -> list[Strategy]:
     """Return each letter that every question has, of at most six, and the most frequent answer, of known targets."""
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
@@ -67,7 +68,7 @@ def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
     return each_option(samples, option_by_letter) + most
 
 
-def each_option(samples: Sequence[Sample], answer_for: AnswerFor) -> list[Strategy]:
+def each_option(samples: Samples, answer_for: AnswerFor) -> list[Strategy]:
     """Return the strategies that always choose one of the options that every question has, if these are not many.
 
     Questions without any options are none of these. Options are called by their texts where these are short, public and
@@ -77,11 +78,11 @@ def each_option(samples: Sequence[Sample], answer_for: AnswerFor) -> list[Strate
         samples: The samples.
         answer_for: Function from a sample and the index of an option to the answer that names it.
     """
-    texts = {sample.options for sample in samples if sample.options}
+    texts = {sample.options for sample in samples} - {()}
     fewest = min(map(len, texts), default=0)
     if not 0 < fewest <= _MOST_CONSTANTS:
         return []
-    names = list(map(letter, range(fewest)))
+    names = first_letters(fewest)
     options = next(iter(texts))
     is_same = len(texts) == 1 and len({*options}) == len(options)
     is_short = max(map(len, options)) <= _LONGEST_NAME
@@ -101,7 +102,7 @@ def _always(name: str, answers: tuple[ExpectedAnswer, ...]) -> Strategy:
 def most_frequent_option(
     name: str,
     describes: str,
-    samples: Sequence[Sample],
+    samples: Samples,
     answer_for: AnswerFor,
 ) -> list[Strategy]:
     """Return the strategy that always names the most frequent target, none where a target is unknown.
@@ -120,7 +121,7 @@ def most_frequent_option(
 
 
 def answer_strategies(
-    samples: Sequence[Sample],
+    samples: Samples,
     clean: Callable[[str], str],
     kind_of: Callable[[Sample], Any] | None = None,
 ) -> list[Strategy]:
@@ -136,8 +137,12 @@ def answer_strategies(
         return []
     spellings = list(map(str, targets_as_written))
     targets = list(map(clean, spellings))
-    closed = [target in CLOSED for target in targets]
-    kinds = closed if kind_of is None else list(map(kind_of, samples))
+    closed = list(map(CLOSED.__contains__, targets))
+    kinds: list[Any] = closed
+    groups = "yes/no questions and to others"
+    if kind_of is not None:
+        kinds = list(map(kind_of, samples))
+        groups = "closed and to open questions of each language"
     frequent = most_frequent(zip(kinds, targets, strict=True))
     # As it first occurs.
     spelling_of = dict(zip(reversed(targets), reversed(spellings), strict=True))
@@ -154,15 +159,12 @@ def answer_strategies(
 
     strategies = []
     if any(closed):
-        for word in ("yes", "no"):
-            answers = tuple(answer(word, word, number) for number in range(len(targets)))
+        for word in CLOSED:
+            answers = tuple(map(partial(answer, word, word), range(len(targets))))
             strategies.append(_always(word, answers))
     most = []
     for number, kind in enumerate(kinds):
         most.append(answer(spelling_of[frequent[kind]], frequent[kind], number))
-    groups = "yes/no questions and to others"
-    if kind_of is not None:
-        groups = "closed and to open questions of each language"
     describes = f"Answers what is most often right, to {groups}."
     return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
 

@@ -7,6 +7,7 @@ Called by every family for its metrics. No selection may drop a sample that no c
 """
 
 from collections.abc import Callable
+from itertools import filterfalse
 from typing import Any
 
 from medtasks.extract.extractor_registry import Reason
@@ -42,7 +43,7 @@ def answered(scores: ScoreList) -> ScoreList:
         >>> answered([{"reason": "ok"}, {"reason": "adapter_failed"}])
         [{'reason': 'ok'}]
     """
-    return [score for score in scores if not is_failed(score)]
+    return list(filterfalse(is_failed, scores))
 
 
 def was_asked(score: Score) -> bool:
@@ -65,10 +66,10 @@ def judged_scores(scores: ScoreList) -> ScoreList:
         []
     """
     selected = answered(scores)
-    asked_about = [score for score in selected if was_asked(score)]
+    asked_about = list(filter(was_asked, selected))
     if asked_about and all(map(is_unjudged, asked_about)):
         return []
-    return [score for score in selected if not is_unjudged(score)]
+    return list(filterfalse(is_unjudged, selected))
 
 
 def is_stopped(scores: ScoreList) -> bool:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.privacy import PrivateText
-from medtasks.data.samples import DRAWN, Sample, letter
+from medtasks.data.samples import DRAWN, Sample, Samples, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
@@ -31,12 +31,23 @@ from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
 from medtasks.judges.medheval_judges import JudgeQuestion
-from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, ScoreList
+from medtasks.metrics.metric import (
+    PATIENT_IMAGE,
+    AnyMetric,
+    CorpusMetric,
+    Metric,
+    MetricList,
+    Score,
+    ScoreList,
+)
 from medtasks.stats.standard_error import joined_clusters
 
 FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
 LIKELIHOOD_EXTRACTOR = "untied"  # for likelihoods where a task's file names none
 NO_OPTION = "none"  # a list of options without any
+_WHEN_CUT = dict.fromkeys(  # an answer that is missing had no room
+    (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS), str(Reason.TRUNCATED)
+)
 
 
 class AskedFor(Enum):
@@ -236,12 +247,12 @@ class TaskFamily(ABC):
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
     # Form of answer that its questions ask for, where reasoning before it makes sense.
     asked_for: ClassVar[AskedFor | None] = None
-    metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
+    metrics: MetricList  # all that its tasks may have, in the order of tables
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     # Those of ``metrics`` that are of such a judge's verdicts.
-    judged: ClassVar[Sequence[AnyMetric]] = ()
+    judged: ClassVar[MetricList] = ()
     joins_runs: bool = False  # whether a judge's prompt is about several runs side by side
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
     # Module of ``medtasks.hooks`` for its samples asked in every rotation of their options; None where no target is
@@ -250,12 +261,7 @@ class TaskFamily(ABC):
     # Rows for replies that are letters, in tasks that compare likelihoods.
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
 
-    def score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Score one sample. It never raises, whatever the reply.
 
         Args:
@@ -282,17 +288,10 @@ class TaskFamily(ABC):
             score[DRAWN] = dict(sample.sampling_unit)
         if reply.cut:
             score["cut"] = True
-            # One without an answer had no room for it.
-            if score["reason"] in (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS):
-                score["reason"] = str(Reason.TRUNCATED)
+            score["reason"] = _WHEN_CUT.get(score["reason"], score["reason"])
         return score
 
-    def _score_after_reasoning(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score_after_reasoning(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the score of the answer after the reasoning of a reply."""
         parts = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
         score = self.score(sample, without_its_reasoning(reply), replace(rule, reasoned=False))
@@ -304,12 +303,7 @@ class TaskFamily(ABC):
                 score["value"] = None
         return score
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         """Return the family's part of a score: ``rule``, ``reason`` and its own fields."""
         answer, rule_name = self.read(sample, reply, rule)
         return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule_name}
@@ -318,12 +312,7 @@ class TaskFamily(ABC):
         """Return the values for the family's metrics where they follow from the answer."""
         raise NotImplementedError
 
-    def texts(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the fields of a score that are texts, which no file holds, without asking a judge.
 
         Args:
@@ -341,7 +330,7 @@ class TaskFamily(ABC):
         """
         return scores
 
-    def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
+    def independent_clusters(self, samples: Samples) -> list[str]:
         """Return the clusters of tests and of calibration, which are those of errors.
 
         Args:
@@ -394,12 +383,7 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def judge_questions(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Sequence[JudgeQuestion]:
+    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[JudgeQuestion]:
         """Return the judge's questions about a reply that can be judged side by side with others.
 
         Args:
@@ -409,12 +393,7 @@ class TaskFamily(ABC):
         """
         return ()
 
-    def read(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> tuple[Answer, str]:
+    def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer that a rule reads from a reply, and the rule's name.
 
         Args:
@@ -441,12 +420,7 @@ class TaskFamily(ABC):
         ending = FENCED if rule.fenced else ""
         return f"{extractor.name}{ending} v{extractor.version}"
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the answer read from a reply, for a person.
 
         Args:
@@ -476,7 +450,7 @@ class TaskFamily(ABC):
             return str(document["report"])
         return str(document.get("answer") or document.get("gold") or "")
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return ways to answer without looking at the image, none if targets are unknown.
 
         Args:
@@ -484,7 +458,7 @@ class TaskFamily(ABC):
         """
         return []
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the exact expectation of metrics, by name, for an option drawn at random.
 
         Only means over questions, pairs or classes of the value of one guess have such a formula; the others, such as

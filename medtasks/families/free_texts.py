@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from medtasks.data.privacy import PrivateText
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Sample, Samples
 from medtasks.errors import LabelerError, MedTasksError, warn_once
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
@@ -39,7 +39,7 @@ from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, Task
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import judge_if_there
+from medtasks.judges.judge_client import Judge, judge_if_there
 from medtasks.metrics.chest_findings import (
     CONDITIONS,
     LABEL_CELLS,
@@ -49,10 +49,10 @@ from medtasks.metrics.chest_findings import (
     label_ratios,
 )
 from medtasks.metrics.metric import (
-    AnyMetric,
     CorpusMetric,
     Estimate,
     Metric,
+    MetricList,
     Panel,
     PanelResult,
     Role,
@@ -108,7 +108,7 @@ def _side_by_side(scores: ScoreList) -> str:
     return f"Verdicts of 'medtasks judge joint', on the answers of up to {max(sizes)} runs side by side."
 
 
-_RATES: tuple[AnyMetric, ...] = (
+_RATES: MetricList = (
     judge_failed_rate(
         "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
         lambda score: score["judge_failed"],
@@ -132,7 +132,7 @@ _SUMS = {
 }
 
 
-def _report_metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
+def _report_metrics(keys: Sequence[str]) -> MetricList:
     return (*text_metrics(keys), INVALID_RATE, *SAMPLE_COUNTS)
 
 
@@ -145,14 +145,9 @@ class Reports(TaskFamily):
     extractor = "report_text"
     scores_suffice = False
     saves_replies = True
-    metrics: Sequence[AnyMetric] = _report_metrics(_REPORT_KEYS)
+    metrics: MetricList = _report_metrics(_REPORT_KEYS)
 
-    def texts(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the two reports that are compared."""
         return self._fields(sample, self.read(sample, reply, rule)[0])
 
@@ -160,19 +155,14 @@ class Reports(TaskFamily):
         texts = {"reference": sample.document["report"], "reply": answer.value or ""}
         return {name: PrivateText(text, sample.dataset) for name, text in texts.items()}
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that was compared."""
         extractor = extractor_of(score["rule"], AnswerKind.REPORT)
         text = extractor.extract(reply.text, Sample({})).value or ""
         reason = score["reason"]
         return ReadAnswer(text if reason == Reason.OK else None, reason, None, value)
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return the report that occurs most often, where any occurs twice."""
         reports = [sample.document["report"] for sample in samples]
         text = most_frequent((None, report) for report in reports)[None]
@@ -205,6 +195,16 @@ def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
     return selection
 
 
+def _usable_judge(sample: Sample) -> Judge | None:
+    """Return the judge that may see a sample, or warn that there is none."""
+    try:
+        return judge_if_there(sample.dataset)
+    except MedTasksError as error:  # once there are replies, it is a warning
+        cause = str(error).rstrip(".")
+        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {cause}.")
+        return None
+
+
 class JudgedText(TaskFamily):
     """A free reply of which some metrics need a judge, and others none.
 
@@ -222,51 +222,35 @@ class JudgedText(TaskFamily):
         self._wording = medheval_judges.WORDINGS[wording]
         self.joins_runs = wording == "eleven"
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         text = answer.facts["judged"]
-        judge = None
-        try:
-            judge = judge_if_there(sample.dataset)
-        except MedTasksError as error:  # once there are replies, it is a warning
-            cause = str(error).rstrip(".")
-            warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {cause}.")
+        judge = _usable_judge(sample)
         questions = self._questions(sample, text)
-        labels = [question.prompt.label for question in questions]
         score: Score = dict.fromkeys(question.field for question in questions)
         joint = reply.verdicts
+        of_models = ""
         if joint is not None:
             score |= joint.by_field
-            labels = [f"{label}, {joint.models} models" for label in labels]
+            score["models_judged"] = joint.models
+            of_models = f", {joint.models} models"
         elif judge is not None:
             for question in questions:
                 score[question.field] = question.ask(judge, fenced=rule.fenced)
         failed = bool(text) and None in score.values()
-        if joint is not None:
-            score["models_judged"] = joint.models
         return {
             **score,
             **self._texts(sample, answer),
             "asked": bool(text),  # an empty reply needs no judge
             "judge_failed": failed,
             "judge": None if judge is None else judge.label,
-            "judge_prompts": labels,
+            "judge_prompts": [f"{question.prompt.label}{of_models}" for question in questions],
             "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule_name,
         }
 
-    def texts(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> dict[str, PrivateText]:
+    def texts(self, sample: Sample, reply: Reply, rule: Rule) -> dict[str, PrivateText]:
         """Return the texts that are compared."""
         return self._texts(sample, self.read(sample, reply, rule)[0])
 
@@ -291,12 +275,7 @@ class JudgedText(TaskFamily):
             texts["labelled"] = answer.facts["labelled"]
         return {name: PrivateText(text) for name, text in texts.items()}
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the text that the judge read."""
         extractor = extractor_of(str(score["rule"]).removesuffix(FENCED), AnswerKind.FREE_TEXT)
         text = extractor.extract(reply.text, Sample({})).facts["judged"]
@@ -311,7 +290,7 @@ class KnowledgeQuestions(JudgedText):
 
     name = "open questions with a judge"
     columns: ClassVar[Columns] = {"question": Column.TEXT, "answer": Column.TEXT}
-    judged: ClassVar[Sequence[AnyMetric]] = (
+    judged: ClassVar[MetricList] = (
         Metric(
             "knowledge_rate",
             False,
@@ -340,7 +319,7 @@ class KnowledgeQuestions(JudgedText):
             description="Answers with a severity.",
         ),
     )
-    metrics: Sequence[AnyMetric] = (*judged, *_TEXTS, *_RATES)
+    metrics: MetricList = (*judged, *_TEXTS, *_RATES)
 
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
         truth = {"ground_truth": sample.document["answer"]}
@@ -365,7 +344,7 @@ class KnowledgeQuestions(JudgedText):
         ]
 
 
-def _chair(aspect: str) -> tuple[AnyMetric, ...]:
+def _chair(aspect: str) -> MetricList:
     selection = _with_verdict("components")
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
@@ -509,10 +488,8 @@ class ComponentReports(JudgedText):
     name = "reports with a judge"
     labels_texts = True
     columns: ClassVar[Columns] = {"report": Column.TEXT}
-    judged: ClassVar[Sequence[AnyMetric]] = tuple(
-        chain.from_iterable(map(_chair, medheval_judges.ASPECTS))
-    )
-    metrics: Sequence[AnyMetric] = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
+    judged: ClassVar[MetricList] = tuple(chain.from_iterable(map(_chair, medheval_judges.ASPECTS)))
+    metrics: MetricList = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
 
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
         truth = {aspect: list(sample.document[aspect]) for aspect in medheval_judges.ASPECTS}

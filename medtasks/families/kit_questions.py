@@ -12,11 +12,11 @@ Used by the hooks for MedEvalKit's short answers and for MultiMedEval's. Scores 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medtasks.data.samples import DRAWN, Sample
+from medtasks.data.samples import DRAWN, Sample, Samples
 from medtasks.extract.careful.yes_no import gold_verdict
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
@@ -40,9 +40,9 @@ from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import (
-    AnyMetric,
     Estimate,
     Metric,
+    MetricList,
     Role,
     Score,
     ScoreFilter,
@@ -174,7 +174,7 @@ class _OpenAccuracy(Metric[Score]):
 
 
 _RIGHT = _field("right")
-_METRICS: tuple[AnyMetric, ...] = (
+_METRICS: MetricList = (
     Metric(
         "accuracy",
         selection=_with_number(counts.judged_scores),
@@ -206,22 +206,11 @@ _METRICS: tuple[AnyMetric, ...] = (
 class YesNoAmongOthers(TaskFamily):
     """Questions of which some have yes or no as target, where scores say what each such reply says."""
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
         return score | self._yes_no(sample, reply, rule, score)
 
-    def _yes_no(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-        fields: Score,
-    ) -> Score:
+    def _yes_no(self, sample: Sample, reply: Reply, rule: Rule, fields: Score) -> Score:
         """Return whether target and answer are yes, of a closed question whose target is yes or no, else nothing.
 
         A reply says what its rule calls right: where that is not the target, the rule is asked with the opposite one.
@@ -259,7 +248,7 @@ class KitQuestions(YesNoAmongOthers):
     kind = AnswerKind.KIT_QUESTION
     asked_for: ClassVar[AskedFor | None] = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
-    metrics: Sequence[AnyMetric] = (*_METRICS, *counts.SAMPLE_COUNTS)
+    metrics: MetricList = (*_METRICS, *counts.SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         facts = answer.facts
@@ -287,18 +276,13 @@ class KitQuestions(YesNoAmongOthers):
         missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)
         return [{**score, "stops": score["stops"] or missing, _WHOLE: True} for score in scores]
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply, and whether rule or judge call it right."""
         is_valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
         text = (reply.text or "").strip() if is_valid else None
         return ReadAnswer(text, score["reason"], score["correct"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Answer in words: questions whose target is yes or no as much as others."""
         return answer_strategies(samples, lambda target: target.strip().lower(), _kind_of)
 
@@ -317,7 +301,7 @@ class JudgedKitQuestions(KitQuestions):
     name = "closed and open questions with a judge"
     asks = Asks.JUDGE
     saves_replies = True
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_METRICS,
         counts.judge_failed_rate(
             "The judge failed for {failed} of {answered} replies; accuracies leave them out and tell little if these "
@@ -327,12 +311,7 @@ class JudgedKitQuestions(KitQuestions):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         score = self._fields(sample, answer)
         score |= self._yes_no(sample, reply, rule, score)
@@ -387,7 +366,7 @@ class RadReStruct(KitQuestions):
     columns: ClassVar[Columns] = {**KitQuestions.columns, "options": Column.OPTIONS}
     asked_for = None  # a question's type decides
     extractor = "medevalkit_radrestruct_fixed"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         replace(
             _METRICS[0],
             remark=lambda scores: (
@@ -433,7 +412,7 @@ class OpenQuestions(YesNoAmongOthers):
     kind = AnswerKind.OPEN
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _open_metric("bleu_1", _field("bleu_1"), "BLEU-1 of the reply, mean over questions."),
         _open_metric("token_f1", _field("token_f1"), "F1 of the words shared with the target."),
         _open_metric(
@@ -466,19 +445,14 @@ class OpenQuestions(YesNoAmongOthers):
         names = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
         return {name: answer.facts[name] for name in names}
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the reply. Only a closed question is right or wrong."""
         text = (reply.text or "").strip() if score["reason"] == Reason.OK else None
         if score["closed"]:
             return ReadAnswer(text, score["reason"], bool(score["correct"]))
         return ReadAnswer(text, score["reason"], None, score["bleu_1"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Answer in words: questions whose target is yes or no as much as others."""
         return answer_strategies(samples, lambda target: clean_head(target.strip()))
 

@@ -16,7 +16,7 @@ from medtasks.families import counts
 from medtasks.families.family import Reply, Rule
 from medtasks.families.free_texts import Reports
 from medtasks.families.text_metrics import text_metrics
-from medtasks.metrics.metric import AnyMetric, Score, ScoreList
+from medtasks.metrics.metric import AnyMetric, MetricList, Score, ScoreList
 from medtasks.metrics.report_metrics import metric_info
 
 _FIXED = "medevalkit_report_fixed"
@@ -51,7 +51,7 @@ class KitReports(Reports):
     name = "MedEvalKit's reports"
     extractor = _FIXED
     # Only lexical means count empty replies, as 0. GREEN is left to ``--metric green``, because it asks a judge.
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         *_text_metrics("averaged", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")),
         *_text_metrics("compared", ("cider_coco_reference", "rate_score_reference")),
         replace(
@@ -63,12 +63,7 @@ class KitReports(Reports):
         *counts.SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         texts = self._fields(sample, answer)
         is_fixed = rule_name == _FIXED

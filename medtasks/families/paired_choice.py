@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Sample, Samples
 from medtasks.extract.extractor_registry import Answer
 from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
@@ -32,6 +32,7 @@ from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
     Metric,
+    MetricList,
     Role,
     Score,
     ScoreFilter,
@@ -127,7 +128,7 @@ def mean_over_answers(
     )
 
 
-def _metrics(selection: ScoreFilter) -> tuple[AnyMetric, ...]:
+def _metrics(selection: ScoreFilter) -> MetricList:
     return (
         mean_over_pairs(
             "set_accuracy",
@@ -192,7 +193,7 @@ class PairedChoice(TaskFamily):
         "reference": Rule("mediconfusion_reference"),
         "robust": Rule("robust_choice"),
     }
-    metrics: Sequence[AnyMetric] = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
+    metrics: MetricList = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         document = sample.document
@@ -205,7 +206,7 @@ class PairedChoice(TaskFamily):
             "categories": list(document["categories"]),
         }
 
-    def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
+    def independent_clusters(self, samples: Samples) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
         ids = [sample.document["pair_id"] for sample in samples]
         pairs = [("pair", pair_id) for pair_id in ids]
@@ -235,11 +236,11 @@ class PairedChoice(TaskFamily):
                 values[doc_id] = (dyads[score["pair_id"]], value)
         return values
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""
         return option_strategies(samples)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the values of guessing both images of a pair independently of each other.
 
         Example:
@@ -290,12 +291,7 @@ class FreeForm(PairedChoice):
         *counts.JUDGED_SAMPLE_COUNTS,
     )
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         judge = judge_for(sample.dataset)
         text = reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.extractor_registry import Answer, AnswerKind
 from medtasks.families.choice import list_strategies
@@ -38,7 +38,16 @@ from medtasks.families.family import (
     TaskFamily,
     letters_of,
 )
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, ScoreList, counting, mean
+from medtasks.metrics.metric import (
+    AnyMetric,
+    Metric,
+    MetricList,
+    Role,
+    Score,
+    ScoreList,
+    counting,
+    mean,
+)
 from medtasks.metrics.ngram_metrics import token_overlap
 
 
@@ -73,13 +82,14 @@ def rotated_questions(scores: ScoreList) -> list[RotatedQuestion]:
         shares = [float(score["right"]) for score in ordered]
         choices = [score["value"] for score in ordered]
         complete = len(ordered) == ordered[0]["rotations"]
-        values = {"mean_accuracy": mean(shares), "invalid_rate": choices.count(None) / len(choices)}
+        invalid = choices.count(None)
+        values = {"mean_accuracy": mean(shares), "invalid_rate": invalid / len(choices)}
         if 0 in rotations:
             values["published_order"] = float(rotations[0]["right"])
         if complete:
             values["worst_case"] = min(shares)
-            if any(choice is not None for choice in choices):
-                values["flip_rate"] = float(any(choice != choices[0] for choice in choices))
+            if invalid < len(choices):
+                values["flip_rate"] = float(choices.count(choices[0]) < len(choices))
         questions.append(RotatedQuestion(ordered[0]["cluster_id"], complete, values))
     return questions
 
@@ -116,7 +126,7 @@ class RotatedChoice(TaskFamily):
     name = "rotated options"
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
-    metrics: Sequence[AnyMetric] = (
+    metrics: MetricList = (
         _mean_over_questions(
             "mean_accuracy", "Share of rotations answered rightly, mean over questions."
         ),
@@ -163,12 +173,7 @@ class RotatedChoice(TaskFamily):
                 values[doc_id] = (cluster, value)
         return values
 
-    def describe(
-        self,
-        score: Score,
-        reply: Reply,
-        value: float | None = None,
-    ) -> ReadAnswer:
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Describe the letters that were read, in the order of the model's prompt."""
         is_single = isinstance(score["target"], str)
         if score["value"] is None:
@@ -181,7 +186,7 @@ class RotatedChoice(TaskFamily):
             return ReadAnswer(letters, score["reason"], score["right"] == 1.0)
         return ReadAnswer(letters, score["reason"], None, score["right"])
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question has, each of which is right equally often."""
 
         def answer(sample: Sample, index: int) -> ExpectedAnswer:
@@ -190,7 +195,7 @@ class RotatedChoice(TaskFamily):
 
         return each_option(samples, answer)
 
-    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the values of guessing each rotation of a question independently of the others.
 
         Example:
@@ -238,7 +243,7 @@ class RotatedClasses(RotatedChoice):
     columns: ClassVar[Columns] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return an empty list: each class is right equally often, and has many names."""
         return []
 
@@ -260,7 +265,7 @@ class RotatedMultiSelect(RotatedChoice):
             "right": token_overlap(set(listed), set(target)).precision,
         }
 
-    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+    def constant_replies(self, samples: Samples) -> list[Strategy]:
         """List all options, or the one that is most often right."""
         return list_strategies(samples, _published_letters)
 

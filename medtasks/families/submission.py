@@ -15,7 +15,7 @@ import datetime
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -23,7 +23,7 @@ from typing import ClassVar
 from loguru import logger
 
 from medtasks.data.document_store import load_documents
-from medtasks.data.samples import Documents, Sample, letter
+from medtasks.data.samples import Documents, Sample, first_letters
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import Reason
@@ -33,7 +33,7 @@ from medtasks.families.columns import Column, Columns
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.home import home, written_whole
-from medtasks.metrics.metric import AnyMetric, Score, ScoreList, counting
+from medtasks.metrics.metric import MetricList, Score, ScoreList, counting
 
 _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", "original_task")
 _CELL = 32_767  # characters, more do not fit into one
@@ -62,13 +62,8 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
             document for document in load_documents(dataset) if document["doc_id"] in by_sample
         ]
         with written_whole(path) as file:
-            if ending == "json":
-                ids = [document["doc_id"] for document in documents]
-                answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
-                text = json.dumps(answers, ensure_ascii=False, indent=2)
-                file.write_text(f"{text}\n", encoding="utf-8")
-            else:
-                _write_spreadsheet(file, documents, by_sample)
+            write = _write_answers if ending == "json" else _write_spreadsheet
+            write(file, documents, by_sample)
     except (OSError, MedTasksError) as error:
         logger.error(
             "The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.",
@@ -90,6 +85,17 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
     return float(len(scores))
 
 
+def _write_answers(
+    file: Path,
+    documents: Documents,
+    by_sample: Mapping[str, Score],
+) -> None:
+    ids = [document["doc_id"] for document in documents]
+    answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
+    text = json.dumps(answers, ensure_ascii=False, indent=2)
+    file.write_text(f"{text}\n", encoding="utf-8")
+
+
 def _write_spreadsheet(
     file: Path,
     documents: Documents,
@@ -103,7 +109,7 @@ def _write_spreadsheet(
         return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
 
     most = max(len(document["options"]) for document in documents)
-    letters = [letter(index) for index in range(most)]
+    letters = first_letters(most)
     book = Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
     sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
@@ -112,11 +118,11 @@ def _write_spreadsheet(
         options = document["options"]
         texts = [*options, *[""] * (most - len(options)), *(document[group] for group in _GROUPS)]
         cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
-        sheet.append([cell(text) for text in cells])
+        sheet.append(list(map(cell, cells)))
     book.save(file)
 
 
-def _metrics(ending: str) -> tuple[AnyMetric, ...]:
+def _metrics(ending: str) -> MetricList:
     count = partial(submission_rows, ending=ending)
     return (
         counting("submission_rows", count, description="Rows of the file to submit."),
@@ -132,14 +138,9 @@ class Submission(TaskFamily):
     columns: ClassVar[Columns] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
     extractor = "robust_choice"
     scores_suffice = False
-    metrics: Sequence[AnyMetric] = _metrics("xlsx")
+    metrics: MetricList = _metrics("xlsx")
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         answer, rule_name = self.read(sample, reply, rule)
         score = {
             "dataset": sample.dataset,
@@ -160,14 +161,9 @@ class AnswersToSubmit(Submission):
     name = "answers to submit by id"
     columns: ClassVar[Columns] = {"dataset": Column.TEXT, "options": Column.TEXTS}
     extractor = "robust_mmmu"
-    metrics: Sequence[AnyMetric] = _metrics("json")
+    metrics: MetricList = _metrics("json")
 
-    def _score(
-        self,
-        sample: Sample,
-        reply: Reply,
-        rule: Rule,
-    ) -> Score:
+    def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
         score = super()._score(sample, reply, rule)
         if not is_open(sample):
             return {**score, "reply": score["value"]}

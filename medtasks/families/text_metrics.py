@@ -84,11 +84,7 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
     return tuple(metrics)
 
 
-def _remark(
-    panel: Panel[TextRow],
-    name: str,
-    scores: ScoreList,
-) -> str:
+def _remark(panel: Panel[TextRow], name: str, scores: ScoreList) -> str:
     """Name the judge of a metric, or the number of texts in which it finds no words."""
     settings = panel.of(answered(scores)).settings.get(name, {})
     if "judge" in settings:
@@ -156,21 +152,25 @@ def _estimate(
     """Return a total with the error of a mean if it is that of its samples, else with another one."""
     if not samples:
         return Estimate(total, error_of_counts)
-    valued = [
-        (value, row[0]) for value, row in zip(samples, rows, strict=True) if not math.isnan(value)
-    ]
-    values = [value for value, _ in valued]
-    if not values or not math.isclose(mean(values), total, abs_tol=1e-12):
+    values = []
+    clusters = []
+    for value, row in zip(samples, rows, strict=True):
+        if not math.isnan(value):
+            values.append(value)
+            clusters.append(row[0])
+    if not _is_mean(total, values):
         return Estimate(total, error_of_counts)
-    clusters = [cluster for _, cluster in valued]
     if are_drawn(clusters):
-        value, of_draw = drawn_mean(values, clusters)
-        return Estimate(value, of_draw.error, of_draw.clusters, of_draw.degrees, of_draw.effective)
+        return Estimate.with_error(*drawn_mean(values, clusters))
     of_means = clustered_error(values, clusters)
     if len(values) == len(rows):
         return Estimate(total, of_means.error)
     # The clusters are fewer than those of all samples.
     return Estimate(total, of_means.error, of_means.clusters, of_means.degrees)
+
+
+def _is_mean(total: float, values: Sequence[float]) -> bool:
+    return bool(values) and math.isclose(mean(values), total, abs_tol=1e-12)
 
 
 def text_values(
@@ -203,8 +203,8 @@ def text_values(
         if not math.isnan(value):
             valued.append((score, value))
     if only_of_means and valued:
-        of_samples = mean([value for _, value in valued])
-        if not math.isclose(of_samples, computed.totals[metric.name], abs_tol=1e-12):
+        _, values = zip(*valued, strict=True)
+        if not _is_mean(computed.totals[metric.name], values):
             raise NotComparable(NO_MEAN)
     return valued
 

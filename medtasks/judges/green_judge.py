@@ -13,9 +13,9 @@ and ``compute_green``).
 
 import math
 import re
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.home import packaged_facts
@@ -23,7 +23,14 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict, judge_for
 from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import MetricInfo, ReportScores, keys_of, register, score_keys
+from medtasks.metrics.report_metrics import (
+    MetricInfo,
+    ReportScores,
+    Texts,
+    keys_of,
+    register,
+    score_keys,
+)
 
 # GREEN's categories (a) to (f), as its keys name them.
 GREEN_ERRORS = (
@@ -221,8 +228,8 @@ def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[
 
 def green(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score pairs by the judge of ``MEDTASKS_JUDGE_*``.
 
@@ -258,7 +265,7 @@ def green(
         if key in _SUMMED:
             totals[key] = math.fsum(column)
         else:
-            totals[key] = mean([value for value in column if not math.isnan(value)])
+            totals[key] = mean([*filterfalse(math.isnan, column)])
     form = "chat message, no GREEN model"
     if _GREEN_MODEL.fullmatch(judge.settings.model):
         form = "raw string of GREEN's code"

@@ -7,7 +7,7 @@ wrong under MedEvalKit's prompt; injections are wrong answers that address the j
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -57,16 +57,7 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
     if failures:
         sentence = f"{len(failures)} of {len(cases)} cases of the check got no reply, so that it has no result"
         raise MedTasksError(f"{sentence}: {failures[0]}")
-    results_by_kind: dict[str, list[bool]] = {kind: [] for kind in (*KINDS, ALL)}
-    for result, case in zip(results, cases, strict=True):
-        results_by_kind[case["kind"]].append(result is True)
-        results_by_kind[ALL].append(result is True)
-    shares = {}
-    for kind, values in results_by_kind.items():
-        share = sum(values) / len(values)
-        error = math.sqrt(share * (1 - share) / len(values))
-        ends = interval(share, error, None, share=True, effective=len(values))
-        shares[kind] = CheckedShare(sum(values), len(values), *ends)
+    shares = _shares_by_kind(cases, results)
     total = shares[ALL]
     kinds = ", ".join(f"{kind} {shares[kind].right}/{shares[kind].cases}" for kind in KINDS)
     limits = f"95 % interval {100 * total.low:.1f} to {100 * total.high:.1f} %"
@@ -79,6 +70,23 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
         "medtasks": __version__,
     }
     judge.checks.put({judge.check_key: json.dumps(record).encode("ascii")})
+    return shares
+
+
+def _shares_by_kind(
+    cases: Sequence[Mapping[str, str]],
+    results: Sequence[bool | str],
+) -> dict[str, CheckedShare]:
+    results_by_kind: dict[str, list[bool]] = {kind: [] for kind in (*KINDS, ALL)}
+    for result, case in zip(results, cases, strict=True):
+        for kind in (case["kind"], ALL):
+            results_by_kind[kind].append(result is True)
+    shares = {}
+    for kind, values in results_by_kind.items():
+        share = sum(values) / len(values)
+        error = math.sqrt(share * (1 - share) / len(values))
+        ends = interval(share, error, None, share=True, effective=len(values))
+        shares[kind] = CheckedShare(sum(values), len(values), *ends)
     return shares
 
 

@@ -7,6 +7,7 @@ prompt text and without the key, and credentialed text must never go to an endpo
 import asyncio
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -144,7 +145,7 @@ def settings_from_environment(
     for name, text in environ.items():
         if name.startswith("MEDTASKS_JUDGE_"):
             values[name] = text.strip()
-    missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
+    missing = list(itertools.filterfalse(values.get, (BASE_URL, MODEL)))
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise JudgeNotConfigured(
@@ -371,6 +372,15 @@ class Judge:
         origin = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
         return hashlib.sha256(json.dumps([*origin, *content]).encode("ascii")).digest()
 
+    async def _content(self, is_raw: bool, answer: dict[str, Any]) -> str:
+        """Return the text in an endpoint's answer, empty if it has none."""
+        try:
+            choice = answer["choices"][0]
+            reply = choice["text"] if is_raw else choice["message"]["content"]
+        except (IndexError, KeyError, TypeError):
+            raise unreadable(self._server) from None
+        return reply if isinstance(reply, str) else ""
+
     async def _ask_endpoint(
         self,
         system: str,
@@ -379,14 +389,6 @@ class Judge:
         key: str,
         is_raw: bool,
     ) -> JudgeVerdict[T]:
-        async def content(answer: dict[str, Any]) -> str:
-            try:
-                choice = answer["choices"][0]
-                reply = choice["text"] if is_raw else choice["message"]["content"]
-            except (IndexError, KeyError, TypeError):
-                raise unreadable(self._server) from None
-            return reply if isinstance(reply, str) else ""
-
         messages = [{"role": "user", "content": user}]
         if system:
             messages.insert(0, {"role": "system", "content": system})
@@ -394,11 +396,17 @@ class Judge:
             "model": self.settings.model,
             "temperature": self.settings.temperature,
         }
-        body |= {"prompt": user, "max_tokens": _RAW_TOKENS} if is_raw else {"messages": messages}
+        route = CHAT
+        if is_raw:
+            route = "completions"
+            body |= {"prompt": user, "max_tokens": _RAW_TOKENS}
+        else:
+            body["messages"] = messages
+        content = functools.partial(self._content, is_raw)
         text = ""
         for number in range(self.settings.reasks + 1):
             try:
-                text = await self._client.post("completions" if is_raw else CHAT, body, content)
+                text = await self._client.post(route, body, content)
             except RemoteTrouble as trouble:
                 return self._without_verdict(trouble, key, number)
             value = parse(text)

@@ -18,7 +18,7 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -186,12 +186,12 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
     Returns:
         ``None`` for a reply in another form.
     """
-    counts = _by_model(text, {_ONLY}).get(_ONLY)
-    if not isinstance(counts, dict) or set(counts) != set(ASPECTS):
+    counts = _by_model(text, {_ONLY}).get(_ONLY, {})
+    if not _has_fields(counts, ASPECTS):
         return None
     by_aspect: dict[str, list[int]] = {}
     for aspect in ASPECTS:
-        if not isinstance(counts[aspect], dict) or set(counts[aspect]) != set(_NUMBERS):
+        if not _has_fields(counts[aspect], _NUMBERS):
             return None
         numbers = [counts[aspect][name] for name in _NUMBERS]
         # True is no number here.
@@ -244,4 +244,9 @@ def _by_model(text: str, names: Set[str]) -> dict[str, Any]:
         reply = parse_json(fenced[1] if fenced else text, object_pairs_hook=unique)
     except ValueError:
         return {}
-    return reply if isinstance(reply, dict) and set(reply) == names else {}
+    return reply if _has_fields(reply, names) else {}
+
+
+def _has_fields(value: Any, names: Iterable[str]) -> bool:
+    """Return whether a value is a JSON object with exactly these fields."""
+    return isinstance(value, dict) and value.keys() == set(names)

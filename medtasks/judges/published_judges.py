@@ -127,9 +127,8 @@ def match_reply(
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
     answer = extractor_of(rule, AnswerKind.CHOICE).extract(reply, Sample({"options": options}))
-    if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED):
-        return answer, False
-    if _needs_no_judge(answer, reply, options):
+    needs_no_verdict = answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED)
+    if needs_no_verdict or _needs_no_judge(answer, reply, options):
         return answer, False
     parse = partial(parse_choice, options=options, rule=rule)
     prompt = gmai_prompt(question, options, reply, fenced=fenced)

@@ -44,7 +44,7 @@ CONDITIONS = (
 # of many papers
 FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
-_FIVE = [CONDITIONS.index(name) for name in FIVE_CONDITIONS]
+_FIVE = list(map(CONDITIONS.index, FIVE_CONDITIONS))
 LABEL_CELLS = (
     "true_positives",
     "false_positives",

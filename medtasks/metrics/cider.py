@@ -31,7 +31,7 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.home import file_state
 from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 from medtasks.stats.bootstrap import Floats, Integers
 
 COCO = "coco-val"  # among the weights
@@ -106,7 +106,7 @@ def cider_values(
     for text in texts:
         numbers += [vocabulary.setdefault(word, len(vocabulary)) for word in text]
     words = np.array(numbers, dtype=np.int64)
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+    lengths = np.array(list(map(len, texts)), dtype=np.int64)
     log_documents = frequencies.log_documents if frequencies else math.log(max(1, first))
     cosines = np.zeros(len(references))
     names = list(vocabulary)
@@ -122,7 +122,8 @@ def cider_values(
         bigrams = np.maximum(lengths - 1, 0)
         cosines *= np.exp(-((bigrams[owner] - bigrams[first:]) ** 2) / 72)
     sums = np.bincount(owner, cosines * (10 / _ORDERS), minlength=first)
-    return [float(value) for value in sums / np.bincount(owner, minlength=first)]
+    values: list[float] = (sums / np.bincount(owner, minlength=first)).tolist()
+    return values
 
 
 class _Ngrams(NamedTuple):
@@ -208,7 +209,7 @@ def tokenizer_command() -> list[str]:
     package = importlib.util.find_spec("pycocoevalcap")
     folders = package.submodule_search_locations if package else None
     jars = [Path(folder, "tokenizer", _JAR) for folder in folders or ()]
-    jar = next((path for path in jars if path.is_file()), None)
+    jar = next(filter(Path.is_file, jars), None)
     if jar is None:
         fix = "install it with: pip install 'medtasks[cider]'"
         raise WeightsMissing(
@@ -222,7 +223,7 @@ def tokenizer_command() -> list[str]:
 
 
 def caption_words(
-    texts: Sequence[str],
+    texts: Texts,
     *,
     as_published: bool = False,
 ) -> list[list[str]]:
@@ -311,16 +312,16 @@ def _parse_frequencies(
 def _score(
     name: str,
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     is_coco = name == "cider_coco"
     frequencies = None
     if is_coco:
         if references:
             frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
-        references = [text.lower() for text in references]
-        hypotheses = [text.lower() for text in hypotheses]
+        references = list(map(str.lower, references))
+        hypotheses = list(map(str.lower, hypotheses))
     published = [caption_words(side, as_published=True) for side in (hypotheses, references)]
     words = caption_words([*hypotheses, *references])
     careful = [words[: len(hypotheses)], words[len(hypotheses) :]]

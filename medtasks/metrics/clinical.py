@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from medtasks.metrics.metric import mean
 from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, ratio_of_shares, t_quantile
 from medtasks.stats.standard_error import clustered_error
 
@@ -80,8 +81,8 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
         name: Text or letter of an option, or ``Yes``.
         decisions: Decisions about all samples, in any order.
     """
-    present = _calls([decision for decision in decisions if decision.present])
-    absent = _calls([decision for decision in decisions if not decision.present])
+    present = _calls(decisions, True)
+    absent = _calls(decisions, False)
     answered = [decision for decision in decisions if not decision.failed]
     parts = _parts(answered)
     numbers = {}
@@ -136,9 +137,10 @@ def _reasons(has_present: bool, has_absent: bool) -> dict[str, str]:
     }
 
 
-def _calls(decisions: Sequence[Decision]) -> Calls:
-    counts = Counter(decision.called for decision in decisions if not decision.failed)
-    failed = len(decisions) - counts.total()
+def _calls(decisions: Sequence[Decision], present: bool) -> Calls:
+    of_class = [decision for decision in decisions if decision.present == present]
+    counts = Counter(decision.called for decision in of_class if not decision.failed)
+    failed = len(of_class) - counts.total()
     return Calls(counts[True], counts[False], counts[None], failed)
 
 
@@ -146,7 +148,7 @@ def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float
     """Return the share of decisions for which something holds, and the degrees of freedom of its error."""
     values = [float(holds) for holds, _ in part]
     error = clustered_error(values, [decision.cluster for _, decision in part])
-    value = math.fsum(values) / len(values) if values else math.nan
+    value = mean(values)
     ends = interval(value, error.error, error.degrees, True, error.effective)
     return EstimatedValue(value, error.error, *ends), error.degrees
 
@@ -162,9 +164,9 @@ def _ratio(
     """
     sizes = Counter(decision.present for decision in decisions)
     calls = Counter(decision.present for decision in decisions if decision.called is called)
-    if not (sizes[True] and sizes[False] and calls):
+    if len(sizes) < 2 or not calls:
         return EstimatedValue(math.nan)
-    if not (calls[True] and calls[False]):
+    if len(calls) < 2:
         return _ratio_without_error(decisions, called, degrees)
     value = calls[True] / sizes[True] / (calls[False] / sizes[False])
     error = _log_ratio_error(decisions, called, calls, sizes)
@@ -208,7 +210,7 @@ def _ratio_without_error(
     for present in (True, False):
         part = [decision for decision in decisions if decision.present == present]
         values = [float(decision.called is called) for decision in part]
-        shares.append(math.fsum(values) / len(values))
+        shares.append(mean(values))
         sizes.append(clustered_error(values, [decision.cluster for decision in part]).effective)
     are_independent = len({decision.cluster for decision in decisions}) == len(decisions)
     ends = ratio_of_shares(

@@ -22,7 +22,13 @@ from medtasks.metrics.ngram_metrics import (
     report_words,
     token_overlap,
 )
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import (
+    ReportScores,
+    Texts,
+    mean_scores,
+    score_keys,
+    scores_of_rows,
+)
 
 MEASURES = (
     "bleu_1",
@@ -89,11 +95,7 @@ def compare_answer(reply: str, gold: str) -> TextComparison:
     return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
-def medevalkit_lexical(
-    _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def medevalkit_lexical(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-1 to BLEU-4 and ROUGE of reports. An empty hypothesis scores 0, as the published means count it.
 
     Args:
@@ -111,17 +113,11 @@ def medevalkit_lexical(
             continue
         rouge, _steps = _rouge(hypothesis.lower(), reference.lower())
         rows.append(_bleu(report_words(hypothesis), report_words(reference)) + rouge)
-    samples = {f"medevalkit_{name}": [row[at] for row in rows] for at, name in enumerate(names)}
-    return mean_scores(
-        samples, {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
-    )
+    settings = {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
+    return scores_of_rows(score_keys("medevalkit", *names), rows, settings)
 
 
-def medevalkit_meteor(
-    _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def medevalkit_meteor(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score METEOR of reports with WordNet, on the words of their BLEU. An empty hypothesis scores 0.
 
     Args:

@@ -32,7 +32,7 @@ from medtasks.errors import SourceError, WeightsMissing
 from medtasks.home import home, make_folder
 from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
 # weight of recall, power of the fragmentation, largest penalty
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}
@@ -93,8 +93,8 @@ def meteor_score(
 
 def meteor(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     synonyms: bool = True,
 ) -> ReportScores:
@@ -258,7 +258,7 @@ def load_wordnet() -> Any:
     for folder in from_report_extra("nltk.data", "METEOR").path:
         corpora = Path(str(folder), "corpora")
         paths += [corpora / "wordnet", corpora / "wordnet.zip"]
-    path = next((path for path in paths if path.exists()), None)
+    path = next(filter(Path.exists, paths), None)
     if path is None:
         raise WeightsMissing(
             f"WordNet, for METEOR's synonyms, is neither in {wordnet_folder()} nor in NLTK's data folders "

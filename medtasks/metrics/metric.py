@@ -5,7 +5,9 @@ A *score* is the flat record that a task family makes of one sample's reply (:mo
 value of all scores together. Nothing here depends on the order of the scores.
 """
 
+import itertools
 import math
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,7 @@ from medtasks.stats.exchange import SummedCounts
 from medtasks.stats.sample_design import DrawnUnit, drawn_mean, drawn_units
 from medtasks.stats.standard_error import (
     Dyad,
+    MeanError,
     clustered_error,
     connected_components,
     dyadic_error,
@@ -78,6 +81,17 @@ class Estimate:
     )
     most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
 
+    @classmethod
+    def with_error(cls, value: float, error: MeanError, **others: Any) -> "Estimate":
+        """Return the estimate of a mean.
+
+        Args:
+            value: The mean.
+            error: Its error.
+            others: Other fields.
+        """
+        return cls(value, error.error, error.clusters, error.degrees, error.effective, **others)
+
 
 @dataclass(frozen=True)
 class Declaration:
@@ -112,10 +126,10 @@ def with_image_clusters(scores: ScoreList) -> ScoreList:
     if not any(PATIENT_IMAGE in score for score in scores):
         return scores
     patients = [str(score.get("cluster_id")) for score in scores]
-    images = [
-        score.get(PATIENT_IMAGE) if patient.startswith("patient-") else None
-        for score, patient in zip(scores, patients, strict=True)
-    ]
+    images = []
+    for score, patient in zip(scores, patients, strict=True):
+        has_image = patient.startswith("patient-")
+        images.append(score.get(PATIENT_IMAGE) if has_image else None)
     clusters = joined_clusters(patients, images)
     return [
         {**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)
@@ -162,11 +176,7 @@ class Metric(Declaration, Generic[U]):
 
     def values(self, scores: ScoreList) -> list[tuple[U, float]]:
         """Return the units that have a value, with it."""
-        return [
-            (unit, value)
-            for unit in self.units(self.selection(scores))
-            if (value := self.of(unit)) is not None
-        ]
+        return _with_values(self.units(self.selection(scores)), self.of)
 
     def _unit_values(
         self, scores: ScoreList
@@ -189,35 +199,23 @@ class Metric(Declaration, Generic[U]):
     def estimate(self, scores: ScoreList) -> Estimate:
         """Return value and standard error, of the whole benchmark if the samples were drawn from it."""
         values, weights, clusters = self._unit_values(scores)
+        firsts = [first for first, *_ in clusters]
         drawn = units_by_cluster(scores)
         if drawn and clusters:
-            firsts = [first for first, *_ in clusters]
-            units = [drawn[first] for first in firsts]
+            units = list(map(drawn.__getitem__, firsts))
             estimate = _drawn_estimate(values, units, weights, firsts)
             return estimate if self.has_error else Estimate(estimate.value)
         total = math.fsum(weights)
         value = math.nan
         if total:
-            value = (
-                math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
-                / total
-            )
+            value = math.fsum(map(operator.mul, values, weights)) / total
         if not self.has_error:
             return Estimate(value)
-        unit = unit_of(first for first, *_ in clusters)
-        components = None
-        most_shared = 0
         if len(self.clusters) > 1:
             dyads = [(first, second) for first, second in clusters]
-            error = dyadic_error(values, dyads, weights)
-            unit = "pair"
-            components = len({*connected_components(dyads)})
-            uses = Counter(member for dyad in dyads for member in {*dyad})
-            most_shared = max(uses.values(), default=0)
-        else:
-            error = clustered_error(values, [cluster for (cluster,) in clusters], weights)
-        numbers = (error.error, error.clusters, error.degrees, error.effective)
-        return Estimate(value, *numbers, unit=unit, components=components, most_shared=most_shared)
+            return _dyadic_estimate(value, values, dyads, weights)
+        error = clustered_error(values, firsts, weights)
+        return Estimate.with_error(value, error, unit=unit_of(firsts))
 
     def deviations(self, scores: ScoreList) -> dict[frozenset[Hashable], float]:
         """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
@@ -239,7 +237,23 @@ def _drawn_estimate(
     value, error = drawn_mean(values, units, weights)
     # One drawn cluster may hold several patients or images.
     unit = unit_of(clusters) if len({*clusters}) == error.clusters else "cluster"
-    return Estimate(value, error.error, error.clusters, error.degrees, error.effective, unit=unit)
+    return Estimate.with_error(value, error, unit=unit)
+
+
+def _dyadic_estimate(
+    value: float,
+    values: Sequence[float],
+    dyads: Sequence[tuple[Hashable, Hashable]],
+    weights: Sequence[float],
+) -> Estimate:
+    uses = Counter(itertools.chain.from_iterable(map(set, dyads)))
+    return Estimate.with_error(
+        value,
+        dyadic_error(values, dyads, weights),
+        unit="pair",
+        components=len({*connected_components(dyads)}),
+        most_shared=max(uses.values(), default=0),
+    )
 
 
 def unit_of(clusters: Iterable[Hashable]) -> str:
@@ -249,11 +263,20 @@ def unit_of(clusters: Iterable[Hashable]) -> str:
         >>> unit_of(["patient-0a1b", "patient-77c0"])
         'patient'
     """
-    prefixes = {
-        "pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0]
-        for cluster in clusters
-    }
+    prefixes = set()
+    for cluster in clusters:
+        prefixes.add("pair" if isinstance(cluster, Dyad) else str(cluster).partition("-")[0])
     return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
+
+
+def _with_values(units: Iterable[U], of: Callable[[U], float | None]) -> list[tuple[U, float]]:
+    """Return the units that have a value, with it."""
+    valued = []
+    for unit in units:
+        value = of(unit)
+        if value is not None:
+            valued.append((unit, value))
+    return valued
 
 
 def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
@@ -269,6 +292,17 @@ def mean(values: Sequence[float]) -> float:
         0.5
     """
     return math.fsum(values) / len(values) if values else math.nan
+
+
+def harmonic_mean(first: float, second: float) -> float:
+    """Return 2 * first * second / (first + second), or 0 if both are 0.
+
+    Example:
+        >>> harmonic_mean(0.5, 1.0)
+        0.6666666666666666
+    """
+    total = first + second
+    return 2 * first * second / total if total else 0.0
 
 
 @dataclass(frozen=True)
@@ -304,8 +338,7 @@ class Panel(Generic[R]):
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
 @lru_cache(maxsize=8)
 def _compute_rows(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
-    repeated = [row for row, number in rows for _ in range(number)]
-    return panel.compute(sorted(repeated, key=panel.order))
+    return panel.compute(sorted(Counter(dict(rows)).elements(), key=panel.order))
 
 
 def clear_results() -> None:
@@ -332,11 +365,7 @@ class CorpusMetric(Declaration):
 
     def values(self, scores: ScoreList) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""
-        return [
-            (score, value)
-            for score in self.selection(scores)
-            if self.of is not None and (value := self.of(score)) is not None
-        ]
+        return [] if self.of is None else _with_values(self.selection(scores), self.of)
 
     def estimate(self, scores: ScoreList) -> Estimate:
         """Return value and standard error."""
@@ -350,26 +379,20 @@ class CorpusMetric(Declaration):
         clusters = _without_gaps([score.get("cluster_id") for score in with_image_clusters(chosen)])
         if estimate.effective is not None:  # of drawn samples
             return replace(estimate, unit=unit_of(clusters))
-        if estimate.clusters is not None:  # of a panel in which some scores have no value
-            effective = None if estimate.error > 0 else float(estimate.clusters)
-            return replace(estimate, effective=effective, unit=unit_of(clusters))
-        sizes = clustered_error([0.0] * len(clusters), clusters)
-        effective = None if estimate.error > 0 else float(sizes.clusters)
-        numbers = (
-            estimate.value,
-            estimate.error,
-            sizes.clusters,
-            sizes.degrees,
-            effective,
-            estimate.ends,
-        )
-        return Estimate(*numbers, unit=unit_of(clusters))
+        number = estimate.clusters  # of a panel in which some scores have no value
+        if number is None:
+            sizes = clustered_error([0.0] * len(clusters), clusters)
+            number = sizes.clusters
+            estimate = replace(estimate, clusters=number, degrees=sizes.degrees)
+        effective = None if estimate.error > 0 else float(number)
+        return replace(estimate, effective=effective, unit=unit_of(clusters))
 
 
 AnyMetric = Metric[Any] | CorpusMetric
+MetricList = Sequence[AnyMetric]
 
 
-def evaluate(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, Estimate]:
+def evaluate(metrics: MetricList, scores: ScoreList) -> dict[str, Estimate]:
     """Return the estimate of each metric by its name, in the order of the metrics."""
     return {metric.name: metric.estimate(scores) for metric in metrics}
 

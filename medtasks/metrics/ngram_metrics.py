@@ -37,7 +37,13 @@ import numpy as np
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import (
+    ReportScores,
+    Texts,
+    mean_scores,
+    score_keys,
+    scores_of_rows,
+)
 from medtasks.stats.bootstrap import Floats, Integers
 from medtasks.stats.exchange import SummedCounts
 
@@ -140,7 +146,7 @@ def report_words(text: str) -> list[str]:
         >>> report_words("No  effusion.")
         ['no', 'effusion', '.']
     """
-    return [word for word in text.lower().replace(".", " .").split(" ") if word]
+    return list(filter(None, text.lower().replace(".", " .").split(" ")))
 
 
 @lru_cache(maxsize=1)
@@ -238,7 +244,7 @@ class References:
         [1.0, 0.5]
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Texts) -> None:
         self._lengths = [len(text.split()) for text in texts]
         # Of each word: the position of a reference, and how often that has the word.
         self._occurrences: dict[str, list[tuple[int, int]]] = {}
@@ -293,17 +299,11 @@ def bleu_from_counts(
         precision = (count.matches or next(unused)) / max(1, count.hypothesis)
         if precision:
             logarithms.append(weight * math.log(precision))
-    penalty = 1.0
-    if words.hypothesis <= words.reference:
-        penalty = math.exp(1 - words.reference / words.hypothesis)
+    penalty = math.exp(min(0.0, 1 - words.reference / words.hypothesis))
     return penalty * math.exp(math.fsum(logarithms))
 
 
-def bleu(
-    _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283.
 
     Args:
@@ -313,24 +313,19 @@ def bleu(
     Returns:
         ``bleu_1``, ``bleu_2`` and ``bleu_4`` by pair, and their means, 0 to 1.
     """
-    samples: dict[str, list[float]] = {f"bleu_{order}": [] for order in _ORDERS}
+    rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
-        for order in _ORDERS:
-            samples[f"bleu_{order}"].append(bleu_from_counts(counts[:order]))
+        rows.append([bleu_from_counts(counts[:order]) for order in _ORDERS])
     settings = {
         "words": "between white space, case kept",
         "smoothing": "none",
         "average": "mean over reports",
     }
-    return mean_scores(samples, settings)
+    return scores_of_rows(score_keys("bleu", *map(str, _ORDERS)), rows, settings)
 
 
-def radcliq_bleu(
-    _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def radcliq_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
@@ -356,11 +351,7 @@ def radcliq_bleu(
     return mean_scores({"radcliq_bleu_2": values}, settings)
 
 
-def corpus_bleu(
-    _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def corpus_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair.
 
     Args:
@@ -389,11 +380,7 @@ def corpus_bleu(
     return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))
 
 
-def medheval_bleu(
-    _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def medheval_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
@@ -449,8 +436,8 @@ def rouge_scores(
 
 def rouge(
     _: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     stemmed: bool = False,
 ) -> ReportScores:
@@ -467,12 +454,11 @@ def rouge(
         ``rouge_1``, ``rouge_2`` and ``rouge_l`` by pair, and their means, 0 to 1.
     """
     prefix = "stemmed_rouge" if stemmed else "rouge"
-    samples: dict[str, list[float]] = {f"{prefix}_{ending}": [] for ending in _ROUGE_TYPES}
+    rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
-        for ending, kind in _ROUGE_TYPES.items():
-            # Of an empty text, 0 is an int.
-            samples[f"{prefix}_{ending}"].append(float(scores[kind].fmeasure))
+        # Of an empty text, 0 is an int.
+        rows.append([float(scores[kind].fmeasure) for kind in _ROUGE_TYPES.values()])
     settings = {
         "words": "runs of a-z0-9 in lower case",
         "stemmer": "Porter" if stemmed else "none",
@@ -484,7 +470,7 @@ def rouge(
         settings[WITHOUT_WORDS] = (
             f"{without} of {len(texts)} texts have no word of a-z0-9, so that they score 0"
         )
-    return mean_scores(samples, settings)
+    return scores_of_rows(score_keys(prefix, *_ROUGE_TYPES), rows, settings)
 
 
 # As MedHEval, whose code swaps prediction and target: F1 is the same.

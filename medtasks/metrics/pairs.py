@@ -113,7 +113,7 @@ def answers_by_pair(answers: Sequence[PairedAnswer]) -> list[tuple[PairedAnswer,
     by_pair: dict[str, list[PairedAnswer]] = defaultdict(list)
     for answer in sorted(answers, key=lambda answer: (answer.pair_id, answer.position)):
         by_pair[answer.pair_id].append(answer)
-    return [tuple(pair) for pair in by_pair.values()]
+    return list(map(tuple, by_pair.values()))
 
 
 def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:

@@ -34,6 +34,9 @@ _LABEL_SCORES = (
     "5_accuracy",
 )
 
+Texts = Sequence[str]
+"""Texts of one side of the pairs, shape (pairs,)."""
+
 
 @dataclass(frozen=True)
 class ReportScores:
@@ -49,12 +52,7 @@ class ReportScores:
 class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
-    def __call__(
-        self,
-        *,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
-    ) -> ReportScores:
+    def __call__(self, *, references: Texts, hypotheses: Texts) -> ReportScores:
         """Score pairs of reports.
 
         Args:
@@ -68,7 +66,7 @@ class ReportMetric(Protocol):
 
 
 # Of the settings, the references and the hypotheses.
-Compute = Callable[[ModelSettings, Sequence[str], Sequence[str]], ReportScores]
+Compute = Callable[[ModelSettings, Texts, Texts], ReportScores]
 
 
 def mean_scores(
@@ -82,6 +80,21 @@ def mean_scores(
         {'bleu_1': 0.75}
     """
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
+
+
+def scores_of_rows(
+    keys: Sequence[str],
+    rows: Sequence[Sequence[float]],
+    settings: Mapping[str, str],
+) -> ReportScores:
+    """Return :func:`mean_scores` of values by pair, shape (pairs, keys).
+
+    Example:
+        >>> scores_of_rows(["bleu_1", "bleu_2"], [[1.0, 0.5]], {}).samples
+        {'bleu_1': [1.0], 'bleu_2': [0.5]}
+    """
+    samples = {key: [row[at] for row in rows] for at, key in enumerate(keys)}
+    return mean_scores(samples, settings)
 
 
 @dataclass(frozen=True)
@@ -371,11 +384,7 @@ def report_metric(
         compute = getattr(module, info.name)
     settings = settings or ModelSettings.from_environment()
 
-    def score_pairs(
-        *,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
-    ) -> ReportScores:
+    def score_pairs(*, references: Texts, hypotheses: Texts) -> ReportScores:
         if len(references) != len(hypotheses):
             raise ValueError(
                 f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs"

@@ -12,7 +12,7 @@ Formats by the name's ending; all are UTF-8:
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,13 +107,23 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
         texts.append(text)
         if name is not None:
             ids.append(str(name))
-    if ids and len(ids) < len(texts):
-        raise RepliesError(
-            f"{path} has ids for {len(ids)} of its {len(texts)} texts; give all of them one, or none"
-        )
-    if repeated := [name for name, number in Counter(ids).items() if number > 1]:
-        raise RepliesError(f"{path} holds id '{repeated[0]}' more than once; keep one text per id")
+    _check_ids(path, ids, len(texts))
     return ReportTexts(path, tuple(texts), tuple(ids) or None)
+
+
+def _check_ids(
+    path: Path,
+    ids: Sequence[str],
+    count: int,
+) -> None:
+    """Raise a RepliesError unless all texts of a file, or none, have an id of their own."""
+    if ids and len(ids) < count:
+        raise RepliesError(
+            f"{path} has ids for {len(ids)} of its {count} texts; give all of them one, or none"
+        )
+    for name, number in Counter(ids).items():
+        if number > 1:
+            raise RepliesError(f"{path} holds id '{name}' more than once; keep one text per id")
 
 
 def _content_of(path: Path) -> str:

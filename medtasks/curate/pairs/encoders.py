@@ -99,9 +99,10 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     if ":" in plain and not Path(plain).expanduser().is_dir():
         return _own_encoder(name, chosen.type)
     folder = published_folder(plain, option)
-    # The files that decide the embedding of an image.
-    files = [file for file in sorted(folder.iterdir()) if file.suffix in _DECIDE and file.is_file()]
-    digests = [(file.name, file_sha256(file)) for file in files]
+    digests = []  # of the files that decide the embedding of an image
+    for file in sorted(folder.iterdir()):
+        if file.suffix in _DECIDE and file.is_file():
+            digests.append((file.name, file_sha256(file)))
     digest = digest_of(_VERSION, chosen.type, name.startswith(_VLM), digests)[:32]
     is_cuda = chosen.type == "cuda"
 

@@ -190,7 +190,7 @@ def read_pair_reply(text: str) -> PairReply | None:
             values.append(one_line(_without_markup(labelled[2])))
         elif 0 < len(names) < len(_PARTS):
             heading = line.strip(f"{_MARKUP}#-")
-            if heading and not heading.endswith(":"):
+            if heading[-1:] not in ("", ":"):
                 return None
     if tuple(names) != _PARTS or not all(0 < len(value) <= LONGEST for value in values):
         return None

@@ -356,13 +356,14 @@ class _Handler(BaseHTTPRequestHandler):
         Raises:
             _Refused: The request is a stranger's.
         """
-        hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        port = self.server.server_port
+        hosts = {f"{HOST}:{port}", f"localhost:{port}"}
         token, _, path = address.removeprefix("/").partition("/")
         has_token = secrets.compare_digest(
             token.encode(errors="replace"), self.server.token.encode()
         )
         origin = self.headers.get("Origin")
-        is_ours = origin is None or origin in {f"http://{name}" for name in hosts}
+        is_ours = origin in {None, f"http://{HOST}:{port}", f"http://localhost:{port}"}
         # The address may be opened from anywhere, all else comes from the page itself.
         is_cross_site = self.headers.get("Sec-Fetch-Site") == "cross-site"
         is_foreign = is_cross_site and self.headers.get("Sec-Fetch-Mode") != "navigate"

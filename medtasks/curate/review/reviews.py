@@ -7,6 +7,7 @@ aspects, with a clustered interval. MedHEval asks its LLM for "an equal number o
 
 import itertools
 import math
+import operator
 import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import Draft
+from medtasks.curate.drafts import Draft, Drafts
 from medtasks.curate.study import REVIEWS, Study, StudyImage, StudyRecord
 from medtasks.data.samples import option_index
 from medtasks.data.sources.medheval_gold import YES_NO
@@ -134,7 +135,7 @@ def read_reviews(folder: Path, study: Study) -> list[Review]:
     return [read_review(path, study) for path in sorted((folder / REVIEWS).glob("*.json"))]
 
 
-def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview]:
+def current(review: Review, drafts: Drafts) -> dict[str, ItemReview]:
     """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since.
 
     Args:
@@ -281,7 +282,7 @@ class ReviewerAgreement:
 
 def agreements(
     reviews: Sequence[Review],
-    drafts: Mapping[str, Draft],
+    drafts: Drafts,
     images: Mapping[str, StudyImage],
 ) -> list[ReviewerAgreement]:
     """Return the agreement of each two reviewers on scores, on passing and on each aspect.
@@ -333,39 +334,47 @@ def _agreement(
     clusters: Mapping[str, Hashable],
 ) -> ReviewerAgreement:
     common = [question for question in first if question in second]
+    judged = [(first[question], second[question]) for question in common]
     cluster_ids = [clusters[item] for item, _ in common]
-    number = len(set(cluster_ids))
     equal = kappa = low = high = math.nan
-    if common:
-        equal = sum(first[question] == second[question] for question in common) / len(common)
+    if judged:
+        equal = sum(itertools.starmap(operator.eq, judged)) / len(judged)
         classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-        table = np.zeros((len(common), classes * classes), dtype=np.int64)
-        for row, question in zip(table, common, strict=True):
-            row[first[question] * classes + second[question]] = 1
-        values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
-        kappa = values.get("kappa", math.nan)
-        error = values.get("kappa_stderr", math.nan)
-        if not error >= 0:
-            error = math.nan
-        low, high = interval(kappa, error, number - 1, share=False)
+        kappa, low, high = _kappa_with_interval(classes, judged, cluster_ids)
     constant = []
-    for reviewer, classes_of in zip(pair, (first, second), strict=True):
-        if len({classes_of[question] for question in common}) == 1:
+    for reviewer, of_reviewer in zip(pair, zip(*judged, strict=True), strict=False):
+        if len(set(of_reviewer)) == 1:
             constant.append(reviewer)
-    # A NaN stays, because it comes first.
-    low = max(low, -1.0)
-    high = min(high, 1.0)
     return ReviewerAgreement(
         what=what,
         reviewers=pair,
-        questions=len(common),
-        clusters=number,
+        questions=len(judged),
+        clusters=len(set(cluster_ids)),
         equal=equal,
         kappa=kappa,
         low=low,
         high=high,
         constant=tuple(constant),
     )
+
+
+def _kappa_with_interval(
+    classes: int,
+    judged: Sequence[tuple[int, int]],
+    cluster_ids: Sequence[Hashable],
+) -> tuple[float, float, float]:
+    """Return kappa of pairs of classes and the ends of its interval, NaN where they are undefined."""
+    table = np.zeros((len(judged), classes * classes), dtype=np.int64)
+    for row, (of_first, of_second) in zip(table, judged, strict=True):
+        row[of_first * classes + of_second] = 1
+    values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
+    kappa = values.get("kappa", math.nan)
+    error = values.get("kappa_stderr", math.nan)
+    if not error >= 0:
+        error = math.nan
+    low, high = interval(kappa, error, len(set(cluster_ids)) - 1, share=False)
+    # A NaN stays, because it comes first.
+    return kappa, max(low, -1.0), min(high, 1.0)
 
 
 def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
@@ -384,9 +393,7 @@ def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
     return {"kappa": np.where(chance > 0, kappa, np.nan)}
 
 
-def clusters_of(
-    drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
-) -> dict[str, Hashable]:
+def clusters_of(drafts: Drafts, images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
     """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster.
 
     Args:
@@ -404,7 +411,7 @@ def clusters_of(
 
 
 def accept_drafts(
-    drafts: Mapping[str, Draft],
+    drafts: Drafts,
     reviews: Sequence[Review],
     min_score: int,
     wording: str | None = None,
@@ -424,22 +431,34 @@ def accept_drafts(
     left_out: Counter[str] = Counter()
     for item, draft in drafts.items():
         of_draft = {who: items[item] for who, items in by_reviewer.items() if item in items}
-        scored = {who: review for who, review in of_draft.items() if review.scores}
-        deciding = list(scored.values())
-        refusal = _refusal(draft, of_draft.values(), deciding, min_score)
-        if refusal:
-            left_out[refusal] += 1
-            continue
-        if wording is not None and wording in scored:
-            deciding = [scored[wording]]
-        in_their_words = _reword(draft, deciding)
-        if in_their_words is None:
-            left_out[DISAGREED] += 1
-        elif len(draft.images) > 1 and len(set(in_their_words.answers)) == 1:
-            left_out["unusable after review: both images have the same answer"] += 1
+        accepted = _accepted_or_reason(draft, of_draft, min_score, wording)
+        if isinstance(accepted, str):
+            left_out[accepted] += 1
         else:
-            published[item] = in_their_words
+            published[item] = accepted
     return published, left_out
+
+
+def _accepted_or_reason(
+    draft: Draft,
+    reviews: Mapping[str, ItemReview],
+    min_score: int,
+    wording: str | None,
+) -> Draft | str:
+    """Return a draft in the words of its reviewers, or why it is not accepted."""
+    scored = {who: review for who, review in reviews.items() if review.scores}
+    deciding = list(scored.values())
+    refusal = _refusal(draft, reviews.values(), deciding, min_score)
+    if refusal:
+        return refusal
+    if wording is not None and wording in scored:
+        deciding = [scored[wording]]
+    in_their_words = _reword(draft, deciding)
+    if in_their_words is None:
+        return DISAGREED
+    if len(draft.images) > 1 and len(set(in_their_words.answers)) == 1:
+        return "unusable after review: both images have the same answer"
+    return in_their_words
 
 
 def _refusal(
@@ -477,7 +496,7 @@ def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
         wording = {name: getattr(complete, name) for name in ("question", "options", "answers")}
         wording["hallucination"] = complete.hallucination or draft.hallucination
         wordings.append(wording)
-    if any(wording != wordings[0] for wording in wordings):
+    if wordings.count(wordings[0]) < len(wordings):
         return None
     areas = [review.categories for review in reviews if any(review.categories)]
     categories = []
@@ -486,7 +505,7 @@ def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
     return draft.model_copy(update={**wordings[0], "categories": tuple(categories)})
 
 
-def balance_answers(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
+def balance_answers(drafts: Drafts) -> tuple[set[str], Counter[str]]:
     """Return the ids of drafts with which yes is the answer as often as no, and the number of others by reason.
 
     Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one

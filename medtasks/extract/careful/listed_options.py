@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import few_languages_of, pattern_of, signals_in
+from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of, signals_in
 from medtasks.extract.reading.option_mentions import OptionSet, option_set, words_in
 from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
@@ -67,19 +67,32 @@ def _stated_options(
 ) -> frozenset[int] | Reason:
     """Return the options that the statements of a reply list, or why there are none."""
     languages = few_languages_of(text, sample.languages)
-    everything = frozenset(options.letters.values())
-    is_all = any("all" in signal.roles for signal in signals_in(text, "all aside", languages))
     statements = option_statements(text, options, languages)
     if statements is None:
-        if is_all and quantity_option("all", options) is None:
-            return everything
-        unnamed = unnamed_option(text, options, sample, languages)
-        return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
+        return _unnamed_options(text, options, sample, languages)
     excepts = pattern_of("except", languages)
-    if excepts.match(text) or (is_all and excepts.search(text)):
-        return everything - statements.named or Reason.AMBIGUOUS
-    listed = statements.decided_options or statements.affirmed_options
+    if excepts.match(text) or (excepts.search(text) and _says_all(text, languages)):
+        return frozenset(options.letters.values()) - statements.named or Reason.AMBIGUOUS
+    listed = statements.stated_options
     if listed:
         return listed
     is_refusal = pattern_of("refusal none", languages).search(text)
     return Reason.REFUSED if is_refusal else Reason.NO_MATCH
+
+
+def _unnamed_options(
+    text: str,
+    options: OptionSet,
+    sample: Sample,
+    languages: Languages,
+) -> frozenset[int] | Reason:
+    """Return the options that a reply without any mention means, or why there are none."""
+    if _says_all(text, languages) and quantity_option("all", options) is None:
+        return frozenset(options.letters.values())
+    unnamed = unnamed_option(text, options, sample, languages)
+    return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
+
+
+def _says_all(text: str, languages: Languages) -> bool:
+    signals = signals_in(text, "all aside", languages)
+    return any("all" in signal.roles for signal in signals)

@@ -63,9 +63,7 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     if statements is None or not statements.affirmed_options:
         return Answer.invalid(Reason.REFUSED if UNABLE.search(text) else Reason.NO_MATCH)
     names = list(_FORMS)
-    relations = {
-        names[index] for index in statements.decided_options or statements.affirmed_options
-    }
+    relations = {names[index] for index in statements.stated_options}
     return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 

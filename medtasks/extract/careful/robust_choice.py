@@ -33,15 +33,10 @@ import re
 from functools import cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
+from medtasks.extract.careful.unnamed_options import only_option, quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of
-from medtasks.extract.reading.option_mentions import (
-    OptionSet,
-    option_set,
-    whole_option,
-    words_in,
-)
+from medtasks.extract.reading.option_mentions import OptionSet, option_set, whole_option, words_in
 from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
 from medtasks.extract.reading.reply_text import own_words
 
@@ -94,36 +89,30 @@ def _choice_in(
         return unnamed_option(text, options, sample, languages)
     decided = statements.decided_options
     if decided:
-        return _only_option(decided)
-    return _undeclared_choice(text, statements, options, languages)
-
-
-def _only_option(options: frozenset[int]) -> int | Reason:
-    if len(options) == 1:
-        return next(iter(options))
-    return Reason.AMBIGUOUS if options else Reason.NO_MATCH
-
-
-def _undeclared_choice(
-    text: str,
-    statements: OptionStatements,
-    options: OptionSet,
-    languages: Languages,
-) -> int | Reason:
-    """Return the option that a reply without a declaration names, or why there is none."""
-    affirmed = statements.affirmed_options
+        return only_option(decided)
     denied = statements.denied_options
     if len(denied) == len(options) - 1:
         none_of_others = quantity_option("none", options, ("none",))
         if none_of_others is not None and none_of_others not in denied:
             return none_of_others
+    return _undeclared_choice(text, statements, languages)
+
+
+def _undeclared_choice(
+    text: str,
+    statements: OptionStatements,
+    languages: Languages,
+) -> int | Reason:
+    """Return the option that a reply without a declaration names, or why there is none."""
+    affirmed = statements.affirmed_options
     if (affirmed or statements.walk) and is_cut(text, statements.findings):
         return Reason.TRUNCATED
     if len(affirmed) != 1 and pattern_of("refusal none", languages).search(text):
         return Reason.REFUSED
     if affirmed:
-        return _only_option(affirmed)
-    return Reason.NO_MATCH if denied and not statements.walk else Reason.AMBIGUOUS
+        return only_option(affirmed)
+    is_denial = statements.denied_options and not statements.walk
+    return Reason.NO_MATCH if is_denial else Reason.AMBIGUOUS
 
 
 def _until_invented_question(

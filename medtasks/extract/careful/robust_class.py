@@ -32,6 +32,7 @@ from medtasks.extract.reading.class_names import ClassNames, absence, class_name
 from medtasks.extract.reading.languages import (
     ENGLISH,
     Languages,
+    Words,
     languages_of,
     pattern_of,
     words_of,
@@ -265,9 +266,13 @@ def _class_in(
             return Reason.REFUSED
     if chosen:
         return _distinct_class(chosen, text, statements, classes)
+    return Reason.AMBIGUOUS if _is_echo(statements) else Reason.NO_MATCH
+
+
+def _is_echo(statements: OptionStatements) -> bool:
+    """Return whether a text names several classes and denies none."""
     named_classes = [index for index in statements.named if index >= 0]
-    is_echo = len(named_classes) > 1 and not statements.denied_options
-    return Reason.AMBIGUOUS if is_echo else Reason.NO_MATCH
+    return len(named_classes) > 1 and not statements.denied_options
 
 
 def _without_absence(findings: list[Finding]) -> list[Finding]:
@@ -342,7 +347,7 @@ def _may_be_look_alike(
     return False
 
 
-def _only_difference(name: tuple[str, ...], other: tuple[str, ...]) -> list[tuple[str, str]]:
+def _only_difference(name: Words, other: Words) -> list[tuple[str, str]]:
     """Return the pair of words in which two names of several words differ, in both orders, if it is only one."""
     if len(name) != len(other) or len(name) < 2:
         return []

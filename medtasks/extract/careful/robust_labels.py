@@ -10,6 +10,7 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -121,14 +122,12 @@ def robust_labels(reply: str, sample: Sample) -> Answer:
 def _labels_in(text: str, options: tuple[str, ...]) -> Answer:
     """Return 1 or 0 for each label, or why a text gives none."""
     text = _own_list(text)
-    names = tuple("" if _is_no_finding(option) else option for option in options)
-    by_stance = _by_stance(text, names)
+    by_stance = _by_stance(text, options)
     affirmed = by_stance[Stance.AFFIRMED]
-    is_normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
         if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
             return Answer.invalid(Reason.AMBIGUOUS)
-    elif is_normal:
+    elif _NORMAL.search(text) and not _NOT_NORMAL.search(text):
         affirmed = {index for index, name in enumerate(options) if _is_no_finding(name)}
     elif UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
@@ -151,9 +150,14 @@ def _is_no_finding(name: str) -> bool:
     return re.sub(r"[\W_]+", "", name).casefold() == "nofinding"
 
 
+def _label_words(name: str) -> list[str]:
+    """Return the words of a label, none of "No Finding"."""
+    return [] if _is_no_finding(name) else re.findall(r"[^\W_]+", name.casefold())
+
+
 def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
     """Return the labels that a text names, by stance."""
-    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
+    by_stance = defaultdict[Stance, set[int]](set)
     for clause in clauses(text):
         # Of expressions that contain one another only the longest counts. A look-alike is no label.
         end = 0
@@ -183,7 +187,7 @@ def _sort_key(expression: _Expression) -> tuple[int, int, bool]:
 @lru_cache(maxsize=16)
 def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
     """Return the patterns of labels with their positions, and those of look-alikes with None."""
-    words_of_names = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
+    words_of_names = list(map(_label_words, names))
     last_words = [words[-1:] for words in words_of_names]
     patterns: list[tuple[int | None, re.Pattern[str]]] = []
     for label, words in enumerate(words_of_names):

@@ -6,6 +6,7 @@ about a yes/no question. Replies with a denial are read for yes or no alone.
 """
 
 import re
+from collections.abc import Collection
 
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.yes_no import verdicts, yes_no
@@ -80,7 +81,7 @@ def _position(text: str, languages: Languages) -> int | None:
     joined = f" {' '.join(words_in(text))}"
     for language in languages:
         letters = _entries("letters", language)
-        if name and name in letters and name not in _LOOK_ALIKE:
+        if name in letters and name not in _LOOK_ALIKE:
             return letters.index(name)
         for position, ordinal in enumerate(_entries("first", language)):
             if f" {ordinal}" in joined and pattern_of("option", languages).search(text):
@@ -140,7 +141,7 @@ def _by_words(
     names = [list(map(numeral, name)) for name in options.words]
     beginning = [index for index, name in enumerate(names) if words and name[: len(words)] == words]
     if beginning:
-        return _only_index(beginning)
+        return only_option(beginning)
     if pattern_of("not wrong not_after", languages).search(text):
         return Reason.NO_MATCH
     spoken = set(words)
@@ -165,11 +166,12 @@ def _by_parts(
         least = len(parts) if foreign < _FOREIGN else len(parts) + 1
         if 2 * occurring >= least or not foreign:
             matching.append(index)
-    return _only_index(matching) if matching else Reason.NO_MATCH
+    return only_option(matching) if matching else Reason.NO_MATCH
 
 
-def _only_index(indices: list[int]) -> int | Reason:
-    return indices[0] if len(indices) == 1 else Reason.AMBIGUOUS
+def only_option(indices: Collection[int]) -> int | Reason:
+    """Return the index of an option that is the only one, or that several are ambiguous."""
+    return next(iter(indices)) if len(indices) == 1 else Reason.AMBIGUOUS
 
 
 def _occurs(part: str, words: set[str]) -> bool:

@@ -19,6 +19,7 @@ is ambiguous, refused or no match.
 import itertools
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from functools import cache, lru_cache
 from os.path import commonprefix
@@ -36,7 +37,7 @@ from medtasks.extract.reading.languages import (
     signals_in,
     words_of,
 )
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, starts_of
 from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
@@ -220,15 +221,23 @@ def verdicts(text: str) -> set[str]:
         if _declaring(is_last=is_last).search(before):
             group = final if _FINAL.search(before) else read
             group |= _with_second(signal, text)
-            continue
-        number = bisect_right(starts, signal.start)
-        if not _OPENING.fullmatch(text, starts[number - 1], signal.start):
-            continue
-        is_alone = not re.search(r"\w", text[signal.end : starts[number]])
-        begins_reply = number == 1 and not _OWN_LIMIT.search(text, 0, starts[1])
-        if is_alone or begins_reply:
+        elif _is_whole_or_begins(signal, text, starts):
             read |= _with_second(signal, text)
     return final or read
+
+
+def _is_whole_or_begins(
+    signal: Signal,
+    text: str,
+    starts: Sequence[int],
+) -> bool:
+    """Return whether a verdict is all of its sentence, or begins the reply."""
+    number = bisect_right(starts, signal.start)
+    if not _OPENING.fullmatch(text, starts[number - 1], signal.start):
+        return False
+    if not re.search(r"\w", text[signal.end : starts[number]]):
+        return True
+    return number == 1 and not _OWN_LIMIT.search(text, 0, starts[1])
 
 
 def _with_second(signal: Signal, text: str) -> set[str]:
@@ -258,7 +267,7 @@ def without_writer(text: str) -> str:
         sentence = text[start:end]
         mention = writer.search(sentence)
         if mention is not None:
-            capitals = [match.start() for match in _CAPITAL.finditer(sentence, 0, mention.start())]
+            capitals = starts_of(_CAPITAL, sentence, 0, mention.start())
             sentence = sentence[: max(capitals, default=0)]
         parts.append(sentence)
     return "".join(parts).strip()
@@ -387,7 +396,7 @@ def _verdict_of(
         item: Words of the statement, each with the statement's stance on it.
         degree: Pattern of words such as "mild", which count only if the question has one.
     """
-    by_stance: dict[Stance, set[str]] = {kind: set() for kind in Stance}
+    by_stance = defaultdict[Stance, set[str]](set)
     for certainty, word in item:
         by_stance[certainty].add(word)
     denied = by_stance[Stance.DENIED]
@@ -395,7 +404,7 @@ def _verdict_of(
     holds = by_stance[Stance.AFFIRMED] | by_stance[Stance.HEDGED]
     others = (holds | doubtful) - topic.words
     if not any(map(degree.fullmatch, topic.words)):
-        others = {word for word in others if not degree.fullmatch(word)}
+        others = set(itertools.filterfalse(degree.fullmatch, others))
     if _affirms(topic, holds - doubtful, others):
         return "yes"
     # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".

@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Sample, first_letters, letter
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.published.medevalkit_choice import tag_contents
 from medtasks.extract.reading.reply_text import given_text
@@ -53,8 +53,7 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
 @extractor("rad_3d", AnswerKind.CHOICE, "3D-RAD's: the right letter and a full stop", given_text)
 def rad_3d(reply: str, sample: Sample) -> Answer:
     """Read a letter before a full stop. The right one counts wherever it is, whatever other letters there are."""
-    letters = [letter(index) for index in range(len(sample.options))]
-    named = [name for name in letters if f"{name}." in reply]
+    named = [name for name in first_letters(len(sample.options)) if f"{name}." in reply]
     target = sample.document.get("answer")
     return Answer.ok(target) if target in named else Answer.only(named[:1])
 
@@ -93,11 +92,14 @@ def vlmevalkit(
         newest: Whether to read as in 2026, else as in the paper.
     """
     options = sample.options
-    letters = list(map(letter, range(len(options))))
+    letters = first_letters(len(options))
     # After a failure the reference goes on: an option whose text the message contains is chosen.
-    answer = None if NO_REPLY in reply else _lettered_answer(reply, letters, newest=newest)
-    if answer is not None:
-        return answer
+    if NO_REPLY not in reply:
+        if any(map(reply.__contains__, _REFUSALS)):
+            return Answer.invalid(Reason.REFUSED)
+        answer = _lettered_answer(reply, letters, newest=newest)
+        if answer is not None:
+            return answer
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
@@ -111,9 +113,7 @@ def _lettered_answer(
     *,
     newest: bool,
 ) -> Answer | None:
-    """Return the answer of a reply that refuses or has a letter, else None."""
-    if any(refusal in reply for refusal in _REFUSALS):
-        return Answer.invalid(Reason.REFUSED)
+    """Return the answer of a reply that has a letter, else None."""
     words = spoken_words(reply)
     named = [name for name in letters if name in words]
     if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
@@ -235,7 +235,7 @@ def first_letter(
     """
     if not sample.options:
         return Answer.invalid(Reason.NO_MATCH)
-    letters = list(map(letter, range(len(sample.options))))
+    letters = first_letters(len(sample.options))
     text = reply
     for lead in (trigger.format(last=letters[-1]), " answer is "):
         if lead in text:

@@ -19,11 +19,11 @@ f7446ce, ``mmmu-pro/evaluate.py`` of https://github.com/MMMU-Benchmark/MMMU.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import Sample, first_letters, letter
 from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.reply_text import answered_text, own_words
@@ -133,7 +133,7 @@ _STOPS = {  # flags of a published row at which MedEvalKit raises
 
 
 def kit_answer(
-    reply: str | None,
+    reply: str,
     sample: Sample,
     *,
     tags: bool,
@@ -154,11 +154,9 @@ def kit_answer(
         with another one than the column ``answer``; and ``stops``, if it raises on such a row.
     """
     lines = tuple(map(str.lower, option_lines(sample)))
-    answer = reply or ""
     if not lines:
-        return Answer.invalid(Reason.NO_MATCH if answer.strip() else Reason.EMPTY)
-    if tags:
-        answer = tag_content(answer, "answer")
+        return Answer.invalid(_reason_for_none(reply))
+    answer = tag_content(reply, "answer") if tags else reply
     key, text = read_reply(answer, len(lines), release=release)
     gold = _gold_to_compare(sample, fixed=fixed)
     # Compared are a letter or a text in lower case.
@@ -176,10 +174,18 @@ def kit_answer(
     return Answer.ok(option, **facts)
 
 
+def _reason_for_none(reply: str) -> Reason:
+    return Reason.NO_MATCH if reply.strip() else Reason.EMPTY
+
+
 def _stop_of(sample: Sample) -> str | None:
     """Return the error with which MedEvalKit stops at a row, if it does."""
-    flags = sample.document.get("flags") or ()
+    flags = _flags(sample)
     return next((why for flag, why in _STOPS.items() if flag in flags), None)
+
+
+def _flags(sample: Sample) -> Collection[str]:
+    return sample.document.get("flags") or ()
 
 
 def _match_option(
@@ -219,8 +225,7 @@ def _gold_to_compare(sample: Sample, *, fixed: bool) -> str | None:
     published = sample.document.get("gold")
     if fixed or published is None:
         return answer
-    is_repeated = "repeated_gold" in (sample.document.get("flags") or ())
-    if answer == str(published).strip() and not is_repeated:
+    if answer == str(published).strip() and "repeated_gold" not in _flags(sample):
         return answer
     equal = [index for index, option in enumerate(sample.options) if option == published]
     return letter(equal[-1]) if equal and answer is not None else str(published)
@@ -435,7 +440,7 @@ def mmmu_pro(reply: str, sample: Sample) -> Answer:
     _, lead, declared = reply.rpartition("Answer:")
     named = []
     if lead:
-        named = [name for name in map(letter, range(len(sample.options))) if name in declared]
+        named = [name for name in first_letters(len(sample.options)) if name in declared]
     option = named[0] if len(named) == 1 else _last_option(reply, sample.options, _PRO_FORMS)
     return _option_or_draw(option, reply, sample)
 
@@ -448,7 +453,7 @@ def _option_or_draw(
     """Return the answer for an option, or one without a value that tells of how many options one is drawn."""
     if option is not None:
         return Answer.ok(option, fallback=False)
-    reason = Reason.NO_MATCH if reply.strip() else Reason.EMPTY
+    reason = _reason_for_none(reply)
     if not sample.options:
         return Answer.invalid(reason, fallback=True)
     return Answer.invalid(reason, fallback=True, draws=len(sample.options))
@@ -487,7 +492,7 @@ def _last_option(
     for mark in ",.!?;:'":
         text = text.strip(mark)
     text = f" {text} "
-    letters = list(map(letter, range(len(options))))
+    letters = first_letters(len(options))
     for form, position in forms:
         named = [name for name in letters if form.format(name) in text]
         if named:

@@ -278,12 +278,10 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     raw = given_text(reply)
     if isinstance(raw, Reason):
         return _invalid_answer(raw, sample)
-    text = without_thoughts(raw)
-    if text is None:
+    outside = without_thoughts(raw)
+    if outside is None:
         return _invalid_answer(Reason.TRUNCATED, sample)
-    box = box_content(text)
-    if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text):  # SLAKE has "None" for an answer
-        text = box
+    text = _boxed_or_whole(outside)
     gold = str(sample.document["answer"]).strip()
     verdict = gold_verdict(gold)
     if verdict is None and _ASKS_FOR_HEALTH.search(sample.question):
@@ -298,6 +296,12 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         )
     correct = answer.value == verdict
     return _answer(answer.value, sample, judged=text, gold=gold, correct=correct, closed=True)
+
+
+def _boxed_or_whole(text: str) -> str:
+    box = box_content(text)
+    is_box = box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text  # SLAKE has "None" for an answer
+    return box if box and is_box else text
 
 
 def _same_words(

@@ -33,6 +33,7 @@ from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_choice import most_similar
+from medtasks.extract.reading.negation import starts_of
 
 BINARY = "binary"  # kind of a yes/no question; others have options
 YES, NO = "A", "B"  # letters of the options Yes and No
@@ -67,7 +68,7 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def _texts_by_label(choices: str) -> Mapping[str, str]:
-    starts = [match.start() for match in _LABEL.finditer(choices)]
+    starts = starts_of(_LABEL, choices)
     pieces = itertools.pairwise([*starts, len(choices)])
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 
@@ -130,7 +131,7 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
         return with_target(answer, sample)
     # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
     text = (reply or "").strip().casefold()
-    plain_options = [option.casefold() for option in sample.options]
+    plain_options = list(map(str.casefold, sample.options))
     if text and plain_options.count(text) == 1:
         return with_target(Answer.ok(letter(plain_options.index(text))), sample)
     options = sample.options or ("",) * 6  # MedHEval has at most six

@@ -113,7 +113,7 @@ def _in_both_versions(
 
 @lru_cache(maxsize=4096)
 def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
-    return References([clean(option) for option in options])
+    return References(list(map(clean, options)))
 
 
 @_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from medtasks.extract.reading.languages import languages_of, pattern_of
+from medtasks.extract.reading.languages import Words, languages_of, pattern_of
 from medtasks.extract.reading.option_mentions import Mention, fold
 from medtasks.extract.reading.stems import words
 
@@ -51,19 +51,19 @@ class ClassNames:
     options: tuple[str, ...]
 
     @cached_property
-    def full(self) -> list[tuple[str, ...]]:
+    def full(self) -> list[Words]:
         """Words of each name without brackets."""
         return [stems(_BRACKET.sub(" ", option)) for option in self.options]
 
     @cached_property
-    def names(self) -> dict[tuple[str, ...], int]:
+    def names(self) -> dict[Words, int]:
         """Class by name, and :func:`absence` of a class by what it denies, the longest name first.
 
         Names that several classes have are left out.
         """
         of_options = [{*map(stems, _aliases(option))} for option in self.options]
         counts = Counter(itertools.chain.from_iterable(of_options))
-        unique: dict[tuple[str, ...], int] = {}
+        unique: dict[Words, int] = {}
         for index, names in enumerate(of_options):
             unique |= dict.fromkeys((name for name in names if counts[name] == 1), index)
         for index, name in enumerate(self.full):
@@ -173,7 +173,7 @@ def _aliases(option: str) -> set[str]:
     return names
 
 
-def stems(text: str) -> tuple[str, ...]:
+def stems(text: str) -> Words:
     """Return the stems of a text's words. Those for "normal" and the like of any language become English.
 
     Example:
@@ -188,7 +188,7 @@ def _meaning(word: str) -> str:
     return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), fold(word))
 
 
-def _spellings(name: tuple[str, ...]) -> str:
+def _spellings(name: Words) -> str:
     """Return a pattern of the words of a name in a folded text, in any spelling and number."""
     return _GAP.join(map(_spelling, name))
 
@@ -205,7 +205,7 @@ def _with_ligatures(stem: str) -> str:
     return re.sub("(?<=.)e", "[ao]?e", re.escape(stem).replace("callback", "call[- ]?back"))
 
 
-def _abbreviates(letters: str, name: tuple[str, ...]) -> bool:
+def _abbreviates(letters: str, name: Words) -> bool:
     """Return whether letters are the first ones of all words of a name, perhaps with later ones: "TB", "CNV"."""
     pattern = "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name)
     return re.fullmatch(pattern, letters) is not None

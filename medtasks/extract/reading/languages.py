@@ -17,6 +17,9 @@ from medtasks.home import packaged_facts
 Languages = tuple[str, ...]
 """Languages of a text by two-letter codes, as :func:`languages_of` returns them."""
 
+Words = tuple[str, ...]
+"""Words of a text, in one spelling."""
+
 ENGLISH: Languages = ("en",)
 _ANY = "und"  # block of marks that belong to no language
 # To Python, vowel signs of Indian scripts end a word. Ignoring case, ranges of characters take long to compile.
@@ -203,7 +206,7 @@ def languages_of(text: str, named: Collection[str] = ()) -> Languages:
         expected = {*named, "en"}
         present = (present & expected) or expected
     accepted = present or _latin_languages()
-    return tuple(language for language in all_languages() if language in accepted)
+    return tuple(filter(accepted.__contains__, all_languages()))
 
 
 def _by_words(text: str) -> set[str]:

@@ -13,18 +13,13 @@ Called by every careful extractor. It knows no options and no labels: what a wor
 
 import enum
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import (
-    ENGLISH,
-    Languages,
-    Signal,
-    pattern_of,
-    signals_in,
-)
+from medtasks.extract.reading.languages import ENGLISH, Languages, Signal, pattern_of, signals_in
 
 T = TypeVar("T")
 
@@ -116,14 +111,14 @@ def _coordinate_clauses(piece: str, languages: Languages) -> list[str]:
     joints = list(_JOINT.finditer(piece))
     if not joints:
         return [piece.strip()]
-    verbs = [match.start() for match in pattern_of("verb present", languages).finditer(piece)]
+    verbs = starts_of(pattern_of("verb present", languages), piece)
     subject = pattern_of("subject", languages)
     degree = pattern_of("degree normal", languages)
-    last_or = max((match.start() for match in _OR.finditer(piece)), default=-1)
+    last_or = max(starts_of(_OR, piece), default=-1)
+    ends = [*map(re.Match.start, joints[1:]), len(piece)]
     statements = []
     start = 0
-    for number, joint in enumerate(joints, 1):
-        end = joints[number].start() if number < len(joints) else len(piece)
+    for joint, end in zip(joints, ends, strict=True):
         has_verb = bisect_left(verbs, joint.start()) > bisect_left(verbs, start)
         verb_follows = bisect_left(verbs, end) > bisect_left(verbs, joint.end())
         begins = verb_follows and (has_verb or subject.match(piece, joint.end()))
@@ -132,6 +127,21 @@ def _coordinate_clauses(piece: str, languages: Languages) -> list[str]:
             statements.append(piece[start : joint.start()].strip())
             start = joint.end()
     return [*statements, piece[start:].strip()]
+
+
+def starts_of(
+    pattern: re.Pattern[str],
+    text: str,
+    start: int = 0,
+    end: int = sys.maxsize,
+) -> list[int]:
+    """Return where the matches of a pattern begin in a part of a text.
+
+    Example:
+        >>> starts_of(re.compile("a"), "banana", 2)
+        [3, 5]
+    """
+    return [match.start() for match in pattern.finditer(text, start, end)]
 
 
 class _Sign(NamedTuple):

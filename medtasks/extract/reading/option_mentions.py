@@ -22,6 +22,7 @@ from medtasks.data.samples import letter
 from medtasks.extract.reading.languages import (
     Languages,
     Signal,
+    Words,
     all_languages,
     lower_case,
     pattern_of,
@@ -103,7 +104,7 @@ def tokens_of(text: str) -> list[Token]:
     return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
 
 
-def words_in(text: str) -> tuple[str, ...]:
+def words_in(text: str) -> Words:
     """Return the words, numbers and signs of any text.
 
     Example:
@@ -170,7 +171,7 @@ def is_content(word: str) -> bool:
     return word in _numerals() or word not in frequent
 
 
-def without_article(words: tuple[str, ...]) -> tuple[str, ...]:
+def without_article(words: Words) -> Words:
     """Return words without an article before them."""
     is_article = len(words) > 1 and words[0].isalpha() and words[0] in _folded_words("article")
     return words[1:] if is_article else words
@@ -184,7 +185,7 @@ class OptionSet:
     """The options of a question, prepared for comparison."""
 
     texts: tuple[str, ...]  # without marks of their own
-    words: tuple[tuple[str, ...], ...]  # of each text
+    words: tuple[Words, ...]  # of each text
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -200,9 +201,7 @@ class OptionSet:
         for index, name in enumerate(whole):
             indices[name].add(index)
         for index, text in enumerate(self.texts):
-            bracket = _BRACKET.fullmatch(text)
-            parts = list(map(words_in, bracket.groups())) if bracket else []
-            for words in (*parts, self.words[index], *map(without_article, parts)):
+            for words in (self.words[index], *_bracket_parts(text)):
                 name = " ".join(words)
                 if name not in whole:
                     indices[name].add(index)
@@ -242,6 +241,15 @@ class OptionSet:
             shared = {word for word in words if any(same_word(word, other) for other in others)}
             parts.append(words - shared)
         return parts
+
+
+def _bracket_parts(text: str) -> list[Words]:
+    """Return the words before and in a bracket at the end of a text, with and without an article."""
+    bracket = _BRACKET.fullmatch(text)
+    if bracket is None:
+        return []
+    parts = list(map(words_in, bracket.groups()))
+    return parts + list(map(without_article, parts))
 
 
 @lru_cache(maxsize=4096)  # many samples have the same options
@@ -389,7 +397,7 @@ def _capitals(
 def _begins_with(
     text: str,
     start: int,
-    first_word: tuple[str, ...],
+    first_word: Words,
 ) -> bool:
     """Return whether a text goes on with the first word of an option, never with none."""
     return fold(text[start : start + _LINE]).lstrip(". ").startswith(first_word)

@@ -20,12 +20,8 @@ from medtasks.extract.reading.languages import (
     pattern_of,
     signals_in,
 )
-from medtasks.extract.reading.option_mentions import (
-    ROLES,
-    Mention,
-    OptionSet,
-    option_mentions,
-)
+from medtasks.extract.reading.negation import starts_of
+from medtasks.extract.reading.option_mentions import ROLES, Mention, OptionSet, option_mentions
 
 _CJK = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]"
 # A line, or a sentence: not the full stop after a label ("B. text"), but one after "is B." before a capital.
@@ -48,6 +44,9 @@ _DECLARING = frozenset({"answer", "choose", "correct", "likely", "final"})
 _DENYING = frozenset({"not", "lack", "than", "before", "wrong"})
 
 _Part = TypeVar("_Part", Mention, Signal)
+Mentions = Sequence[Mention]
+Signals = Sequence[Signal]
+Statements = Sequence["Statement"]
 
 
 class Evidence(enum.IntEnum):
@@ -74,7 +73,7 @@ class Statement(NamedTuple):
     start: int
     end: int
     groups: list[Mention]
-    signals: Sequence[Signal]
+    signals: Signals
 
 
 def _union(findings: Iterable[Finding | Mention]) -> frozenset[int]:
@@ -110,6 +109,11 @@ class OptionStatements(NamedTuple):
         declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
         return _named_by(final[-1:] or declared) or _options_called_right(self.walk)
 
+    @property
+    def stated_options(self) -> frozenset[int]:
+        """Options that are decided, else those that are affirmed."""
+        return self.decided_options or self.affirmed_options
+
 
 def option_statements(
     text: str,
@@ -128,7 +132,7 @@ def option_statements(
 
 def statements_on(
     text: str,
-    mentions: Sequence[Mention],
+    mentions: Mentions,
     count: int,
     languages: Languages,
 ) -> OptionStatements | None:
@@ -168,7 +172,7 @@ def _signals(text: str, languages: Languages) -> list[Signal]:
     return signals
 
 
-def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) -> list[Signal]:
+def _outside_mentions(signals: Signals, mentions: Mentions) -> list[Signal]:
     """Return the signals that are no part of an option's text."""
     starts = [mention.start for mention in mentions]
     ends = [0, *(mention.end for mention in mentions)]
@@ -179,7 +183,7 @@ def _outside_mentions(signals: Sequence[Signal], mentions: Sequence[Mention]) ->
     return outside
 
 
-def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> list[Finding]:
+def _after_correction(findings: list[Finding], signals: Signals) -> list[Finding]:
     """Return the findings after the last correction that an option follows."""
     latest = max((finding.start for finding in findings if finding.evidence), default=0)
     correction = 0
@@ -194,8 +198,8 @@ def _after_correction(findings: list[Finding], signals: Sequence[Signal]) -> lis
 
 def _statements(
     text: str,
-    mentions: Sequence[Mention],
-    signals: Sequence[Signal],
+    mentions: Mentions,
+    signals: Signals,
     languages: Languages,
 ) -> list[Statement]:
     """Cut a text into statements, and join the mentions of each. Statements without a mention are left out."""
@@ -213,8 +217,8 @@ def _statements(
 
 def _groups(
     text: str,
-    mentions: Sequence[Mention],
-    signals: Sequence[Signal],
+    mentions: Mentions,
+    signals: Signals,
     joints: re.Pattern[str],
 ) -> list[Mention]:
     """Join mentions with nothing but "and", "or" and marks in between. What follows a denied list's end is apart."""
@@ -234,8 +238,8 @@ def _groups(
 
 def _denied_list_end(
     text: str,
-    mentions: Sequence[Mention],
-    signals: Sequence[Signal],
+    mentions: Mentions,
+    signals: Signals,
 ) -> int:
     """Return the position of the first denial, or of a later "and" or "or" between mentions.
 
@@ -267,11 +271,11 @@ def _between(
     return parts[first : bisect_left(parts, end, first, key=_start)]
 
 
-def _start(part: Mention | Signal) -> int:
+def _start(part: Mention | Signal | Statement) -> int:
     return part.start
 
 
-def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
+def _ends(text: str, mentions: Mentions) -> list[int]:
     """Return the positions where statements end: not within a bracket, nor within a mention."""
     ends = []
     start = 0
@@ -290,42 +294,43 @@ def _ends(text: str, mentions: Sequence[Mention]) -> list[int]:
 
 def _walks(
     text: str,
-    statements: Sequence[Statement],
+    statements: Statements,
     count: int,
 ) -> list[tuple[int, int]]:
     """Return the numbers of the first statement of each walk through options, and of the one after its last."""
-    runs: list[dict[int, int]] = [{}]  # number of the statement by option
-    for number in _items(text, statements):
-        option = min(statements[number].groups[0].options)
+    runs: list[dict[int, Statement]] = [{}]  # statement by option
+    for item in _items(text, statements):
+        option = min(item.groups[0].options)
         if option in runs[-1]:
             runs.append({})
-        runs[-1][option] = number
+        runs[-1][option] = item
     walks = []
     for run in runs:
-        if _is_walk(text, [statements[number] for number in run.values()], count):
-            first, *_, last = run.values()
-            walks.append((first, _line_end(text, statements, last)))
+        items = list(run.values())
+        if _is_walk(text, items, count):
+            first = bisect_left(statements, items[0].start, key=_start)
+            walks.append((first, _line_end(text, statements, items[-1])))
     return walks
 
 
-def _items(text: str, statements: Sequence[Statement]) -> list[int]:
-    """Return the numbers of statements that may be items of a walk, without those that are the answer."""
-    items = [number for number, statement in enumerate(statements) if _is_item(text, statement)]
-    if not all(is_bare(text, statements[number]) for number in items):
-        items = [number for number in items if not _is_after_lead(text, statements[number])]
-    if len(items) > 1 and _is_answer_first(text, [statements[number] for number in items]):
+def _items(text: str, statements: Statements) -> list[Statement]:
+    """Return the statements that may be items of a walk, without those that are the answer."""
+    items = [statement for statement in statements if _is_item(text, statement)]
+    if not all(is_bare(text, item) for item in items):
+        items = [item for item in items if not _is_after_lead(text, item)]
+    if len(items) > 1 and _is_answer_first(text, items):
         return items[1:]
     return items
 
 
 def _line_end(
     text: str,
-    statements: Sequence[Statement],
-    number: int,
+    statements: Statements,
+    last: Statement,
 ) -> int:
     """Return the number of the first statement after those on one line with another."""
-    end = text.find("\n", statements[number].groups[0].start)
-    number += 1
+    end = text.find("\n", last.groups[0].start)
+    number = bisect_right(statements, last.start, key=_start)
     while number < len(statements) and (end < 0 or statements[number].end <= end):
         number += 1
     return number
@@ -333,7 +338,7 @@ def _line_end(
 
 def _is_walk(
     text: str,
-    items: Sequence[Statement],
+    items: Statements,
     count: int,
 ) -> bool:
     """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
@@ -366,7 +371,7 @@ def is_bare(text: str, statement: Statement) -> bool:
     return not re.search(r"\w", text[statement.groups[0].end : statement.end])
 
 
-def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
+def _is_answer_first(text: str, items: Statements) -> bool:
     """Return whether the first item is an answer, which the walk follows: out of order, or alone without a word."""
     first, second = (min(item.groups[0].options) for item in items[:2])
     if second <= first:
@@ -374,7 +379,7 @@ def _is_answer_first(text: str, items: Sequence[Statement]) -> bool:
     return is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:])
 
 
-def _options_called_right(walk: Sequence[Statement]) -> frozenset[int]:
+def _options_called_right(walk: Statements) -> frozenset[int]:
     """Return the options of the items of a walk that are called right."""
     right = set[int]()
     for statement in walk:
@@ -422,13 +427,13 @@ def _before(
         return _before_first(_between(statement.signals, statement.start, group.start))
     start = statement.groups[number - 1].end
     signals = _between(statement.signals, start, group.start)
-    separators = [match.start() for match in _SEPARATOR.finditer(text, start, group.start)]
+    separators = starts_of(_SEPARATOR, text, start, group.start)
     if separators:
         return [signal for signal in signals if signal.start > separators[-1]]
     return [signal for signal in signals if signal.roles & {"not", "lack", "than", "before"}]
 
 
-def _before_first(signals: Sequence[Signal]) -> list[Signal]:
+def _before_first(signals: Signals) -> list[Signal]:
     """Return the signals after the last "but" or "because", apart from comparisons with what is not named."""
     breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
     start = max(breaks, default=0)
@@ -484,20 +489,29 @@ def _evidence(
     in_clause = _in_clause(text, statement, group, after)
     if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(text, before):
         return Evidence.DENIED
-    close = _roles(signal for signal in before if group.start - signal.end <= _NEAR)
+    close = _near_roles(before, group)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
         return Evidence.FINAL
-    near = close | _roles(signal for signal in in_clause if signal.start - group.end <= _NEAR)
+    near = close | _near_roles(in_clause, group)
     is_declared = near & _DECLARING or _is_set_off(text, statement, group)
     return Evidence.DECLARED if is_declared else Evidence.NAMED
+
+
+def _near_roles(signals: Signals, group: Mention) -> frozenset[str]:
+    """Return the roles of signals near a group, before or after it."""
+    near = []
+    for signal in signals:
+        if max(group.start - signal.end, signal.start - group.end) <= _NEAR:
+            near.append(signal)
+    return _roles(near)
 
 
 def _in_clause(
     text: str,
     statement: Statement,
     group: Mention,
-    after: Sequence[Signal],
-) -> Sequence[Signal]:
+    after: Signals,
+) -> Signals:
     """Return the signals after a group in its clause. What a thing lacks does not deny the thing's name."""
     if not after:
         return []
@@ -513,8 +527,8 @@ def _in_clause(
 
 def _is_dismissed(
     following: str,
-    after: Sequence[Signal],
-    in_clause: Sequence[Signal],
+    after: Signals,
+    in_clause: Signals,
 ) -> bool:
     """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
     if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
@@ -550,7 +564,7 @@ def _is_offer(statement: Statement) -> bool:
     return False
 
 
-def _denies(text: str, before: Sequence[Signal]) -> bool:
+def _denies(text: str, before: Signals) -> bool:
     """Return whether a denial reaches a mention: no word about the answer comes between, unless near the denial."""
     for number, signal in enumerate(before, 1):
         if not signal.roles & _DENYING or text[signal.end : signal.end + 1] == ",":

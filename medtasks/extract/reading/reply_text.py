@@ -209,7 +209,7 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
     before, brace, _ = text.partition("{")
     if not brace:
         return text
-    unnamed = _unnamed_answers(fields, is_answer) if is_answer else ""
+    unnamed = _unnamed_answers(fields, is_answer)
     if unnamed:
         return unnamed
     if "}" in text:
@@ -218,8 +218,12 @@ def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
     return _ANNOUNCES.sub("", prose) or text
 
 
-def _unnamed_answers(fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool]) -> str:
+def _unnamed_answers(
+    fields: Sequence[tuple[str, str]], is_answer: Callable[[str], bool] | None
+) -> str:
     """Return the fields that are an answer, a line each, or the keys where all values are positions, from 0 or 1."""
+    if is_answer is None:
+        return ""
     values = [key if value == "true" else value for key, value in fields]
     answers = dict.fromkeys(filter(is_answer, values))
     if not answers and all(value.isdigit() for _, value in fields):
@@ -387,13 +391,12 @@ def split_reasoning(
     answer = None
     after = without_thoughts(text, nested=True)
     if after is not None:
-        in_tags = list(filter(str.strip, _ANSWER.findall(after)))
-        within = in_tags[-1] if in_tags else after
-        in_box = last_box(within)
+        texts = [after, *filter(str.strip, _ANSWER.findall(after))]
+        in_box = last_box(texts[-1])
         if in_box is not None:
             answer = in_box.strip()
-        elif in_tags or reasoning or not cut or _THOUGHT_END.search(text):
-            answer = within.strip()
+        elif len(texts) > 1 or reasoning or not cut or _THOUGHT_END.search(text):
+            answer = texts[-1].strip()
     return ReasonedReply(answer, _word_count(f"{reasoning} {text}") - _word_count(answer or ""))
 
 

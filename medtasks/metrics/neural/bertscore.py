@@ -18,9 +18,10 @@ from loguru import logger
 from numpy.typing import NDArray
 
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.metric import harmonic_mean
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
 from medtasks.metrics.neural import text_encoders
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
 if TYPE_CHECKING:
     import torch
@@ -126,8 +127,7 @@ def bert_scores(
         if min(len(pair.reference_ids), len(pair.hypothesis_ids)) > _SPECIAL_TOKENS:
             precision = _weighted_mean(pair.hypothesis_best, pair.hypothesis_ids, weights_by_id)
             recall = _weighted_mean(pair.reference_best, pair.reference_ids, weights_by_id)
-        total = precision + recall
-        f1 = 2 * precision * recall / total if total != 0 else 0.0
+        f1 = harmonic_mean(precision, recall)
         scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
     undefined = sum(math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores)
     if undefined:
@@ -232,7 +232,7 @@ class ContextualEncoder:
         self._prefix = " " if config.model_type == "roberta" else ""
         self._longest = text_encoders.longest_text(config, self._tokenizer)
 
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Texts) -> list[list[int]]:
         """Return the ids of each text, stripped, between [CLS] and [SEP], cut at the model's maximum length.
 
         RoBERTa gets a space before the first word, as in ``bert-score``, whose option transformers 5 ignores.
@@ -332,7 +332,7 @@ def _pair_cosines(
         vectors[text] = text_vectors
         for position in pairs_of[queue[number]]:
             reference, hypothesis = pairs[position]
-            if reference in vectors and hypothesis in vectors:
+            if vectors.keys() >= {reference, hypothesis}:
                 with text_encoders.encoding(encoder.device, "float32"):
                     cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
                 yield position, cosines
@@ -404,8 +404,8 @@ class BertScore:
     def score(
         self,
         *,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
+        references: Texts,
+        hypotheses: Texts,
         idf: Idf | str = Idf.NONE,
     ) -> BertScores:
         """Score pairs of texts, not rescaled.
@@ -417,11 +417,7 @@ class BertScore:
         """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
-    def matches(
-        self,
-        references: Sequence[str],
-        hypotheses: Sequence[str],
-    ) -> list[TokenMatches]:
+    def matches(self, references: Texts, hypotheses: Texts) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,).
 
         Raises:
@@ -450,8 +446,8 @@ class BertScore:
 
 def bertscore(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     idf: Idf = Idf.NONE,
 ) -> ReportScores:
@@ -487,8 +483,8 @@ bertscore_multimedeval = partial(bertscore, idf=Idf.HYPOTHESES)
 
 def medheval_bertscore(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> ReportScores:
     """Score MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
 

@@ -11,7 +11,7 @@ from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 from medtasks.metrics.neural.text_encoders import present, weights_digest
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
 _VERSION = 1  # raised when the same text and weights would give another reading
 _ENCODER_FILES = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -57,7 +57,7 @@ class Chexbert:
 
     settings: ModelSettings
 
-    def __call__(self, texts: Sequence[str]) -> list[ReportLabels]:
+    def __call__(self, texts: Texts) -> list[ReportLabels]:
         """Read texts, shape (texts,), independently of each other.
 
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
@@ -74,7 +74,7 @@ class Chexbert:
             for position, reading in read_texts(new, files, self.settings):
                 yield position, ReportLabels(*reading)
 
-        prepared = [prepare(text) for text in texts]
+        prepared = list(map(prepare, texts))
         readings = TextCache(self.settings.cache, model).complete(
             {text: text_key(text) for text in prepared},
             read_new,
@@ -86,18 +86,14 @@ class Chexbert:
 
 def _sides(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
 ) -> tuple[list[ReportLabels], list[ReportLabels]]:
     readings = Chexbert(settings)([*references, *hypotheses]) if references else []
     return readings[: len(references)], readings[len(references) :]
 
 
-def chexbert(
-    settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-) -> ReportScores:
+def chexbert(settings: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval.
 
     Args:
@@ -121,8 +117,8 @@ def chexbert(
 
 def f1_chexbert(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     uncertain: Uncertain = "positive",
     prefix: str = "chexbert",

@@ -194,7 +194,7 @@ def read_texts(
         return list(zip(map(tuple, classes.tolist()), vectors.cpu().numpy(), strict=True))
 
     size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
-    batches = text_encoders.length_batches([len(row) for row in ids], size)
+    batches = text_encoders.length_batches(list(map(len, ids)), size)
     return text_encoders.run_batches(
         batches,
         run,

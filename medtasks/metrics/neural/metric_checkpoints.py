@@ -79,7 +79,7 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
     neighbour = None
     if configured:
         near = [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)]
-        neighbour = next((folder for folder in near if folder.is_dir()), None)
+        neighbour = next(filter(Path.is_dir, near), None)
     encoder = weights_path(
         CHEXBERT_ENCODER, settings.named_weights.get(CHEXBERT_ENCODER) or neighbour
     )

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from medtasks.metrics.model_settings import ModelSettings, weights_path
-from medtasks.metrics.report_metrics import ReportScores, mean_scores, report_metric
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores, report_metric
 
 _NEEDED_WEIGHTS = ("radgraph", "chexbert", "distilroberta-base")
 
@@ -96,8 +96,8 @@ RADCLIQ_V1 = RadCliQModel(
 
 def radcliq_v1(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     key: str = "radcliq_v1",
     model: RadCliQModel = RADCLIQ_V1,
@@ -133,7 +133,7 @@ def radcliq_v1(
         for setting, value in scores.settings.items():
             facts[f"{name}.{setting}"] = value
         columns.append(scores.samples[source_key])
-    values = [model.score(row) for row in zip(*columns, strict=True)]
+    values = list(map(model.score, zip(*columns, strict=True)))
     return mean_scores({key: values}, facts)
 
 

@@ -19,7 +19,7 @@ from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.metric_checkpoints import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
 from medtasks.metrics.ngram_metrics import overlap_f1
-from medtasks.metrics.report_metrics import ReportScores, mean_scores
+from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
 _VERSION = 1  # of the code, to be raised when annotations change
 
@@ -62,7 +62,7 @@ class RadGraph:
     model_type: ModelType
     settings: ModelSettings
 
-    def annotate(self, texts: Sequence[str]) -> list[Annotation]:
+    def annotate(self, texts: Texts) -> list[Annotation]:
         """Annotate reports.
 
         Args:
@@ -165,8 +165,8 @@ def _compared_sets(annotation: Annotation) -> dict[str, set[Any]]:
 
 def radgraph(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     model_type: ModelType = "radgraph",
     names: Sequence[str] = _LEVELS,

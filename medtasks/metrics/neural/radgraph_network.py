@@ -238,7 +238,7 @@ class SpanNetwork:
         Returns:
             The entities of each report by number.
         """
-        lengths = torch.tensor([len(report) for report in reports])
+        lengths = torch.tensor(list(map(len, reports)))
         spans = self._spans(lengths)
         best, label = self._span_scores(self._entity, words, spans).max(dim=1)
         mentions = self._span_scores(self._mention, words, spans)[:, 0]
@@ -326,7 +326,7 @@ class SpanNetwork:
     ) -> list[Entities]:
         """Return entities by number, from ``(report, first word, last word, label)`` and relations between rows."""
         entities_of: list[Entities] = [{} for _ in reports]
-        begins = [0, *accumulate(len(report) for report in reports)]
+        begins = [0, *accumulate(map(len, reports))]
         numbered = []
         for owner, start, end, label in rows:
             first = start - begins[owner]

@@ -78,7 +78,7 @@ def _batches(
         with text_encoders.encoding(device, settings.dtype):
             return list(run(rows, mask).cpu().numpy())
 
-    batches = text_encoders.length_batches([len(row) for row in ids], size)
+    batches = text_encoders.length_batches(list(map(len, ids)), size)
     return text_encoders.run_batches(
         batches,
         run_batch,

@@ -6,16 +6,16 @@ https://github.com/MAGIC-AI4Med/RaTEScore, commit a970406 (release 0.6.0), whose
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.metrics.metric import mean
+from medtasks.metrics.metric import harmonic_mean, mean
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
 from medtasks.metrics.neural.rate_sentences import (
     ENCODER,
@@ -26,7 +26,7 @@ from medtasks.metrics.neural.rate_sentences import (
     split_sentences,
 )
 from medtasks.metrics.neural.text_encoders import present, weights_digest
-from medtasks.metrics.report_metrics import ReportScores
+from medtasks.metrics.report_metrics import ReportScores, Texts
 
 _VERSION = 1  # of the code, to be raised when entities or vectors change
 _FILES = (
@@ -172,8 +172,7 @@ def entity_scores(
     for ending, affinity in affinities().items():
         recall = weighted_mean(*sides[0], affinity)
         precision = weighted_mean(*sides[1], affinity)
-        total = precision + recall
-        scores[ending] = 2 * precision * recall / total if total else 0.0
+        scores[ending] = harmonic_mean(precision, recall)
     return scores
 
 
@@ -186,7 +185,7 @@ def _fingerprint(name: str, settings: ModelSettings) -> str:
 
 def report_entities(
     settings: ModelSettings,
-    texts: Sequence[str],
+    texts: Texts,
 ) -> list[list[Entity] | None]:
     """Return the entities of each report, or None for a report without a sentence of at least three characters."""
     rules = weights_path(RULES, settings.named_weights.get(RULES))
@@ -219,7 +218,7 @@ def report_entities(
 
 def entity_vectors(
     settings: ModelSettings,
-    texts: Sequence[str],
+    texts: Texts,
 ) -> dict[str, Vectors]:
     """Return the unit vector of each distinct entity text."""
     if not texts:
@@ -240,8 +239,8 @@ def entity_vectors(
 
 def rate_score(
     settings: ModelSettings,
-    references: Sequence[str],
-    hypotheses: Sequence[str],
+    references: Texts,
+    hypotheses: Texts,
     *,
     as_published: bool = False,
 ) -> ReportScores:
@@ -258,7 +257,7 @@ def rate_score(
     entities = report_entities(settings, [*references, *hypotheses])
     first = entities[: len(references)]
     second = entities[len(references) :]
-    empty = sum(None in pair for pair in zip(first, second, strict=True))
+    empty = _pairs_with(None, zip(first, second, strict=True))
     suffix = "_reference" if as_published else ""
     unscored = 0.5 if as_published else math.nan
     pairs = _pairs(first, second, as_published)
@@ -270,18 +269,20 @@ def rate_score(
         samples[f"rate_score{ending}{suffix}"] = values + lost
     if not as_published:
         samples["rate_score_scored"] = [float(result is not None) for result in results]
-    totals = {
-        key: mean([value for value in values if not math.isnan(value)])
-        for key, values in samples.items()
-    }
+    totals = {key: mean([*filterfalse(math.isnan, values)]) for key, values in samples.items()}
     facts = {
         "model": f"{NER}, {ENCODER}",
         "dtype": settings.dtype,
         "pairs": str(len(references)),
         "pairs_with_an_empty_report": str(empty),
-        "pairs_without_entities": str(sum([] in pair for pair in pairs)),
+        "pairs_without_entities": str(_pairs_with([], pairs)),
     }
     return ReportScores(samples, totals, facts)
+
+
+def _pairs_with(report: list[Entity] | None, pairs: Iterable[_Pair]) -> int:
+    """Return the number of pairs in which a report is None, or without entities."""
+    return sum(report in pair for pair in pairs)
 
 
 def _pair_scores(

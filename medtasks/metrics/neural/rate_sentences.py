@@ -26,6 +26,8 @@ EXCLUDED = ("NON-DISEASE", "NON-ABNORMALITY")
 KINDS = (*FOUND, *EXCLUDED, "ANATOMY")
 
 _CLASSES = {
+    "b": r"\A",
+    "e": r"\Z",
     "s": r"[ \t\xa0]",
     "n": r"[\n\r]",
     "d": r"[\p{Nd}\p{Numeric_Type=Digit}]",
@@ -86,9 +88,7 @@ def _compile_rule(text: str, is_boundary: bool) -> _Rule:
     parts = []
     literals = set()
     for escaped, wildcard, literal, marker, plus in _RULE_PARTS.findall(text):
-        if escaped and wildcard in "be":
-            parts.append(r"\A" if wildcard == "b" else r"\Z")
-        elif escaped:
+        if escaped:
             parts.append(_CLASSES.get(wildcard, "(?!)"))
             literals |= {wildcard} & set("()")
         elif literal:
@@ -267,14 +267,16 @@ def _sentence_starts(text: str, spans: Sequence[_Span]) -> list[int]:
     """Return the positions of the tokens at which sentences begin, from 0."""
     starts = {0}
     number = 0
+    no_token = len(text) + 1
+    following = [*spans, _Span(no_token, no_token)]
     for match in _TOKEN.finditer(text):
         begin = match.start()
         # The rest after a sentence is one of its own, and so are the blanks in it.
-        is_after = number < len(spans) and begin >= spans[number].end
-        while number < len(spans) and begin >= spans[number].end:
+        is_after = begin >= following[number].end
+        while begin >= following[number].end:
             number += 1
-        is_begin = number < len(spans) and begin == spans[number].begin
-        is_between = number == len(spans) or (number > 0 and begin < spans[number].begin)
+        is_begin = begin == following[number].begin
+        is_between = begin < following[number].begin and (number > 0 or not spans)
         if is_after or is_begin or (is_between and match.group().isspace()):
             starts.add(begin)
     return sorted(starts)

@@ -96,7 +96,7 @@ def pad_rows(
 
     tensors = [torch.tensor(row) for row in rows]
     ids = torch.nn.utils.rnn.pad_sequence(tensors, True, padding)
-    lengths = torch.tensor([len(row) for row in rows])
+    lengths = torch.tensor(list(map(len, rows)))
     mask = torch.arange(ids.shape[1]) < lengths[:, None]
     return ids.to(device), mask.long().to(device)
 
@@ -126,7 +126,7 @@ def run_batches(
     """
     from tqdm import tqdm
 
-    waiting = [list(batch) for batch in reversed(batches)]
+    waiting = list(map(list, reversed(batches)))
     largest = max(map(len, batches), default=0)
     with tqdm(
         total=sum(map(len, batches)), desc=description, unit=" texts", disable=not progress
