@@ -198,13 +198,13 @@ def _existing(folder: Path, variable: str) -> Path:
 
 @pytest.fixture(scope="session")
 def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data folder that holds the drawn sample; tests must not change it."""
+    """A data folder that holds the synthetic sample; tests must not change it."""
     folder = tmp_path_factory.mktemp("sample_home")
     write_sample_home(folder)
     before = _datasets_and_tasks(folder)
     yield folder
     assert _datasets_and_tasks(folder) == before, (
-        "a test changed the drawn sample that others use, too"
+        "a test changed the synthetic sample that others use, too"
     )
 
 
@@ -258,7 +258,7 @@ def warnings() -> Iterator[list[str]]:
 
 @pytest.fixture
 def sample(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The drawn sample as this test's data folder."""
+    """The synthetic sample as this test's data folder."""
     monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
     return sample_home
 

@@ -49,7 +49,7 @@ from medtasks.runs.run_manifest import (
     Severity,
     TaskOutcome,
     check_primary,
-    continued_run,
+    continued_run_id,
     manifest_files,
     read_manifests,
     warn,
@@ -348,7 +348,9 @@ class _Call:
                     return earlier
             elif self.only_failed:
                 earlier = earlier_run(output, manifest, arguments)
-            run = earlier.run if earlier else continued_run(output, manifest)
+            # A run that goes on shares the id of the earlier one. Its answers come from the model's own journal
+            # (medtasks.net.journal), where replies of another id count as copies.
+            run = earlier.run if earlier else continued_run_id(output, manifest)
             manifest = manifest.model_copy(update={"run": run or manifest.run})
         recording = RunRecording(
             output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}")

@@ -53,7 +53,7 @@ from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, GREEN_FAILED, FailureLimit, SampleCounts
-from medtasks.scores.draw_notes import UNWEIGHTED_TABLES, draw_notes, no_means
+from medtasks.scores.draw_notes import UNWEIGHTED_TABLES, draw_notes, metrics_without_mean
 from medtasks.scores.error_classes import (
     OF_ANSWERS,
     WrongAnswer,
@@ -160,7 +160,7 @@ def score(
         "missing": len(documents) - len(recorded),
     }
     replied = {doc_id for doc_id, reply in recorded.items() if not reply.is_failure}
-    unweighted = [*no_means(chosen.metrics), UNWEIGHTED_TABLES]
+    unweighted = [*metrics_without_mean(chosen.metrics), UNWEIGHTED_TABLES]
     notes = draw_notes(data, documents, replied, unweighted) + help_notes
     summary |= _optional_facts(read, answer_field, classes, notes)
     write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})

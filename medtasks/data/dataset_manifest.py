@@ -54,9 +54,9 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str  # catalogue name
+    name: str  # of the dataset
     source: str  # folder or address the data came from
-    revision: str  # of the source, or ``"local"``
+    revision: str  # of the source; ``"local"`` for a folder whose revision is unknown
     access: str
     sample: bool  # True for synthetic data: scores on it say nothing about a model
     complete: bool  # True when no row of the source was left out
@@ -124,7 +124,7 @@ def measure_documents(
 
     Args:
         documents: All documents of the dataset.
-        images: Facts about each distinct image, by image id.
+        images: Facts about each distinct image, by :func:`~medtasks.data.schema.image_key`.
     """
     return {
         "rows": len(documents),
@@ -162,7 +162,7 @@ def git_blob(path: Path) -> str:
 
 
 def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
-    """Combine the digests of images, keyed by image id, into one."""
+    """Combine the digests of images, by :func:`~medtasks.data.schema.image_key`, into one."""
     lines = "".join(f"{image_id}:{facts.sha256}\n" for image_id, facts in sorted(images.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
 

@@ -75,7 +75,7 @@ def look_sizes(clusters: Sequence[Hashable], seed: int, count: int, rows: int) -
     Args:
         clusters: Of all rows, shape (rows,).
         seed: Of the order of clusters.
-        count: Number of looks. There may be fewer, because looks that a large cluster makes the same are one.
+        count: Number of looks. There may be fewer, because looks that a large cluster would make equal are merged.
         rows: Number of rows of the last look.
     """
     ends = np.array(list(cluster_ends(clusters, seed).values()))

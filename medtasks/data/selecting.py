@@ -1,7 +1,7 @@
 """Choosing documents of a prepared dataset by the values of their columns.
 
-Values of one column are alternatives, columns must all fit. A value is written in full, as its abbreviation, or as a
-pattern with ``*`` and ``?``; case does not matter.
+Values of one column are alternatives, and a document has to fit in every column that is named. A value is written in
+full, as its abbreviation, or as a pattern with ``*`` and ``?``; case does not matter.
 """
 
 import fnmatch

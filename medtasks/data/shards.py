@@ -65,9 +65,9 @@ class Shard:
     def rows(self, clusters: Sequence[Hashable]) -> list[int]:
         """Return the rows of this shard, sorted. No cluster is in two shards, and every row is in one.
 
-        A shard is a range of rows, from the place nearest to its share that cuts no cluster to the next one's, as long
-        as all shards get their share to within the largest cluster. Where clusters lie scattered they do not. Then each
-        cluster, the largest first and of equal ones the first, goes to the shard that has the fewest rows.
+        A shard is the range of rows between two cuts. Each cut is at the place nearest to equal shares that divides no
+        cluster. Where clusters lie scattered, some shard would miss its share by more than the largest cluster. Then
+        each cluster, the largest first and of equal ones the first, goes to the shard that has the fewest rows.
 
         Args:
             clusters: Of all rows, shape (rows,).

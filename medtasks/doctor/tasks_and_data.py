@@ -199,7 +199,7 @@ def _prepared_dataset(name: str, manifest: Manifest, *, verify: bool) -> CheckRe
         sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
         return DATASETS.problem(name, sentence, command)
     if manifest.sample:
-        sentence = f"'{name}' is the drawn sample, on which scores say nothing about a model"
+        sentence = f"'{name}' is the synthetic sample, on which scores say nothing about a model"
         return DATASETS.warning(name, sentence, command)
     if not manifest.complete:
         sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"

@@ -326,7 +326,7 @@ class TaskFamily(ABC):
         """Return the scores of a whole run with values that depend on all.
 
         Args:
-            scores: Scores of the run, shape (samples,). Settled ones stay the same object.
+            scores: Scores of the run, shape (samples,). Final ones are returned as they are.
         """
         return scores
 

@@ -106,7 +106,7 @@ def _missing_kind(scores: ScoreList) -> str | None:
 
 
 def _with_number(selection: ScoreFilter) -> ScoreFilter:
-    """Return a selection of a run's scores, or of a part of settled ones, that is empty without a published number."""
+    """Return a selection of a run's scores, or of a part of final ones, that is empty without a published number."""
 
     def checked_selection(scores: ScoreList) -> ScoreList:
         is_part = bool(scores) and _WHOLE in scores[0]

@@ -1,4 +1,7 @@
-"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``)."""
+"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``).
+
+A run that was merely interrupted goes on from its model's journal instead (:mod:`medtasks.net.journal`).
+"""
 
 import math
 import os

@@ -155,7 +155,7 @@ def watch_replies(
             answer = functools.partial(watch.answers, method, getattr(lm, method))
             stack.enter_context(replace_attribute(lm, method, answer))
         if completions is not None:
-            create = _annotate_answers(completions.create)
+            create = _mark_replies(completions.create)
             stack.enter_context(replace_attribute(completions, "create", create))
         yield
 
@@ -234,27 +234,30 @@ def _has_counts(reply: Any) -> bool:
 # ---- answers of a server ----
 
 
-def _annotate_answers(create: Callable[..., Any]) -> Callable[..., Any]:
+def _mark_replies(create: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``create`` that marks failed and cut replies, and adds the reasoning that the server split off.
 
     Without a single choice the harness tries again.
     """
 
-    async def annotate_later(answer: Awaitable[Any], uses_tools: bool) -> Any:
-        return _annotate(await answer, uses_tools)
+    async def mark_later(answer: Awaitable[Any], uses_tools: bool) -> Any:
+        return _mark_reply(await answer, uses_tools)
 
-    def create_annotated(*args: Any, **kwargs: Any) -> Any:
+    def create_marked(*args: Any, **kwargs: Any) -> Any:
         answer = create(*args, **kwargs)
-        annotate = annotate_later if inspect.isawaitable(answer) else _annotate
-        return annotate(answer, "tools" in kwargs)
+        mark = mark_later if inspect.isawaitable(answer) else _mark_reply
+        return mark(answer, "tools" in kwargs)
 
-    return create_annotated
+    return create_marked
 
 
-def _annotate(completion: Any, uses_tools: bool) -> Any:
-    """Put marks and reasoning into the text of a server's answer.
+def _mark_reply(completion: Any, uses_tools: bool) -> Any:
+    """Mark a failed or cut reply in a server's answer, and put its reasoning into it. Other empty replies stay empty.
 
-    Replies of a model that may call tools are parts of a conversation and stay as they are.
+    Replies of a model that may call tools are only escaped and get no mark: they are parts of a conversation.
+
+    Raises:
+        ValueError: The answer has no choice, or several.
     """
     cause = failure_of(completion)
     choice = completion.choices[0]

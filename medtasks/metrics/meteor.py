@@ -154,8 +154,8 @@ def read_wordnet(source: Path) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about other languages
-            # without a file: open has all of them
+            warnings.simplefilter("ignore")  # NLTK warns that it finds no other languages
+            # NLTK only checks the type of this root: the reader's own ``open`` serves every file.
             reader = Reader(data.ZipFilePathPointer(None), None)
     except (ValueError, LookupError, StopIteration, nltk.WordNetError) as error:
         raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error

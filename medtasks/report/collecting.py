@@ -31,7 +31,7 @@ from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import NO_RESULTS, RecordedRun, TaskRun
 from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 from medtasks.scores.audit_items import audit_items, image_files
-from medtasks.scores.draw_notes import UNWEIGHTED_TABLES, draw_notes, no_means
+from medtasks.scores.draw_notes import UNWEIGHTED_TABLES, draw_notes, metrics_without_mean
 from medtasks.scores.score_model import Baseline, RuleScores
 from medtasks.scores.subgroups import grouped_by, with_interval
 from medtasks.scores.task_reading import (
@@ -367,7 +367,7 @@ def _draw_notes(reading: TaskReading) -> tuple[str, ...]:
     replied: set[str] = set()
     for computed in reading.computed.values():
         replied |= {doc_id for doc_id, score in computed.samples.items() if not is_failed(score)}
-    unweighted = [*no_means(reading.task.metrics), UNWEIGHTED_TABLES]
+    unweighted = [*metrics_without_mean(reading.task.metrics), UNWEIGHTED_TABLES]
     return tuple(draw_notes(data, reading.documents, replied, unweighted))
 
 

@@ -72,10 +72,10 @@ def _recorded_gains(
     """Return the differences of recorded scores, which have no error."""
     main = {metric.name for metric in reading.task.metrics if metric.role is Role.MAIN}
     always_zero = _always_zero(reading, variant_reading)
-    reduced = {rule.name: rule.estimates for rule in variant_report.rules}
+    variant_estimates = {rule.name: rule.estimates for rule in variant_report.rules}
     gains = []
     for rule in report.rules:
-        for score, of_variant in _shared_scores(rule, reduced.get(rule.name, {}), main):
+        for score, of_variant in _shared_scores(rule, variant_estimates.get(rule.name, {}), main):
             gain = Gain(
                 variant=str(variant_reading.task.variant or _DIRECT),
                 task=variant_report.name,
@@ -96,11 +96,11 @@ def _recorded_gains(
 
 def _shared_scores(
     rule: RuleScores,
-    reduced: Mapping[str, MetricScore],
+    others: Mapping[str, MetricScore],
     main: Collection[str],
 ) -> list[tuple[MetricScore, MetricScore]]:
-    """Return the scores in main metrics that both have, else the first one."""
-    shared = [(score, reduced[score.metric]) for score in rule.scores if score.metric in reduced]
+    """Return pairs of a rule's scores and others by metric: of the main metrics that both have, else the first."""
+    shared = [(score, others[score.metric]) for score in rule.scores if score.metric in others]
     return [pair for pair in shared if pair[0].metric in main] or shared[:1]
 
 
@@ -176,12 +176,12 @@ def _values_of_both(
     metrics = main_metrics(repeats[0].task)
     if by_image:
         full = _values_of_images(repeats, metrics)
-        reduced = _values_of_images(variant_repeats, main_metrics(variant_repeats[0].task))
+        of_variant = _values_of_images(variant_repeats, main_metrics(variant_repeats[0].task))
     else:
         shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
         full = _values_of(repeats, shared, metrics)
-        reduced = _values_of(variant_repeats, shared, metrics)
-    return {key: (reduced.get(key, {}), of_task) for key, of_task in full.items()}
+        of_variant = _values_of(variant_repeats, shared, metrics)
+    return {key: (of_variant.get(key, {}), of_task) for key, of_task in full.items()}
 
 
 def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:

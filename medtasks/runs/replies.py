@@ -34,7 +34,7 @@ from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
-# Lists that are opened around a reply, by whether several are one per option.
+# Longest list around a reply of which the first value is taken, by ``likelihoods`` of SampleLine.reply.
 _LONGEST_LISTS = {True: 0, False: math.inf, None: 1}
 WRITTEN_TWICE = (
     "Lines that give a question another reply, left out: {} of {}, into which two runs wrote."
@@ -265,8 +265,8 @@ class SampleLine:
         lmms-eval puts one list around a reply, lm-eval two.
 
         Args:
-            likelihoods: Whether several lists are one per option. Without them the first of repeated texts counts, and
-                None decides by the content.
+            likelihoods: True if a list holds one likelihood per option. False if it holds repeated texts, of which the
+                first counts. None decides by the content.
 
         Returns:
             The reply, None where the file withholds it.

@@ -63,5 +63,5 @@ def read_origins(*paths: Path) -> ReplyOrigins:
         for file in path.glob("*.jsonl") if path.is_dir() else [path]:
             for line in read_lines(file, note=lambda _: None):
                 sample = (file, str(line.record.get("doc_id")))
-                origins[sample] = str(line.record.get(ORIGIN))
+                origins[sample] = str(line.record.get(ORIGIN, ""))
     return ReplyOrigins.of(origins.values())

@@ -361,7 +361,7 @@ class RunManifest(Record):
         return manifest
 
 
-def continued_run(output: Path, current: RunManifest) -> str:
+def continued_run_id(output: Path, current: RunManifest) -> str:
     """Return the id of the earlier run that a new call continues.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
-# count of reports whose errors a judge did not state; only their GREEN is lost
+# Number of reports for which the judge of GREEN gave no list of errors. Their other scores count.
 GREEN_FAILED = "green_failed"
 
 

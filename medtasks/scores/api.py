@@ -92,7 +92,7 @@ class Scores:
     task: str
     # By row, such as reference and robust.
     rows: Mapping[str, RuleScores] = field(repr=False)
-    # Provenance of the data: fingerprint, whether it is complete or a drawn sample.
+    # Provenance of the data: fingerprint, whether it is complete or the synthetic sample.
     data: Mapping[str, Any] = field(repr=False)
     answered: int  # number of questions with a reply
     questions: int  # number of questions of the task

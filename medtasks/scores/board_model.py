@@ -22,7 +22,7 @@ from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
 from medtasks.scores.comparing import Names, Sources, is_ours
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
-from medtasks.scores.draw_notes import draw_notes, no_means
+from medtasks.scores.draw_notes import draw_notes, metrics_without_mean
 from medtasks.scores.run_values import (
     RunValues,
     Values,
@@ -352,7 +352,7 @@ def _scored_cells(
             cells[run] = replace(cell, questions=len(documents) * len(repeats))
         except MedTasksError as error:
             _note(notes, f"{run}, {task.name}", f"{str(error).rstrip('.')}.")
-    for note in draw_notes(data, documents, replied, no_means([metric])):
+    for note in draw_notes(data, documents, replied, metrics_without_mean([metric])):
         _note(notes, task.name, note)
     return cells, files, data
 

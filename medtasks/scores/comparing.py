@@ -170,19 +170,19 @@ def _compare_pair(
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
     names = (first, second)
-    answered = [ChainMap(*map(_valid, repeats)) for repeats in runs.values()]
+    answered = [ChainMap(*map(_not_failed, repeats)) for repeats in runs.values()]
     in_both = _shared_replies(runs, answered)
-    before, after = [
+    first_means, second_means = [
         mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values()
     ]
-    versions = _shared_rules(names, before, after, rules)
+    versions = _shared_rules(names, first_means, second_means, rules)
     corrected = _corrected_values(task, documents, in_both, metrics, labels)
     values = {}
-    for key, first_values in before.values.items():
+    for key, first_values in first_means.values.items():
         if key[0] in versions:
-            values[key] = corrected.get(key, (first_values, after.values[key]))
-    skipped = _skip_reasons(names, {**before.skipped, **after.skipped}, values)
-    scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
+            values[key] = corrected.get(key, (first_values, second_means.values[key]))
+    skipped = _skip_reasons(names, {**first_means.skipped, **second_means.skipped}, values)
+    scores = {rule: (first_means.scores[rule], second_means.scores[rule]) for rule in versions}
     results = _compare_together(values, skipped, metrics, scores)
     for key in skipped:
         del values[key]
@@ -209,7 +209,7 @@ def _shared_replies(
 ) -> dict[str, list[Replies]]:
     """Return the replies of two runs to the samples that both ``answered``.
 
-    Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+    Samples that only one run answered are left out first: some metrics weigh words by how rare they are in all texts.
     """
     shared = answered[0].keys() & answered[1].keys()
     if not shared:
@@ -218,7 +218,7 @@ def _shared_replies(
         )
     in_both: dict[str, list[Replies]] = {}
     for name, repeats in runs.items():
-        in_both[name] = [_valid(replies, shared) for replies in repeats]
+        in_both[name] = [_not_failed(replies, shared) for replies in repeats]
     return in_both
 
 
@@ -319,13 +319,13 @@ def _corrected_values(
     return corrected
 
 
-def _valid(replies: Replies, samples: Container[str] | None = None) -> dict[str, Reply]:
+def _not_failed(replies: Replies, samples: Container[str] | None = None) -> dict[str, Reply]:
     """Return the replies that did not fail, if need be only to some samples."""
-    valid = {}
+    kept = {}
     for doc_id, reply in replies.items():
         if not reply.is_failure and (samples is None or doc_id in samples):
-            valid[doc_id] = reply
-    return valid
+            kept[doc_id] = reply
+    return kept
 
 
 def _tests(
@@ -463,7 +463,7 @@ def _draw_notes(
     runs: RepeatsByRun,
 ) -> list[str]:
     """Describe comparisons on drawn data, empty for data that are whole."""
-    answered = [set(ChainMap(*map(_valid, repeats))) for repeats in runs.values()]
+    answered = [set(ChainMap(*map(_not_failed, repeats))) for repeats in runs.values()]
     tests = [(test.metric, test.result.test) for test in compared.comparisons]
     unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
     notes = draw_notes(data, documents, set.intersection(*answered), [*unweighted])

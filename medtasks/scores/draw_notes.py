@@ -20,7 +20,7 @@ def draw_notes(
     replied: Container[str],
     unweighted: Sequence[str] = (),
 ) -> list[str]:
-    """Describe the scores of drawn data, with a sentence more each for missing replies and unweighted numbers.
+    """Describe the scores of drawn data, with one more sentence each for missing replies and unweighted numbers.
 
     Args:
         data: Provenance of the data; none of a whole dataset has a draw.
@@ -51,7 +51,7 @@ def draw_notes(
     return notes
 
 
-def no_means(metrics: Iterable[AnyMetric]) -> list[str]:
+def metrics_without_mean(metrics: Iterable[AnyMetric]) -> list[str]:
     """Return the names of the metrics that are no means over samples, but for counts."""
     names = []
     for metric in metrics:

@@ -29,7 +29,7 @@ class MetricScore:
     metric: str
     value: float  # NaN where it is not defined
     error: float  # standard error, clustered; NaN if unknown
-    low: float  # lower end of the 95 % interval; NaN if unknown
+    low: float  # lower end of its interval, at 95 % unless its group says otherwise; NaN if unknown
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None if neither is, or it is not recorded
@@ -58,7 +58,7 @@ class Group:
     drawn: bool = False
     # Per score: test against all other samples, corrected for the column's groups.
     p_holm: tuple[float, ...] = ()
-    # Per score: minus that of all other samples; NaN if not compared.
+    # Per score: the group's value minus that of all other samples; NaN if not compared.
     gaps: tuple[EstimatedValue, ...] = ()
 
 
@@ -69,7 +69,8 @@ class ColumnTest:
     overall: MetricScore  # of all answered samples
     # Group with the smallest p-value if this test rejects after correction, else empty.
     different: str
-    p: float  # that no group differs: the smallest of the groups' corrected ones
+    # P-value of the hypothesis that no group differs: the smallest of the groups' corrected ones.
+    p: float
     p_holm: float = math.nan  # corrected for all columns and main metrics of the task
 
 

@@ -379,7 +379,7 @@ def numbers_by_class(
         task: The task.
         columns: Documents or scores, shape (samples,). Classes have the texts of their options if these are the same in
             all of them, else their letters.
-        scores: Settled scores, shape (samples,).
+        scores: Final scores, shape (samples,).
     """
     if is_stopped(scores):
         return ()

@@ -1,8 +1,8 @@
 """Scores of groups of samples, by the columns that a task or the user names.
 
 Intervals of the groups of a column are simultaneous (Bonferroni), and each group is tested against all other samples,
-corrected for the groups (Holm): some group differs at all where the smallest of these p-values says so. That is one
-test per column and main metric, and these are corrected together (Holm). Groups worth less than
+corrected for the groups (Holm). The smallest of these p-values tests whether any group differs. That is one test per
+column and main metric, and these are corrected together (Holm). Groups worth less than
 :data:`LEAST_EFFECTIVE` samples are shown with their own 95 % interval and are not compared, nor is a group whose others
 are so few. That is decided by the design, the numbers and clusters of samples, never by the replies.
 
@@ -76,7 +76,7 @@ class _Part:
 
     metric: Declaration
     estimate: Estimate
-    weight: float  # samples with a value
+    weight: float  # samples with a value; for scores of pairs, their images
     # From the mean, over the weight, by patient, image or dyad.
     deviations: Mapping[frozenset[Hashable], float]
     pairs: int = 0  # of which each is one unit; 0 if samples are the units
@@ -232,7 +232,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     Args:
         task: The task.
         documents: Documents, shape (samples,).
-        scores: Settled scores (:meth:`TaskFamily.final_scores`), shape (samples,).
+        scores: Final scores (:meth:`TaskFamily.final_scores`), shape (samples,).
     """
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or is_stopped(scores):
@@ -286,7 +286,7 @@ def by_category(
     Args:
         task: A task of pairs.
         documents: Documents, shape (samples,).
-        scores: Settled scores, shape (samples,).
+        scores: Final scores, shape (samples,).
         columns: :data:`CATEGORIES` for medical areas, which the scores hold, or columns of the documents.
     """
     by_column: dict[str, tuple[Group, ...]] = {}
@@ -313,19 +313,26 @@ def by_category(
 
 def _pair_parts(
     answers: Sequence[PairedAnswer],
-    name: str | None,
+    category: str | None,
     scores: ScoreList,
 ) -> list[_Part]:
-    """Return the scores of pairs and of single images in a group, or in all if its name is None.
+    """Return the scores of pairs and of single images in a category, or in all if it is None.
 
-    Metrics find units of a draw in ``scores``.
+    A pair weighs as much as it has images in the category: 0, 1 or 2.
+
+    Args:
+        answers: One per image of a pair.
+        category: Name of the category.
+        scores: Of the whole run. They only tell the metrics whether samples were drawn from a larger set.
     """
-    images = [answer for answer in answers if name is None or name in answer.categories]
+    images = [answer for answer in answers if category is None or category in answer.categories]
     pairs = complete_pairs(answers)
     weights = {}
     for pair in pairs:
         images_of_pair = (pair.first, pair.second)
-        weights[pair] = sum(name is None or name in image.categories for image in images_of_pair)
+        weights[pair] = sum(
+            category is None or category in image.categories for image in images_of_pair
+        )
     solved = mean_over_pairs(
         "set_accuracy",
         lambda pair: float(pair.both_correct),
@@ -340,16 +347,16 @@ def _pair_parts(
         _Part(
             solved,
             solved.estimate(scores),
-            sum(weights.values()),
-            solved.deviations(scores),
-            sum(map(bool, weights.values())),
+            weight=sum(weights.values()),
+            deviations=solved.deviations(scores),
+            pairs=sum(map(bool, weights.values())),
         ),
         _Part(
             correct,
             correct.estimate(scores),
-            len(images),
-            correct.deviations(scores),
-            len(by_pair),
+            weight=len(images),
+            deviations=correct.deviations(scores),
+            pairs=len(by_pair),
         ),
     ]
 

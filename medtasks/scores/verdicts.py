@@ -15,7 +15,10 @@ from medtasks.stats.paired import ALPHA
 
 
 class Verdict(StrEnum):
-    """A verdict on the scores of two runs, from the strongest to the weakest. Of several tasks' the last counts."""
+    """A verdict on the scores of two runs, from the strongest to the weakest.
+
+    Of the verdicts on several tasks, the weakest counts.
+    """
 
     IDENTICAL = "identical"
     EQUIVALENT = "equivalent within the margin"
@@ -152,16 +155,16 @@ def _non_inferiority(
     """
     if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
-    unproven = [test for test in task.comparisons if test.main and _losses(test)[1] >= 0]
-    worse = [test for test in unproven if test.holm < ALPHA and _losses(test)[0] > 0]
+    unproven = [test for test in task.comparisons if test.main and _loss_and_excess(test)[1] >= 0]
+    worse = [test for test in unproven if test.holm < ALPHA and _loss_and_excess(test)[0] > 0]
     if worse:
-        return NonInferiority.WORSE, max(worse, key=_losses)
+        return NonInferiority.WORSE, max(worse, key=_loss_and_excess)
     if unproven or failures_matter or not task.comparisons:
-        return NonInferiority.NOT_ENOUGH, max(unproven, key=_losses, default=None)
+        return NonInferiority.NOT_ENOUGH, max(unproven, key=_loss_and_excess, default=None)
     return NonInferiority.NOT_WORSE, None
 
 
-def _losses(test: Comparison) -> tuple[float, float]:
+def _loss_and_excess(test: Comparison) -> tuple[float, float]:
     """Return the loss of the second run, and by how much it may exceed the margin, infinity if unknown.
 
     A change is a loss in both directions if neither is better.

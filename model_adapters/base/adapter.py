@@ -193,7 +193,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         images: Sequence[Image.Image],
         reply: str = "",
     ) -> Encoded:
-        """Turn a prompt, and the beginning of its reply, into model input.
+        """Turn a prompt, alone or with a text to score after it, into token ids and pixels.
 
         Args:
             text: Prompt of the task, without a chat template.
@@ -201,8 +201,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             reply: Text to score after the prompt; empty for a generation.
 
         Returns:
-            At least one token, even for empty texts. The ids with a reply must begin with the ids without one, except
-            for tokens that merge where the two meet.
+            Ids, with :attr:`slot_id` where image features go, and pixels. There is at least one id, even for empty
+            texts. The ids with a reply must begin with the ids without one, except for tokens that merge where the two
+            meet.
         """
 
     @torch.inference_mode()

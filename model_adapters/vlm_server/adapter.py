@@ -154,11 +154,12 @@ class VlmServer(HarnessAdapter):
             warn_once(
                 f"{self.model_id} decodes without beam search, which servers do not offer over this interface"
             )
-        units = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict)
+        # All requests in one stream, each alone; those on one image follow each other.
+        streams = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict)
         replies = self._run(
             "generate_until",
             typed,
-            units,
+            streams,
             self._reply_to,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
         )
@@ -190,7 +191,9 @@ class VlmServer(HarnessAdapter):
 
         async def score(samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
             options = [sample.continuation or "" for sample in samples]
-            return await self._scorer.scores(await self._prompt(samples[0], options), options)
+            return await self._scorer.score_options(
+                await self._prompt(samples[0], options), options
+            )
 
         scores = self._run(
             "loglikelihood",

@@ -194,7 +194,7 @@ class OptionScorer:
         # Change to an option sent as text, so that it follows the question directly.
         self._boundary = Boundary()
         self._server = arguments.servers[0].name
-        self._whole = self._as_ids if arguments.likelihood == TOKEN_IDS else self._as_text
+        self._score_one = self._as_ids if arguments.likelihood == TOKEN_IDS else self._as_text
         self._proven = False
         self._proving = asyncio.Lock()
         self._comparing = asyncio.Lock()
@@ -208,18 +208,22 @@ class OptionScorer:
         self._tail: Ids = ()
         self.ways = Counter[str]()  # options scored, by way
 
-    async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
-        """Score the options of one question.
+    async def score_options(
+        self, prompt: ServedPrompt, options: Sequence[str]
+    ) -> list[LikelihoodOutcome]:
+        """Score the options of one question. The first question also proves how the server scores.
 
         Args:
             prompt: The question.
             options: Texts to score after it; equal ones are scored once.
 
         Returns:
-            One outcome per option. An option that cannot be scored is an error in its place.
+            One outcome per option. An error that concerns one option only is in its place.
 
         Raises:
             LikelihoodsMissing: The server cannot score options at all.
+            BadAnswer: The server's answer to the question, or to its first option, cannot be used.
+            ServerGone: No server answers any more.
         """
         if not self._proven:
             async with self._proving:
@@ -365,16 +369,17 @@ class OptionScorer:
 
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
         """Score the first question, by token ids if the template does not allow text."""
-        telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
+        # With outer blanks, which a template may cut, else the shortest.
+        first_option = max(options, key=lambda option: (option != option.strip(), -len(option)))
         try:
             context = await self._conversation(prompt)
-            first = await self._score_first(prompt, context, telling)
+            first = await self._score_first(prompt, context, first_option)
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
                 f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
             ) from None
-        scored = {telling: self._record(context, telling, first)}
+        scored = {first_option: self._record(context, first_option, first)}
         outcomes = await self._score_others(prompt, context, options, scored)
         # Only now other questions go on: they know the ids of its options, and need not ask for them.
         self._tail = context.tail
@@ -389,9 +394,9 @@ class OptionScorer:
     ) -> Scored:
         """Score an option, and decide how all later ones are sent."""
         try:
-            return await self._whole(prompt, context, option)
+            return await self._score_one(prompt, context, option)
         except Refused as error:
-            if self._whole == self._as_ids:
+            if self._score_one == self._as_ids:
                 raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
             fault = "refuses an open assistant turn"
         except BoundaryBroken as broken:
@@ -414,7 +419,7 @@ class OptionScorer:
         logger.info(
             "options are sent as token ids: the chat template of the served model {}", fault
         )
-        self._whole = self._as_ids
+        self._score_one = self._as_ids
         return first
 
     # ---- one request per option ----
@@ -441,7 +446,7 @@ class OptionScorer:
         option: str,
     ) -> LikelihoodOutcome:
         try:
-            return self._record(context, option, await self._whole(prompt, context, option))
+            return self._record(context, option, await self._score_one(prompt, context, option))
         except BoundaryBroken as error:
             with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
                 return self._record(context, option, await self._as_ids(prompt, context, option))

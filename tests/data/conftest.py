@@ -25,7 +25,7 @@ from ..local_server import LocalServer, QuietHandler, serving
 
 @pytest.fixture(scope="session")
 def drawn(sample_home: Path) -> Path:
-    """The drawn sample as a source folder; read only."""
+    """The synthetic sample as a source folder; read only."""
     return sample_home / "source" / "mediconfusion"
 
 

@@ -59,7 +59,7 @@ def test_a_manifest_says_what_was_prepared(manifest, final):
         32,
         27,
     )
-    assert manifest.source == "drawn sample of medtasks (no patient images)"
+    assert manifest.source == "synthetic sample of medtasks (no patient images)"
     assert (manifest.left_out, manifest.selected_from, manifest.selection) == ((), None, {})
 
 

@@ -1,4 +1,4 @@
-"""The drawn sample has the published layout, and its pictures decide the answers."""
+"""The synthetic sample has the published layout, and its pictures decide the answers."""
 
 import json
 from collections import Counter

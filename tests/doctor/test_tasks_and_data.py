@@ -129,7 +129,7 @@ def look(name=NAME, verify=False):
 
 
 def test_states_of_a_dataset(home):
-    expect(look(), State.WARNING, "drawn sample", fix="medtasks data prepare mediconfusion")
+    expect(look(), State.WARNING, "synthetic sample", fix="medtasks data prepare mediconfusion")
     change(sample=False)
     fingerprint = Manifest.read(dataset_folder(NAME)).fingerprint
     expect(look(), State.OK, "is prepared", "32 questions", fingerprint)

@@ -217,7 +217,7 @@ def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _put_demonstrations(folder: Path) -> None:
-    """Write Med-Flamingo's examples, which the drawn sample lacks."""
+    """Write Med-Flamingo's examples, which the synthetic sample lacks."""
     folder.mkdir(exist_ok=True)
     for number, name in enumerate(
         task_config("mediconfusion")["lmms_eval_specific_kwargs"]["med_flamingo"][DEMOS]

@@ -440,7 +440,10 @@ class _Encoding:
         self._failures = 0  # in a row
 
     def __call__(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
-        """Return vectors of shape (images, dimension): zeros for images that fail, of dimension 0 if all do."""
+        """Return vectors of shape (images, dimension): zeros for images that fail, which the caller leaves out.
+
+        The dimension is 0 if all of them fail.
+        """
         try:
             vectors = np.asarray(self._encode(images), np.float32)
         except MedTasksError:
@@ -450,7 +453,11 @@ class _Encoding:
                 return self._one_by_one(images)
             self._failures += 1
             if self._failures >= self._most:
-                fix = "give a smaller --batch-size" if "memory" in str(error) else "take another"
+                fix = (
+                    "give a smaller --batch-size"
+                    if "memory" in str(error)
+                    else "take another encoder"
+                )
                 raise MedTasksError(
                     f"the encoder {self._name} fails ({one_line(error)}); {fix}, what it has embedded before is kept"
                 ) from error
@@ -468,7 +475,7 @@ class _Encoding:
         sizes = {part.shape[1] for part in parts} - {0}
         if len(sizes) > 1:
             raise MedTasksError(
-                f"the encoder {self._name} gives vectors of different lengths; take another"
+                f"the encoder {self._name} gives vectors of different lengths; take another encoder"
             ) from None
         missing = np.zeros((1, max(sizes, default=0)))
         return np.concatenate([part if part.size else missing for part in parts])

@@ -55,6 +55,7 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     # Datasets of a package are called after it: ``multimedeval_medqa``.
     key = name.removeprefix(f"{package}_")
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[key]
+    # Some recipes depend on the options.
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
         fetch = partial(recipe.login_download, PhysioNet(options.login))

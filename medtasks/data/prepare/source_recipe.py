@@ -26,7 +26,7 @@ from medtasks.data.schema import Columns, arrow_schema, image_digests, image_key
 from medtasks.errors import SourceError, UnusableFile, join_names
 
 _NAMED = 3
-_SAMPLE = "drawn sample of medtasks (no patient images)"
+_SAMPLE = "synthetic sample of medtasks (no patient images)"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class SourceRecipe:
     login_download: Callable[[PhysioNet, Path], Path] | None = None
     # Options with which a copy is prepared, with words to fill in.
     arguments: Sequence[str] = ("--source DIR",)
-    # Of a source folder, ``"local"`` for an unknown one.
+    # Revision of a source folder, for recipes that can tell it from the files.
     revision: Callable[[Path], str] | None = None
     # On the documents, a sentence each.
     remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()
@@ -221,7 +221,10 @@ def _origin_of(
     options: Options,
     source: Path,
 ) -> tuple[str, str]:
-    """Return source and revision of a dataset for its manifest."""
+    """Return source and revision of a dataset for its manifest.
+
+    A recipe that recognises its source's revision decides, also for a user's folder.
+    """
     origin = info.source
     revision = info.revision
     if options.source:

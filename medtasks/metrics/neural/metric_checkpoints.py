@@ -135,13 +135,13 @@ class Archive:
         with _archive_errors(self.path, self.model_type):
             contents = {name: read_stream(file) for name, file in self.members() if name != _CONFIG}
             weights = contents.pop(_WEIGHTS, None)
-            state = weights and torch.load(
-                io.BytesIO(weights),
-                map_location="cpu",
-                weights_only=True,
-            )
+            state = None
+            if weights:
+                state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
-                raise KeyError(f"tensors by name in {_WEIGHTS}")
+                raise KeyError(
+                    f"tensors by name in {_WEIGHTS}"
+                )  # becomes "no tensors by name in ..."
             check_weights(state)
             labels = {
                 Path(name).stem: text.decode("utf-8").splitlines()
