@@ -17,7 +17,7 @@ from .processes import run_fresh, start_forked
 from .waiting import PATIENCE
 
 ADAPTERS = Path(__file__).parents[1] / "model_adapters"
-NAMED = re.compile(r'^    model_id: ClassVar\[str\] = "(\w+)"$', re.MULTILINE)
+NAMED = re.compile(r'^    model_id = "(\w+)"$', re.MULTILINE)
 SOURCES = [path.read_text(encoding="utf-8") for path in ADAPTERS.rglob("*.py")]
 MODELS = sorted(name for text in SOURCES for name in NAMED.findall(text))
 
