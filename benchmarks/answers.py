@@ -185,7 +185,8 @@ def visual_question_answering(few: int) -> bool:
     def by(rule: Extract, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, ...]]:
         scores = [rule(reply, Sample({"answer": key})).facts for reply, key in pairs]
         return [
-            rounded(facts["token_f1"], facts["token_recall"], facts["bleu_1"]) for facts in scores
+            rounded(facts["token_f1"], facts["token_recall"], facts["bleu_1"])
+            for facts in scores
         ]
 
     pairs = visual_answers()

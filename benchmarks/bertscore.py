@@ -28,7 +28,12 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import RobertaConfig, RobertaModel
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore, BertScores
+from medtasks.metrics.neural.bertscore import (
+    RADCLIQ_ENCODER,
+    RADCLIQ_LAYER,
+    BertScore,
+    BertScores,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics"))
 from published_packages import package_bertscore

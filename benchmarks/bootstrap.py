@@ -52,7 +52,12 @@ def label_records(per_unit: int) -> Records:
         key = [int(draw.random() < 0.1) for _ in range(LABELS)]
         value = [label if draw.random() < 0.8 else 1 - label for label in key]
         records.append(
-            {"unit": f"patient-{number // per_unit}", "key": key, "value": value, "reason": "ok"}
+            {
+                "unit": f"patient-{number // per_unit}",
+                "key": key,
+                "value": value,
+                "reason": "ok",
+            }
         )
     return records
 
@@ -94,7 +99,9 @@ def case(
     The loop runs before and after, so that a busy machine slows both alike.
     """
     drawn, before = by_a_loop(score, records, few // 2)
-    (values, fast) = min((by_the_hooks(module, records) for _ in range(3)), key=lambda run: run[1])
+    (values, fast) = min(
+        (by_the_hooks(module, records) for _ in range(3)), key=lambda run: run[1]
+    )
     more, after = by_a_loop(score, records[::-1], few // 2)
     ours = [values[f"{name}_stderr"] for name in score(records)]
     theirs = np.concatenate([drawn, more]).std(axis=0, ddof=1)
@@ -124,11 +131,23 @@ def main() -> None:
     """Run every case."""
     few = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     met = [
-        case("8 classes, one image per unit", classification, score_classes, class_records(1), few),
         case(
-            "8 classes, 4 images per patient", classification, score_classes, class_records(4), few
+            "8 classes, one image per unit",
+            classification,
+            score_classes,
+            class_records(1),
+            few,
         ),
-        case("14 labels, 4 images per patient", multilabel, score_labels, label_records(4), few),
+        case(
+            "8 classes, 4 images per patient",
+            classification,
+            score_classes,
+            class_records(4),
+            few,
+        ),
+        case(
+            "14 labels, 4 images per patient", multilabel, score_labels, label_records(4), few
+        ),
     ]
     print("targets met" if all(met) else "targets MISSED")
     sys.exit(not all(met))

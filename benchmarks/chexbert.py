@@ -35,7 +35,8 @@ def write_checkpoint(folder: Path, config: BertConfig | None = None) -> list[str
     network = ChexbertNetwork(config)
     state = {f"module.{key}": tensor for key, tensor in network.state_dict().items()}
     torch.save(
-        {"epoch": 0, "model_state_dict": state, "optimizer_state_dict": {}}, folder / "chexbert.pth"
+        {"epoch": 0, "model_state_dict": state, "optimizer_state_dict": {}},
+        folder / "chexbert.pth",
     )
     encoder = folder / "bert-base-uncased"
     encoder.mkdir()
@@ -72,19 +73,23 @@ def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[Report
     readings = []
     with torch.inference_mode():
         for report in reports:
-            encoded = tokenizer(report, truncation=True, max_length=512, return_tensors="pt").to(
-                device
-            )
+            encoded = tokenizer(
+                report, truncation=True, max_length=512, return_tensors="pt"
+            ).to(device)
             vector = network(encoded["input_ids"], encoded["attention_mask"])
             readings.append(
-                ReportLabels(tuple(network.classes(vector)[0].tolist()), vector[0].cpu().numpy())
+                ReportLabels(
+                    tuple(network.classes(vector)[0].tolist()), vector[0].cpu().numpy()
+                )
             )
     return readings, time.perf_counter() - began
 
 
 def difference(one: list[ReportLabels], other: list[ReportLabels]) -> float:
     """Return the largest difference between two vectors' entries."""
-    return max(float(np.abs(a.vector - b.vector).max()) for a, b in zip(one, other, strict=True))
+    return max(
+        float(np.abs(a.vector - b.vector).max()) for a, b in zip(one, other, strict=True)
+    )
 
 
 def check(what: str, slow: float, fast: float, target: float) -> bool:
@@ -115,7 +120,9 @@ def main() -> int:
             a.classes != b.classes for a, b in zip(first + second, ours, strict=True)
         ):
             raise SystemExit(f"batches read something else than single reports, by {worst:.1e}")
-        met = [check(f"{count} reports in batches against one by one", before + after, fast, 1.3)]
+        met = [
+            check(f"{count} reports in batches against one by one", before + after, fast, 1.3)
+        ]
         text_encoders._digest.cache_clear()  # a new process reads the weights once for their name
         again, cached = timed(kept, reports)
         if difference(ours, again) != 0:

@@ -27,7 +27,11 @@ from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.med_flamingo import MARKERS, GatedCrossAttention, MedFlamingo
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.radfm.network import ImageEmbedding, RadFMNetwork, VisionTransformer3D
+from medtasks.model_adapters.radfm.network import (
+    ImageEmbedding,
+    RadFMNetwork,
+    VisionTransformer3D,
+)
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import nn
 
@@ -124,7 +128,12 @@ def write_sentencepiece(folder: Path, texts: Sequence[str], size: int = 32000) -
         name = f"<unused{number}>".encode()
         # A piece in the wire format: its text (field 1), its score (2) and its type (3), 5 for an unused one.
         piece = (
-            b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", -1e6) + b"\x18\x05"
+            b"\x0a"
+            + bytes([len(name)])
+            + name
+            + b"\x15"
+            + struct.pack("<f", -1e6)
+            + b"\x18\x05"
         )
         unused.append(b"\x0a" + bytes([len(piece)]) + piece)
     with (folder / "tokenizer.model").open("ab") as file:  # further items of a repeated field
@@ -134,7 +143,9 @@ def write_sentencepiece(folder: Path, texts: Sequence[str], size: int = 32000) -
 def write_tower(folder: Path, shape: Mapping[str, int]) -> None:
     """Write a CLIP vision tower as transformers stores it."""
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": "clip_vision_model", **shape}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "clip_vision_model", **shape})
+    )
     tensors = repeated(lambda: hf.CLIPVisionModel(hf.CLIPVisionConfig(**shape)))
     torch.save(tensors, folder / "pytorch_model.bin")
 
@@ -176,7 +187,9 @@ def radfm(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medic
 
     state = repeated(build)
     state["embedding_layer.weight"] = state["lang_model.model.embed_tokens.weight"]
-    frequencies = torch.zeros(()).expand(text["hidden_size"] // text["num_attention_heads"] // 2)
+    frequencies = torch.zeros(()).expand(
+        text["hidden_size"] // text["num_attention_heads"] // 2
+    )
     for layer in range(text["num_hidden_layers"]):
         state[f"lang_model.model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = frequencies
     torch.save(state, folder / "pytorch_model.bin")
@@ -185,7 +198,9 @@ def radfm(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medic
     return RadFM(pretrained=str(folder), **given)
 
 
-def med_flamingo(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> MedicalAdapter:
+def med_flamingo(
+    folder: Path, texts: Sequence[str], tiny: bool, **given: Any
+) -> MedicalAdapter:
     """Load Med-Flamingo."""
     text, vision = LLAMA_7B | (TINY_TEXT if tiny else {}), TINY_CLIP if tiny else CLIP_L
     seen, width = vision["hidden_size"], text["hidden_size"]
@@ -233,16 +248,18 @@ def qwen(folder: Path, texts: Sequence[str], tiny: bool, **given: Any) -> Medica
     }
     config = hf.Qwen2_5_VLConfig(
         vision_config=vision | {"out_hidden_size": text["hidden_size"]},
-        text_config=hf.Qwen2_5_VLTextConfig(**text, **special, tie_word_embeddings=False).to_dict(),
+        text_config=hf.Qwen2_5_VLTextConfig(
+            **text, **special, tie_word_embeddings=False
+        ).to_dict(),
         tie_word_embeddings=False,
         **{f"{name}_token_id": ids[f"<|{mark}|>"] for name, mark in named.items()},
     )
     config.save_pretrained(folder)
     pixels = {"shortest_edge": 56 * 56, "longest_edge": 252 * 252 if tiny else 28 * 28 * 16384}
     eyes = hf.Qwen2VLImageProcessor(size=pixels), hf.Qwen2VLVideoProcessor()
-    hf.Qwen2_5_VLProcessor(eyes[0], words, eyes[1], chat_template=QWEN_TEMPLATE).save_pretrained(
-        folder
-    )
+    hf.Qwen2_5_VLProcessor(
+        eyes[0], words, eyes[1], chat_template=QWEN_TEMPLATE
+    ).save_pretrained(folder)
     torch.save(
         repeated(lambda: hf.Qwen2_5_VLForConditionalGeneration(config)),
         folder / "pytorch_model.bin",
@@ -262,7 +279,10 @@ def piece_tokenizer(
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
     return hf.PreTrainedTokenizerFast(
-        tokenizer_object=words, unk_token="<unk>", additional_special_tokens=list(marks), **named
+        tokenizer_object=words,
+        unk_token="<unk>",
+        additional_special_tokens=list(marks),
+        **named,
     )
 
 
@@ -276,10 +296,14 @@ def draw(model: MedicalAdapter) -> int:
     depth = model.language_model.config.get_text_config().num_hidden_layers
     count = 0
     with torch.no_grad():
-        for module in [module for module in vars(model).values() if isinstance(module, nn.Module)]:
+        for module in [
+            module for module in vars(model).values() if isinstance(module, nn.Module)
+        ]:
             for name, weight in module.named_parameters():
                 values = torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
-                weight.data = values.normal_(std=spread(name, weight, depth), generator=generator)
+                weight.data = values.normal_(
+                    std=spread(name, weight, depth), generator=generator
+                )
                 if weight.dim() == 1 and "norm" in name and name.endswith("weight"):
                     weight.data += 1
                 count += weight.numel()

@@ -89,7 +89,9 @@ def report_pairs() -> tuple[list[str], list[str]]:
         references.append(" ".join(sentences))
         kept = [one for one in sentences if draw.random() < 0.4]
         altered = [
-            one.lower().replace("opacities", "opacity") for one in sentences if draw.random() < 0.3
+            one.lower().replace("opacities", "opacity")
+            for one in sentences
+            if draw.random() < 0.3
         ]
         hypotheses.append(
             " ".join([*kept, *altered, *(sentence(draw) for _ in range(draw.randint(1, 3)))])

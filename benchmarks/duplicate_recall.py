@@ -81,14 +81,28 @@ def retina() -> np.ndarray:
 def eye() -> Picture:
     """Draw a disc with an optic nerve on either side and vessels of its own."""
     image = Image.new("L", (SIZE * 2, SIZE * 2), 4)
-    sheet, middle, radius, side = ImageDraw.Draw(image), SIZE, SIZE * 0.92, _draw.choice([-1, 1])
+    sheet, middle, radius, side = (
+        ImageDraw.Draw(image),
+        SIZE,
+        SIZE * 0.92,
+        _draw.choice([-1, 1]),
+    )
     sheet.circle((middle, middle), radius, fill=int(_draw.normal(110, 8)))
     nerve = np.array(
-        [middle + side * radius * _draw.normal(0.42, 0.04), middle + radius * _draw.normal(0, 0.04)]
+        [
+            middle + side * radius * _draw.normal(0.42, 0.04),
+            middle + radius * _draw.normal(0, 0.04),
+        ]
     )
-    sheet.circle(tuple(nerve), radius * _draw.normal(0.16, 0.015), fill=int(_draw.normal(200, 10)))
+    sheet.circle(
+        tuple(nerve), radius * _draw.normal(0.16, 0.015), fill=int(_draw.normal(200, 10))
+    )
     for number in range(4):
-        angle, at, path = np.deg2rad(number * 90 + 45 + _draw.normal(0, 12)), nerve, [tuple(nerve)]
+        angle, at, path = (
+            np.deg2rad(number * 90 + 45 + _draw.normal(0, 12)),
+            nerve,
+            [tuple(nerve)],
+        )
         bend = -side * _draw.normal(0.06, 0.02) * (1 if number < 2 else -1)
         for _ in range(24):
             angle += bend * _draw.normal(1, 0.6)
@@ -121,8 +135,14 @@ def cell() -> Picture:
             SIZE * 0.28,
             _draw.normal(170, 8),
         )
-    blob(*(SIZE * _draw.normal(1, 0.03, 2)), SIZE * _draw.normal(0.54, 0.04), _draw.normal(150, 8))
-    blob(*(SIZE * _draw.normal(1, 0.06, 2)), SIZE * _draw.normal(0.34, 0.04), _draw.normal(80, 8))
+    blob(
+        *(SIZE * _draw.normal(1, 0.03, 2)),
+        SIZE * _draw.normal(0.54, 0.04),
+        _draw.normal(150, 8),
+    )
+    blob(
+        *(SIZE * _draw.normal(1, 0.06, 2)), SIZE * _draw.normal(0.34, 0.04), _draw.normal(80, 8)
+    )
     return picture(np.asarray(image.resize((SIZE, SIZE), Image.Resampling.LANCZOS), float))
 
 
@@ -138,7 +158,9 @@ def sector() -> Picture:
 def kinds() -> Mapping[str, Callable[[], Picture]]:
     """Return how to draw one picture of each kind."""
     sheets = [synthetic_images.Sheet((SIZE, SIZE)) for _ in range(2)]
-    for draw, sheet in zip((synthetic_images.chest, synthetic_images.head), sheets, strict=True):
+    for draw, sheet in zip(
+        (synthetic_images.chest, synthetic_images.head), sheets, strict=True
+    ):
         draw(sheet)
     chest, head = (np.asarray(sheet.finished(1), float) for sheet in sheets)
     layers = retina()
@@ -252,7 +274,9 @@ def wrong(pictures: list[Picture]) -> dict[int, tuple[int, int]]:
     for _, one, two, bits, inverted in ph.close_pairs(hashes, hashes, max(DISTANCES)):
         once = one < two
         sign = np.where(inverted[once], -1, 1)
-        alike = sign * (vectors[one[once]] * vectors[two[once]]).sum(axis=1) >= ph.LIKENESS[side]
+        alike = (
+            sign * (vectors[one[once]] * vectors[two[once]]).sum(axis=1) >= ph.LIKENESS[side]
+        )
         for distance in DISTANCES:
             near = bits[once] <= distance
             counts[distance] = (
@@ -275,7 +299,8 @@ def main() -> None:
         counts = wrong(pictures)
         met &= counts[ph.DISTANCE][1] <= MOST_WRONG * pairs
         print(
-            f"  {name:<16}", "  ".join(f"{near:>7,}/{both:<5,}" for near, both in counts.values())
+            f"  {name:<16}",
+            "  ".join(f"{near:>7,}/{both:<5,}" for near, both in counts.values()),
         )
     print(f"copies found at distance {DISTANCES}, and the least correlation of details")
     for change, copy in COPIES.items():

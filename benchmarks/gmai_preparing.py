@@ -77,7 +77,9 @@ def run(what: str, path: Path) -> None:
 
     start = time.perf_counter()
     {"obvious": obvious, "prepare": prepare}[what](path)
-    print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+    print(
+        time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    )
 
 
 def main() -> None:

@@ -217,7 +217,8 @@ class Bench:
             self.questions.requests(mode, rows, other_images=self.questions.part)
         )
         gaps = [
-            abs(one[0] - two[0]) for one, two in zip(moved, self.answers[mode, NONE], strict=False)
+            abs(one[0] - two[0])
+            for one, two in zip(moved, self.answers[mode, NONE], strict=False)
         ]
         return {"moved_by_another_image": statistics.median(gaps)}
 

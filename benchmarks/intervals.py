@@ -141,12 +141,16 @@ def pairs_covered(graph: Graph, runs: int) -> Iterator[Found]:
         for share in SHARES:
             covered: dict[str, list[bool]] = {"set accuracy": [], "confusion, 10 % invalid": []}
             for _ in range(runs):
-                values = (graph.ability(random, latent) < NormalDist().inv_cdf(share)).astype(float)
+                values = (graph.ability(random, latent) < NormalDist().inv_cdf(share)).astype(
+                    float
+                )
                 covered["set accuracy"].append(
                     holds(share, values, dyadic_error(values.tolist(), graph.pairs))
                 )
                 valid = np.flatnonzero(random.random(len(values)) < 0.9)
-                some = dyadic_error(values[valid].tolist(), [graph.pairs[place] for place in valid])
+                some = dyadic_error(
+                    values[valid].tolist(), [graph.pairs[place] for place in valid]
+                )
                 covered["confusion, 10 % invalid"].append(holds(share, values[valid], some))
             for name, held in covered.items():
                 yield f"{name} {share:.0%}, latent {latent}", float(np.mean(held)), 0.93, 0.98
@@ -172,7 +176,11 @@ def clusters_covered(_: Graph, runs: int) -> Iterator[Found]:
                         cluster = np.repeat(np.arange(number), sizes)
                         values = (random.random(len(cluster)) < chance[cluster]).astype(float)
                         held.append(
-                            holds(share, values, clustered_error(values.tolist(), cluster.tolist()))
+                            holds(
+                                share,
+                                values,
+                                clustered_error(values.tolist(), cluster.tolist()),
+                            )
                         )
                     name = f"{number} clusters of {size}, correlation {alike}, share {share:.0%}, CV {variation}"
                     yield name, float(np.mean(held)), 0.91, 1.0
@@ -187,10 +195,16 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
             rejected = []
             for _ in range(runs):
                 both = [
-                    (graph.ability(random, latent) < edge).astype(float).tolist() for _ in range(2)
+                    (graph.ability(random, latent) < edge).astype(float).tolist()
+                    for _ in range(2)
                 ]
                 rejected.append(compare_paired(both[0], both[1], graph.dyads).p < ALPHA)
-            yield f"equal models, {share:.0%}, latent {latent}", float(np.mean(rejected)), 0.0, 0.06
+            yield (
+                f"equal models, {share:.0%}, latent {latent}",
+                float(np.mean(rejected)),
+                0.0,
+                0.06,
+            )
         for margin in (0.05, 0.1):
             for lost in (0.0, 0.05):
                 shown = []
@@ -220,7 +234,9 @@ def judges_covered(_: Graph, runs: int) -> Iterator[Found]:
         held: dict[str, list[bool]] = {name: [] for name in truths}
         cluster = np.arange(number) // size
         for _ in range(runs):
-            chance = random.beta(share * 4, (1 - share) * 4, number)[cluster] if size > 1 else share
+            chance = (
+                random.beta(share * 4, (1 - share) * 4, number)[cluster] if size > 1 else share
+            )
             right = random.random(number) < chance
             verdict = random.random(number) < np.where(right, sensitivity, 1 - specificity)
             told, weights = np.full(number, np.nan), np.ones(number)
@@ -235,7 +251,9 @@ def judges_covered(_: Graph, runs: int) -> Iterator[Found]:
                 cluster.tolist(),
             )
             for name, truth in truths.items():
-                held[name].append(getattr(found, name).low <= truth <= getattr(found, name).high)
+                held[name].append(
+                    getattr(found, name).low <= truth <= getattr(found, name).high
+                )
         for name, inside in held.items():
             how = f"share {share:.0%}, {sensitivity:.0%} and {specificity:.0%}, {labels} of {number} labelled"
             yield f"{name}: {how}, clusters of {size}", float(np.mean(inside)), 0.92, 1.0
@@ -280,7 +298,10 @@ def graded_covered(_: Graph, runs: int) -> Iterator[Found]:
 def classes_covered(_: Graph, runs: int) -> Iterator[Found]:
     """Yield the coverage of means over five classes, one of 1 %, in the population of the classes that occur."""
     random = np.random.default_rng(7)
-    shares, recalls = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.6, 0.5, 0.4])
+    shares, recalls = (
+        np.array([0.7, 0.15, 0.1, 0.04, 0.01]),
+        np.array([0.9, 0.7, 0.6, 0.5, 0.4]),
+    )
     joint = shares[:, np.newaxis] * (1 - recalls)[:, np.newaxis] / 4 * np.ones((5, 5))
     np.fill_diagonal(joint, shares * recalls)
     f1 = 2 * np.diag(joint) / (joint.sum(axis=0) + joint.sum(axis=1))
@@ -311,10 +332,17 @@ def classes_covered(_: Graph, runs: int) -> Iterator[Found]:
             for name, truth in truths.items():
                 low, high = ends[name]
                 covered[name].append(
-                    min(low, float(point[name])) <= truth.mean() <= max(high, float(point[name]))
+                    min(low, float(point[name]))
+                    <= truth.mean()
+                    <= max(high, float(point[name]))
                 )
         for name, held in covered.items():
-            yield f"{name}, {number} samples, {size} per patient", float(np.mean(held)), 0.93, 1.0
+            yield (
+                f"{name}, {number} samples, {size} per patient",
+                float(np.mean(held)),
+                0.93,
+                1.0,
+            )
 
 
 def area_held(
@@ -333,7 +361,9 @@ def areas_covered(_: Graph, runs: int) -> Iterator[Found]:
     for positives, negatives in ((20, 100), (30, 170), (50, 50)):
         for truth in (0.8, 0.97, 0.99):
             for spread in (1, 2):
-                rate = share(runs, partial(area_held, random, positives, negatives, truth, spread))
+                rate = share(
+                    runs, partial(area_held, random, positives, negatives, truth, spread)
+                )
                 yield (
                     f"AUROC {truth}, {positives} and {negatives}, spread {spread}",
                     rate,
@@ -352,12 +382,19 @@ def ratio_held(
 ) -> bool:
     """Return whether the intervals of LR- and of NPV at 5 % hold the truth, which they do together."""
     decisions = []
-    for present, number, rate in ((True, positives, sensitivity), (False, negatives, specificity)):
+    for present, number, rate in (
+        (True, positives, sensitivity),
+        (False, negatives, specificity),
+    ):
         chance = np.full(number, rate)
         if size > 1:
-            chance = np.repeat(random.beta(rate / ALIKE, (1 - rate) / ALIKE, number // size), size)
+            chance = np.repeat(
+                random.beta(rate / ALIKE, (1 - rate) / ALIKE, number // size), size
+            )
         for place, is_right in enumerate(random.random(number) < chance):
-            decisions.append(Decision((present, place // size), present, bool(is_right) == present))
+            decisions.append(
+                Decision((present, place // size), present, bool(is_right) == present)
+            )
     numbers = at_prevalence(class_numbers("Yes", decisions), 0.05).numbers
     truth = (1 - sensitivity) / specificity
     after = 1 / (1 + truth * 0.05 / 0.95)
@@ -393,7 +430,11 @@ def groups_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
             right = random.random(len(skill)) < 1 / (1 + np.exp(-skill))
             documents = [{"site": "ab"[int(is_b)]} for is_b in random.random(len(skill)) < part]
             scores = [
-                {"cluster_id": f"patient {place // size}", "value": float(value), "reason": "ok"}
+                {
+                    "cluster_id": f"patient {place // size}",
+                    "value": float(value),
+                    "reason": "ok",
+                }
                 for place, value in enumerate(right)
             ]
             tests = by_group(task, documents, scores).tests["site"]
@@ -487,7 +528,12 @@ def paired_rates(
         0.06,
     )
     held = [low <= difference <= high for _, low, high in apart]
-    yield f"{name}: interval of a difference of {difference:.0%}", float(np.mean(held)), 0.93, 1.0
+    yield (
+        f"{name}: interval of a difference of {difference:.0%}",
+        float(np.mean(held)),
+        0.93,
+        1.0,
+    )
 
 
 def paired_shares_trial(
@@ -522,7 +568,12 @@ def paired_sensitivities(_: Graph, runs: int) -> Iterator[Found]:
 
 
 def paired_areas_trial(
-    random: np.random.Generator, positives: int, negatives: int, size: int, area: float, gap: float
+    random: np.random.Generator,
+    positives: int,
+    negatives: int,
+    size: int,
+    area: float,
+    gap: float,
 ) -> tuple[float, float, float]:
     """Compare the AUROCs of two models whose normal scores share half of their variance."""
     positive = np.repeat([1.0, 0.0], [positives, negatives])
@@ -670,7 +721,9 @@ def main(path: str, runs: int = 1000, *names: str) -> int:
             wrong = not least - CHANCE <= rate <= most + CHANCE
             broken += wrong
             rates.append(rate)
-            print(f"{rate:6.1%}  {setting}{'   NOT within limits' if wrong else ''}", flush=True)
+            print(
+                f"{rate:6.1%}  {setting}{'   NOT within limits' if wrong else ''}", flush=True
+            )
         print(
             f"| {name} | {len(rates)} settings of {runs} runs | {min(rates):.1%} to {max(rates):.1%} |",
             flush=True,

@@ -148,7 +148,10 @@ def report(name: str, cases: list[Case], per: str, show: str) -> None:
         value = case.value()
         agrees = value in case.labels
         wrong = not agrees and value != "none"
-        for group in ("all", f"{case.task}/{case.kind}" if per == "kind" else getattr(case, per)):
+        for group in (
+            "all",
+            f"{case.task}/{case.kind}" if per == "kind" else getattr(case, per),
+        ):
             counts[group, case.is_looked_at].update(n=1, agrees=agrees, wrong=wrong)
         weights[case.is_looked_at, agrees] += case.weight
         if (
@@ -164,7 +167,9 @@ def report(name: str, cases: list[Case], per: str, show: str) -> None:
         f"== {name}: weighted "
         + ", ".join(f"{weighted_share(weights, half):.2%}" for half in (True, False))
     )
-    for group in sorted({group for group, _ in counts}, key=lambda group: (group != "all", group)):
+    for group in sorted(
+        {group for group, _ in counts}, key=lambda group: (group != "all", group)
+    ):
         first, second = counts[group, True], counts[group, False]
         both = first + second
         shares = "  ".join(f"{half['agrees']:4}/{half['n']:<4}" for half in (first, second))

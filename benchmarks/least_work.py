@@ -71,14 +71,20 @@ class Costs:
         """Count a model's."""
         language = model.language_model
         config = language.config.get_text_config()
-        parts = [language.get_decoder(), getattr(language, "gated_cross_attn_layers", nn.Module())]
+        parts = [
+            language.get_decoder(),
+            getattr(language, "gated_cross_attn_layers", nn.Module()),
+        ]
         matrices = [
             module
             for part in parts
             for name, module in part.named_modules()
             if isinstance(module, nn.Linear) and not name.endswith("to_kv")
         ]
-        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        head = (
+            getattr(config, "head_dim", None)
+            or config.hidden_size // config.num_attention_heads
+        )
         return cls(
             token=2 * sum(matrix.weight.numel() for matrix in matrices),
             seen=4 * config.num_hidden_layers * config.num_attention_heads * head,
@@ -204,7 +210,9 @@ def looks(
     }
     shape = tuple(value.shape for value in given.values()), str(given.get("image_grid_thw"))
     given["pixel_values"] = given["pixel_values"].to(network.dtype)
-    return [(key, shape, lambda: network.get_image_features(**given)) for key in prompt.image_keys]
+    return [
+        (key, shape, lambda: network.get_image_features(**given)) for key in prompt.image_keys
+    ]
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype, rounds: int = 10) -> float:

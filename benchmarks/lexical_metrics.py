@@ -40,7 +40,9 @@ class NoSynonyms:
         return []
 
 
-def reference_way(references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[float, ...]]:
+def reference_way(
+    references: Sequence[str], hypotheses: Sequence[str]
+) -> list[tuple[float, ...]]:
     """Return BLEU-1, -2 and -4, ROUGE-1 and -L and METEOR of every pair, in the order of ``KEYS``."""
     bleus = [BLEUScore(n_gram=order) for order in (1, 2, 4)]
     rouge = ROUGEScore(rouge_keys=("rougeL", "rouge1"))
@@ -48,7 +50,9 @@ def reference_way(references: Sequence[str], hypotheses: Sequence[str]) -> list[
 
     def words(text: str) -> list[str]:
         return [
-            word for part in re.split(r"(?<=[.!?])\s+", text) for word in tokenizer.tokenize(part)
+            word
+            for part in re.split(r"(?<=[.!?])\s+", text)
+            for word in tokenizer.tokenize(part)
         ]
 
     rows = []
@@ -105,7 +109,9 @@ def lexical(few: int) -> bool:
         f"{everything:.2f} s"
     )
     scores, cider = timed(report_metric("cider_d"), references, hypotheses)
-    print(f"cider_d: {cider * PAIRS:.2f} s for {PAIRS} pairs, mean {scores.totals['cider_d']:.3f}")
+    print(
+        f"cider_d: {cider * PAIRS:.2f} s for {PAIRS} pairs, mean {scores.totals['cider_d']:.3f}"
+    )
     return everything < SECONDS and cider * PAIRS < CIDER_SECONDS
 
 

@@ -88,7 +88,9 @@ def cluster_settings() -> Iterator[Setting]:
         number = int(members.max()) + 1
         values = []
         for share in (0.5 - difference / 2, 0.5 + difference / 2):
-            chances = random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), number)
+            chances = random.beta(
+                share * (1 / alike - 1), (1 - share) * (1 / alike - 1), number
+            )
             values.append((random.random(len(members)) < chances[members]).astype(float))
         return values[0], values[1]
 
@@ -109,7 +111,9 @@ def planned_difference(setting: Setting) -> float:
         for _ in range(40):
             first, second = setting.draw(difference)
             found = mean_error((second - first).tolist(), setting.units)
-            quantiles = t_quantile(1 - ALPHA / 2, found.degrees) + t_quantile(POWER, found.degrees)
+            quantiles = t_quantile(1 - ALPHA / 2, found.degrees) + t_quantile(
+                POWER, found.degrees
+            )
             sizes.append(quantiles * found.error)
         difference = min(0.45, float(np.mean(sizes)))
     return difference
@@ -159,7 +163,9 @@ def simulate(setting: Setting, difference: float, runs: int) -> Rates:
                 rates.share += len(rows) / total / runs
                 break
         first, second = (of_model[rows].tolist() for of_model in values)
-        result = compare_paired(first, second, [setting.units[row] for row in rows], level=level)
+        result = compare_paired(
+            first, second, [setting.units[row] for row in rows], level=level
+        )
         # Without an interval nothing is excluded.
         rates.held += (not (difference < result.low or difference > result.high)) / runs
         rates.single += (p_value(values, setting.units, range(total), ALPHA) <= ALPHA) / runs

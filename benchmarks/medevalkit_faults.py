@@ -34,7 +34,9 @@ TEXTS = Path("medxpertqa", "medxpertqa_sampled_text_input.jsonl")
 def page_with_tables(page: str, data: Path) -> str:
     """Return the page with new tables between the two marks."""
     before, after = page.split(BEGIN)[0], page.split(END)[1]
-    return f"{before}{BEGIN}\n\n{tables(medxpertqa(data), medxpertqa(data, TEXTS))}\n{END}{after}"
+    return (
+        f"{before}{BEGIN}\n\n{tables(medxpertqa(data), medxpertqa(data, TEXTS))}\n{END}{after}"
+    )
 
 
 def tables(samples: Sequence[Sample], texts: Sequence[Sample]) -> str:
@@ -91,7 +93,9 @@ class Wording:
     def reply(self, sample: Sample) -> str:
         """Return the right answer in this wording."""
         assert sample.target is not None
-        return self.template.format(L=sample.document["answer"], t=sample.options[sample.target])
+        return self.template.format(
+            L=sample.document["answer"], t=sample.options[sample.target]
+        )
 
 
 RIGHT = (
@@ -141,7 +145,9 @@ def medxpertqa(data: Path, file: Path = QUESTIONS) -> list[Sample]:
     """Return the questions of a file of MedXpertQA, by default MM's."""
     rows = map(json.loads, (data / file).read_text(encoding="utf-8").splitlines())
     return [
-        Sample({"options": [one["content"] for one in row["options"]], "answer": row["label"][0]})
+        Sample(
+            {"options": [one["content"] for one in row["options"]], "answer": row["label"][0]}
+        )
         for row in rows
     ]
 
@@ -165,7 +171,9 @@ def choice_table(samples: Sequence[Sample], wordings: Sequence[Wording], head: s
             *map(percent, shares),
             wording.cause,
         ]
-        for wording, shares in sorted(zip(wordings, found, strict=True), key=lambda row: row[1][0])
+        for wording, shares in sorted(
+            zip(wordings, found, strict=True), key=lambda row: row[1][0]
+        )
     ]
     return markdown([head, "`reference`", "`robust`", "fault"], rows)
 
@@ -188,7 +196,9 @@ def text_table(texts: Sequence[Sample]) -> str:
     rows = []
     for wording in (*TEXT_WORDINGS, *NO_ANSWER[:2]):
         shares = [
-            share_right(samples, wording, rule) for samples in (texts, abstracts) for rule in RULES
+            share_right(samples, wording, rule)
+            for samples in (texts, abstracts)
+            for rule in RULES
         ]
         shown = wording.shown or f"`{wording.template.format(L='B')}`"
         rows.append((shares[0], [shown, *map(percent, shares)]))
@@ -233,14 +243,20 @@ def short_answers(
     )
     documents = [
         (
-            {"question": "What is it?", "answer": answer, **says_type[answer not in ("Yes", "No")]},
+            {
+                "question": "What is it?",
+                "answer": answer,
+                **says_type[answer not in ("Yes", "No")],
+            },
             count,
         )
         for answer, count in halves.items()
     ]
     rules = {"reference": reference, "reference_fixed": fixed, "robust": "robust_kit_vqa"}
     rules |= {"reference_release": "medevalkit_vqa_release"} if released else {}
-    return Questions(name, kit_questions.FAMILY, rules, documents, kit_questions.JUDGED_QUESTIONS)
+    return Questions(
+        name, kit_questions.FAMILY, rules, documents, kit_questions.JUDGED_QUESTIONS
+    )
 
 
 VQA_RAD = short_answers("VQA-RAD", 251, 200, "medevalkit_vqa", "medevalkit_vqa_fixed")
@@ -367,7 +383,9 @@ def measured(fault: Fault, rule: str) -> dict[str, float]:
             scores[-1] = family.score(
                 Sample({"doc_id": "odd", **document}), Reply(text=fault.odd), Rule(rule)
             )
-        return {name: estimate.value for name, estimate in evaluate(family.metrics, scores).items()}
+        return {
+            name: estimate.value for name, estimate in evaluate(family.metrics, scores).items()
+        }
 
 
 def faults_table() -> str:
@@ -375,7 +393,8 @@ def faults_table() -> str:
     rows = []
     for fault in FAULTS:
         cells = {
-            row: _accuracies(measured(fault, rule)) for row, rule in fault.questions.rules.items()
+            row: _accuracies(measured(fault, rule))
+            for row, rule in fault.questions.rules.items()
         }
         if fault.verdict is not None and "reference_release" in cells:
             cells["reference"] += f"<br>release: {cells['reference_release']}"

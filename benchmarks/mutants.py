@@ -66,7 +66,9 @@ def read_faults(path: Path, names: list[str]) -> list[Fault]:
         Refused: Two faults have one id, or a name is no fault's.
     """
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["fault"]
-    faults = {entry["id"]: Fault(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries}
+    faults = {
+        entry["id"]: Fault(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries
+    }
     if len(faults) < len(entries):
         raise Refused(f"{path.name} has two faults with one id.")
     unknown = [name for name in names if name not in faults]
@@ -135,7 +137,12 @@ def run_tests(tree: Path, tests: tuple[str, ...]) -> Outcome:
     started = os.times().elapsed
     try:
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+            command,
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
         )
     except subprocess.TimeoutExpired:
         return Outcome("seen", f"no end within {LONGEST_S:.0f} s", LONGEST_S)
@@ -169,10 +176,15 @@ def main() -> int:
     parser.add_argument(
         "--table", type=Path, required=True, help="TSV file, extended by what it lacks"
     )
-    parser.add_argument("--checkout", type=Path, default=CHECKOUT, help="checkout that is copied")
+    parser.add_argument(
+        "--checkout", type=Path, default=CHECKOUT, help="checkout that is copied"
+    )
     parser.add_argument("--faults", type=Path, default=FAULTS, help="list of faults")
     parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="begin no further fault after this time"
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="begin no further fault after this time",
     )
     parser.add_argument(
         "--check", action="store_true", help="only check that all old texts are there, once"
@@ -191,7 +203,9 @@ def main() -> int:
                 problems.append(str(error))
         sys.exit("\n".join(problems) or 0)
     lines = (
-        arguments.table.read_text(encoding="utf-8").splitlines() if arguments.table.exists() else []
+        arguments.table.read_text(encoding="utf-8").splitlines()
+        if arguments.table.exists()
+        else []
     )
     rows = [line.split("\t") for line in lines[1:]]
     with (
@@ -220,7 +234,9 @@ def main() -> int:
             ]
             rows.append([" ".join(text.split()) for text in row])
             print("\t".join(rows[-1]), file=table, flush=True)
-            print(f"{fault.id}: {found.result} {found.test} ({found.seconds:.0f} s)", flush=True)
+            print(
+                f"{fault.id}: {found.result} {found.test} ({found.seconds:.0f} s)", flush=True
+            )
     results = [row[3] for row in rows]
     print(f"{results.count('seen')} of {len(results)} faults seen")
     return int(any(result != "seen" for result in results))

@@ -91,7 +91,9 @@ def measure_part(name: str, scale: Scale, report: Report) -> None:
     from gpu_metrics import measure_metric, measure_radcliq
 
     return (
-        measure_radcliq(scale, report) if name == "radcliq" else measure_metric(name, scale, report)
+        measure_radcliq(scale, report)
+        if name == "radcliq"
+        else measure_metric(name, scale, report)
     )
 
 
@@ -158,7 +160,9 @@ def table(results: Results, tiny: bool) -> str:
     """Return what was measured as tables in Markdown."""
     devices = {part["device"] for part in results.values() if part.get("device")}
     told = "Toys, whose figures say nothing. " if tiny else ""
-    told += f"Measured on {', '.join(sorted(devices)) or 'no device'}, torch {torch.__version__}."
+    told += (
+        f"Measured on {', '.join(sorted(devices)) or 'no device'}, torch {torch.__version__}."
+    )
     lines = [told, ""]
     lines += [
         "| model | mode | caches | questions | questions/s | times the limit | share | peak GB | difference |"
@@ -240,7 +244,9 @@ def verdicts(results: Results) -> list[str]:
     """Say of every goal whether it is met, as far as it was measured."""
     said = []
     for name, title in MODELS.items():
-        by_way = {(one.get("mode"), one.get("caches")): one for one in measures_of(results, name)}
+        by_way = {
+            (one.get("mode"), one.get("caches")): one for one in measures_of(results, name)
+        }
         for mode in ("GD", "PS"):
             cached, plain = by_way.get((mode, "prefix, image")), by_way.get((mode, "none"))
             if cached:
@@ -253,11 +259,15 @@ def verdicts(results: Results) -> list[str]:
                 )
             if cached and plain and mode == "PS":
                 gain = cached["questions_per_second"] / plain["questions_per_second"]
-                said.append(verdict(f"{title}, {mode}: gain of the caches", gain, least=LEAST_GAIN))
+                said.append(
+                    verdict(f"{title}, {mode}: gain of the caches", gain, least=LEAST_GAIN)
+                )
     for one in measures_of(results, "radcliq"):
         said.append(
             verdict(
-                f"RadCliQ of {one['pairs']} pairs: seconds", one["seconds"], most=RADCLIQ_SECONDS
+                f"RadCliQ of {one['pairs']} pairs: seconds",
+                one["seconds"],
+                most=RADCLIQ_SECONDS,
             )
         )
     return said
@@ -272,7 +282,9 @@ def verdict(what: str, value: float, *, least: float = 0.0, most: float = float(
 def unfinished(results: Results) -> list[str]:
     """Say which parts were not done, and why."""
     return [
-        f"{name}: {part['status']}" for name, part in results.items() if part["status"] != "done"
+        f"{name}: {part['status']}"
+        for name, part in results.items()
+        if part["status"] != "done"
     ]
 
 
@@ -283,7 +295,9 @@ def read_options() -> tuple[Options, list[str], bool]:
     parser.add_argument(
         "--part", action="append", choices=list(SECONDS), help="a part; all by default"
     )
-    parser.add_argument("--output", type=Path, default=Path("on_gpu"), help="folder of the results")
+    parser.add_argument(
+        "--output", type=Path, default=Path("on_gpu"), help="folder of the results"
+    )
     parser.add_argument(
         "--peak", type=float, help="dense TFLOP/s of the device; measured by default"
     )
@@ -308,10 +322,18 @@ def main() -> None:
     if here:
         done = [run_part(name, options) for name in names]
         sys.exit(not all(done))
-    given = [*(["--tiny"] * scale.tiny), "--device", scale.device, "--output", str(options.output)]
+    given = [
+        *(["--tiny"] * scale.tiny),
+        "--device",
+        scale.device,
+        "--output",
+        str(options.output),
+    ]
     given += ["--peak", str(scale.peak / 1e12)] if scale.peak else []
     results = run_all(
-        names, options, lambda name: [sys.executable, __file__, "--here", "--part", name, *given]
+        names,
+        options,
+        lambda name: [sys.executable, __file__, "--here", "--part", name, *given],
     )
     print((options.output / "table.md").read_text("utf-8"))
     sys.exit(any(part["status"] != "done" for part in results.values()))

@@ -35,7 +35,9 @@ TARGETS = {2: 1.7, 4: 3.0, 11: 6.0}
 QUESTIONS_TARGET = 1.5
 LARGEST_DIFFERENCE = 1e-4
 LEAST_CONTROL = 0.1
-PROMPT = "Look at the image: which finding does it show? Answer with one of the findings listed."
+PROMPT = (
+    "Look at the image: which finding does it show? Answer with one of the findings listed."
+)
 QUESTIONS = (
     "Is there an effusion?",
     "Which side is the mass on?",
@@ -81,7 +83,8 @@ class LlavaShaped(MedicalAdapter):
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put the image first."""
         pixels = (
-            torch.zeros(1, 3, SIDE, SIDE) + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
+            torch.zeros(1, 3, SIDE, SIDE)
+            + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
         )
         return Encoded(
             [2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in (text + reply).encode()], pixels

@@ -52,7 +52,9 @@ def draw_path_vqa(source: Path) -> None:
     schema = pyarrow.schema(
         {"image": image, "question": pyarrow.string(), "answer": pyarrow.string()}
     )
-    with pyarrow.parquet.ParquetWriter(source / "test-00000-of-00001.parquet", schema) as writer:
+    with pyarrow.parquet.ParquetWriter(
+        source / "test-00000-of-00001.parquet", schema
+    ) as writer:
         for number in range(2000):
             buffer = io.BytesIO()
             Image.fromarray(noise.integers(0, 256, (167, 200, 3), numpy.uint8)).save(
@@ -105,7 +107,9 @@ def draw_pathmnist(source: Path) -> None:
     noise = numpy.random.default_rng(0)
 
     def images(count: int) -> numpy.ndarray:
-        patches = noise.integers(0, 216, (count, 7, 7, 3), numpy.uint8).repeat(4, 1).repeat(4, 2)
+        patches = (
+            noise.integers(0, 216, (count, 7, 7, 3), numpy.uint8).repeat(4, 1).repeat(4, 2)
+        )
         return patches + noise.integers(0, 40, patches.shape, numpy.uint8)
 
     arrays = {"train": 89996, "val": 10004, "test": 7180}
@@ -136,9 +140,7 @@ def draw_omnimedvqa(source: Path) -> None:
         questions = []
         for place in range(size):
             image = number * OMNI_IMAGES // rows
-            name = (
-                f"Images/Part {part}/radiology/MR/knee/abnormal/{image // 1000}/image_{image}.png"
-            )
+            name = f"Images/Part {part}/radiology/MR/knee/abnormal/{image // 1000}/image_{image}.png"
             _draw_small(source / name, image)
             finding = f"Meniscal abnormality {place % 7}"
             texts = {
@@ -156,7 +158,9 @@ def draw_omnimedvqa(source: Path) -> None:
                 "question": f"Which abnormality can be seen in this image of number {place}?",
                 "image_path": name,
             }
-            questions.append({**ids, **asked, "gt_answer": finding, **texts, "modality_type": "MR"})
+            questions.append(
+                {**ids, **asked, "gt_answer": finding, **texts, "modality_type": "MR"}
+            )
             number += 1
         (folder / f"Part {part}.json").write_text(json.dumps(questions, indent=4))
 

@@ -75,14 +75,20 @@ def germedbench(folder: Path) -> Iterator[PublicReply]:
             question = questions[row["case_id"]]
             options = [text for _, text in sorted(question["options"].items())]
             asked = (options, question["question"], row["answer"], question["correct_answer"])
-            yield PublicReply("germedbench", path.parts[-3].partition("__")[2], row["raw"], *asked)
+            yield PublicReply(
+                "germedbench", path.parts[-3].partition("__")[2], row["raw"], *asked
+            )
 
 
 def main(folder: Path) -> None:
     """Print a row for each source and for each of its models."""
     sources = (medbench_brasil(folder / "medbench-brasil"), medxpertqa(folder / "MedXpertQA"))
     table = pd.DataFrame(
-        [reply for source in (*sources, germedbench(folder / "germedbench")) for reply in source]
+        [
+            reply
+            for source in (*sources, germedbench(folder / "germedbench"))
+            for reply in source
+        ]
     )
     read = medtasks.parse(
         "robust_choice", table.reply, options=list(table.options), question=list(table.question)

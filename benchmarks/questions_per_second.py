@@ -124,7 +124,9 @@ def checkpoint(texts: Sequence[str]) -> tuple[Any, Any]:
         num_attention_heads=10,
     )
     named = ["<unk>", "<s>", "</s>", "<image>", "\n"]
-    pieces = sorted({piece for text_ in texts for piece in re.findall(PIECES, text_)} - set(named))
+    pieces = sorted(
+        {piece for text_ in texts for piece in re.findall(PIECES, text_)} - set(named)
+    )
     vocabulary = {piece: number for number, piece in enumerate([*named, *pieces][:VOCABULARY])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
@@ -227,7 +229,9 @@ def loop(
         )
         labels = inputs["input_ids"].clone()
         context = (
-            processor.tokenizer([prompt], return_tensors="pt")["input_ids"].shape[1] + PATCHES - 1
+            processor.tokenizer([prompt], return_tensors="pt")["input_ids"].shape[1]
+            + PATCHES
+            - 1
         )
         labels[:, :context] = -100
         with torch.inference_mode():
@@ -248,7 +252,9 @@ def adapter(
 
 
 def compare(
-    ways: dict[str, Callable[[list[Instance]], Any]], docs: Sequence[Any], sets: Sequence[list[int]]
+    ways: dict[str, Callable[[list[Instance]], Any]],
+    docs: Sequence[Any],
+    sets: Sequence[list[int]],
 ) -> Any:
     """Return per way its processor and wall times, per set, and its scores."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -311,9 +317,7 @@ def main() -> None:
         wrong = not difference <= LARGEST_DIFFERENCE or not agree
         failed = wrong or slow[0] / fast[0] < TARGETS[name.partition(",")[0]]
         missed |= failed
-        spread = (
-            f"sets: {min(ratios):.2f} to {max(ratios):.2f}, median {statistics.median(ratios):.2f}"
-        )
+        spread = f"sets: {min(ratios):.2f} to {max(ratios):.2f}, median {statistics.median(ratios):.2f}"
         print(
             f"{name}: {questions / fast[0]:.2f} questions/s, ratio {slow[0] / fast[0]:.2f} of processor times "
             f"({spread}), {slow[1] / fast[1]:.2f} of wall times, "

@@ -28,7 +28,9 @@ sys.path += [str(_TESTS), str(_TESTS / "neural" / "radgraph")]
 from published_packages import package_radgraph  # noqa: E402
 from random_archive import Size, invented_reports, write_archive  # noqa: E402
 
-BERT_BASE = Size(768, 12, 12, 3072, 30522, feedforward=150, feature=20, width=12, max_length=512)
+BERT_BASE = Size(
+    768, 12, 12, 3072, 30522, feedforward=150, feature=20, width=12, max_length=512
+)
 WORDS_PER_REPORT = 55
 FASTER, FASTER_CACHED = 1.4, 100
 
@@ -61,7 +63,9 @@ def against_package(folder: Path, texts: Sequence[str], rounds: int) -> bool:
                 raise SystemExit("the two annotate differently")
             ratios.append(slow / fast)
             best = [min(best[0], slow), min(best[1], fast)]
-            print(f"package {slow:.1f} s, medtasks {fast:.1f} s, {slow / fast:.2f}x", flush=True)
+            print(
+                f"package {slow:.1f} s, medtasks {fast:.1f} s, {slow / fast:.2f}x", flush=True
+            )
     entities = [entity for annotation in theirs for entity in annotation["entities"].values()]
     relations = sum(len(entity["relations"]) for entity in entities)
     print(

@@ -51,7 +51,9 @@ def simulate(
     for _ in range(boards):
         ease = np.sqrt(_SHARED) * random.normal(size=(1, units, 1))
         of_unit = np.sqrt(_OF_UNIT) * random.normal(size=(len(chances), units, 1))
-        noise = np.sqrt(1 - _SHARED - _OF_UNIT) * random.normal(size=(len(chances), units, size))
+        noise = np.sqrt(1 - _SHARED - _OF_UNIT) * random.normal(
+            size=(len(chances), units, size)
+        )
         right = (ease + of_unit + noise > limits).astype(float).reshape(len(chances), -1)
         found = rank_intervals(right, names)
         holds = [
@@ -71,7 +73,8 @@ def main() -> None:
     for number, (chances, units, size) in enumerate(SCENES):
         single, whole = simulate(chances, units, size, boards, number)
         print(
-            f"{len(chances):6} {units:5} {units * size:7}  {single:9.1%}  {whole:6.1%}", flush=True
+            f"{len(chances):6} {units:5} {units * size:7}  {single:9.1%}  {whole:6.1%}",
+            flush=True,
         )
 
 

@@ -56,7 +56,8 @@ class OneByOne:
             for start, end, kind in entity_spans(tokens, labels):
                 entities.append(
                     Entity(
-                        self.ner_tokenizer.convert_tokens_to_string(tokens[start : end + 1]), kind
+                        self.ner_tokenizer.convert_tokens_to_string(tokens[start : end + 1]),
+                        kind,
                     )
                 )
         return entities
@@ -107,7 +108,9 @@ def main() -> int:
     scores = rate_score_reference(settings, *(list(side) for side in zip(*pairs, strict=True)))
     seconds["batches"] = time.perf_counter() - began
     values = scores.samples["rate_score_reference"]
-    close = sum(abs(ours - theirs) < 1e-5 for ours, theirs in zip(values, expected, strict=True))
+    close = sum(
+        abs(ours - theirs) < 1e-5 for ours, theirs in zip(values, expected, strict=True)
+    )
     for name, spent in seconds.items():
         print(f"{name}: {2 * count / spent:.1f} texts per second")
     factor = seconds["one by one"] / seconds["batches"]

@@ -54,7 +54,9 @@ def read_replies(file: Path) -> dict[str, float]:
     """Read the authors' reading of one model's replies."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
-    return {record["id"]: float(record["authors_answer"] == record["gold"]) for record in records}
+    return {
+        record["id"]: float(record["authors_answer"] == record["gold"]) for record in records
+    }
 
 
 def subject_of(question: str) -> str:
@@ -113,7 +115,9 @@ def plain_width(values: Sequence[float], clusters: Sequence[str], truth: float) 
     return width_of(float(np.mean(values)), clustered_error(values, clusters), truth)
 
 
-def measure(benchmark: Benchmark, share: float, draws: int) -> dict[str, dict[str, list[Width]]]:
+def measure(
+    benchmark: Benchmark, share: float, draws: int
+) -> dict[str, dict[str, list[Width]]]:
     """Return the results of all draws by model and estimator."""
     documents = benchmark.documents
     rows = max(1, round(share * len(documents)))
@@ -129,7 +133,9 @@ def measure(benchmark: Benchmark, share: float, draws: int) -> dict[str, dict[st
     for seed in range(draws):
         drawn, _ = draw_documents(documents, DrawRequest(rows, benchmark.by, seed))
         chosen = [document["doc_id"] for document in drawn]
-        units = [unit for unit in drawn_units([row["drawn"] for row in drawn]) if unit is not None]
+        units = [
+            unit for unit in drawn_units([row["drawn"] for row in drawn]) if unit is not None
+        ]
         clusters = [str(document.get("unit_id", document["doc_id"])) for document in drawn]
         for place, (model, right) in enumerate(benchmark.models.items()):
             values = [right[doc_id] for doc_id in chosen]
@@ -171,14 +177,17 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder with real_replies")
     parser.add_argument("--draws", type=int, default=400)
     arguments = parser.parse_args()
-    print("| benchmark | questions, share drawn | models | coverage | lowest | helped |", end="")
+    print(
+        "| benchmark | questions, share drawn | models | coverage | lowest | helped |", end=""
+    )
     print(
         " width | helped | simple | first N holds it |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     pairs: dict[str, list[float]] = defaultdict(list)
     limits = []
     for name, benchmark in sorted(
-        benchmarks(arguments.data / "real_replies").items(), key=lambda item: len(item[1].documents)
+        benchmarks(arguments.data / "real_replies").items(),
+        key=lambda item: len(item[1].documents),
     ):
         check_whole(benchmark)
         for share in _SHARES_OF_MANY if len(benchmark.documents) > _MANY else _SHARES:
@@ -187,7 +196,9 @@ def main() -> None:
             widths: dict[str, list[float]] = defaultdict(list)
             for of_model in results.values():
                 for estimator, of_draws in of_model.items():
-                    coverage[estimator].append(float(np.mean([draw.holds for draw in of_draws])))
+                    coverage[estimator].append(
+                        float(np.mean([draw.holds for draw in of_draws]))
+                    )
                     widths[estimator].append(float(np.mean([draw.width for draw in of_draws])))
             for estimator in ("drawn", "helped", "simple"):
                 pairs[estimator] += coverage[estimator]
@@ -196,7 +207,8 @@ def main() -> None:
             cells += [f"{np.mean(coverage['drawn']):.1%}", f"{min(coverage['drawn']):.1%}"]
             cells.append(f"{np.mean(coverage['helped']):.1%}")
             cells += [
-                f"{100 * np.mean(widths[kind]):.1f} pts" for kind in ("drawn", "helped", "simple")
+                f"{100 * np.mean(widths[kind]):.1f} pts"
+                for kind in ("drawn", "helped", "simple")
             ]
             cells.append(f"{sum(coverage['limit']):.0f} of {len(coverage['limit'])}")
             print(f"| {' | '.join(cells)} |", flush=True)
@@ -206,7 +218,9 @@ def main() -> None:
             f"{estimator}: mean {np.mean(of_pairs):.1%}, from {min(of_pairs):.1%} to {max(of_pairs):.1%}, "
             f"{inside} of {len(of_pairs)} from 93 to 97 %"
         )
-    print(f"first N: {sum(limits):.0f} of {len(limits)} intervals hold the score of all questions")
+    print(
+        f"first N: {sum(limits):.0f} of {len(limits)} intervals hold the score of all questions"
+    )
 
 
 if __name__ == "__main__":

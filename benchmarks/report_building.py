@@ -84,10 +84,13 @@ def write_run(folder: Path, home: Path, skill: float, seed: int) -> None:
         with (folder / f"20260102_030405_samples_{task}.jsonl").open("w") as stream:
             for row, document in enumerate(documents):
                 right = chance.random() < skill
-                chosen = document["answer"] if right else {"A": "B", "B": "A"}[document["answer"]]
+                chosen = (
+                    document["answer"] if right else {"A": "B", "B": "A"}[document["answer"]]
+                )
                 confident = 1 / (1 + math.exp(-chance.random() * 4))
                 losses = [
-                    -math.log(confident if letter == chosen else 1 - confident) for letter in "AB"
+                    -math.log(confident if letter == chosen else 1 - confident)
+                    for letter in "AB"
                 ]
                 reply = (
                     [chosen]
@@ -102,7 +105,10 @@ def write_run(folder: Path, home: Path, skill: float, seed: int) -> None:
                 }
                 stream.write(json.dumps(line) + "\n")
         results["results"][task] = {"alias": task}
-        results["configs"][task] = {"task": task, "metadata": {"data": provenance("mediconfusion")}}
+        results["configs"][task] = {
+            "task": task,
+            "metadata": {"data": provenance("mediconfusion")},
+        }
         results["n-samples"][task] = {"original": len(documents), "effective": len(documents)}
     (folder / "20260102_030405_results.json").write_text(json.dumps(results))
 
@@ -171,7 +177,9 @@ def main() -> None:
             command(*report, home=home),
             command(*report, "--by", "sex,site", home=home),
         )
-        print(f"25,000 questions on {len(FINDINGS)} findings: {seconds:.1f} s (aim {AIM_FINDINGS})")
+        print(
+            f"25,000 questions on {len(FINDINGS)} findings: {seconds:.1f} s (aim {AIM_FINDINGS})"
+        )
         print(f"the same by sex and site: {grouped:.1f} s (aim {AIM_GROUPS})")
         print(
             f"page {size:.1f} MB (aim {AIM_SIZE}); its {len(files)} pictures embedded as they are {embedded:.1f} MB"

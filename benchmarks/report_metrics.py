@@ -38,7 +38,9 @@ def run_scripts() -> dict[str, bool]:
     for name in SCRIPTS:
         print(f"== {name}", flush=True)
         met[name] = (
-            subprocess.run([sys.executable, Path(__file__).with_name(name)], check=False).returncode
+            subprocess.run(
+                [sys.executable, Path(__file__).with_name(name)], check=False
+            ).returncode
             == 0
         )
     return met
@@ -75,7 +77,9 @@ def drawn_settings(
     tiny: bool = False,
 ) -> ModelSettings:
     """Write models, of the published sizes or tiny, with random weights; return settings that name them."""
-    small = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4} if tiny else {}
+    small = (
+        {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4} if tiny else {}
+    )
     for name in models:
         (folder / name).mkdir()
     if "radgraph" in models:
@@ -98,7 +102,9 @@ def main() -> None:
     arguments = sys.argv[1:]
     alone = arguments[:1] == ["--radcliq"]
     arguments = arguments[alone:]
-    device = arguments[1] if len(arguments) > 1 else "cuda" if torch.cuda.is_available() else "cpu"
+    device = (
+        arguments[1] if len(arguments) > 1 else "cuda" if torch.cuda.is_available() else "cpu"
+    )
     pairs = int(arguments[0]) if arguments else 3000 if device != "cpu" else CPU_PAIRS
     met = {} if alone else run_scripts()
     print("== RadCliQ's inputs", flush=True)

@@ -86,7 +86,9 @@ def main() -> None:
                     batch_size=8,
                 )
                 rate, _ = measured(local, documents, letters)
-                print(f"{kind}, hf_vlm without prefix cache: {rate:.2f} questions/s", flush=True)
+                print(
+                    f"{kind}, hf_vlm without prefix cache: {rate:.2f} questions/s", flush=True
+                )
                 local.clean()
 
 

@@ -66,7 +66,11 @@ async def answer_all(
 async def serve(seconds: float) -> None:
     """Print the port and serve until the process is ended."""
     server = await asyncio.start_server(
-        lambda *streams: answer_all(*streams, seconds), "127.0.0.1", 0, limit=2**20, backlog=4096
+        lambda *streams: answer_all(*streams, seconds),
+        "127.0.0.1",
+        0,
+        limit=2**20,
+        backlog=4096,
     )
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()

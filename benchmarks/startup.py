@@ -23,7 +23,9 @@ def seconds(autoload: str) -> float:
     ).stdout
     taken = time.perf_counter() - began
     if ("mediconfusion" in shown) != (autoload == "1"):
-        raise SystemExit("the plug-in is not switched by MEDTASKS_AUTOLOAD; is medtasks installed?")
+        raise SystemExit(
+            "the plug-in is not switched by MEDTASKS_AUTOLOAD; is medtasks installed?"
+        )
     return taken
 
 

@@ -63,13 +63,16 @@ def templates() -> dict[str, list[str]]:
         "text": ("mediconfusion_ps", "mediconfusion_ff"),
     }
     return {
-        kind: [published[name]["template"] for name in of_kind] for kind, of_kind in names.items()
+        kind: [published[name]["template"] for name in of_kind]
+        for kind, of_kind in names.items()
     }
 
 
 def filled(template: str, question: str, options: Sequence[str]) -> str:
     """Return a prompt."""
-    for name, text in zip(("question", "option_a", "option_b"), (question, *options), strict=True):
+    for name, text in zip(
+        ("question", "option_a", "option_b"), (question, *options), strict=True
+    ):
         template = template.replace(f"{{{{ {name} }}}}", text)
     return template
 
@@ -114,11 +117,17 @@ def moved(pixels: torch.Tensor) -> torch.Tensor:
         return low + (high - low) * torch.rand(len(pixels))
 
     angle, scale = between(-0.06, 0.06), between(0.93, 1.07)
-    rows = [(angle.cos() * scale, -angle.sin() * scale), (angle.sin() * scale, angle.cos() * scale)]
+    rows = [
+        (angle.cos() * scale, -angle.sin() * scale),
+        (angle.sin() * scale, angle.cos() * scale),
+    ]
     matrix = torch.stack([torch.stack([*row, between(-0.08, 0.08)], 1) for row in rows], 1)
     grid = functional.affine_grid(matrix, list(pixels.shape), align_corners=False)
     pixels = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
-    return pixels * between(0.9, 1.1)[:, None, None, None] + between(-0.1, 0.1)[:, None, None, None]
+    return (
+        pixels * between(0.9, 1.1)[:, None, None, None]
+        + between(-0.1, 0.1)[:, None, None, None]
+    )
 
 
 class Asked(NamedTuple):
@@ -157,7 +166,10 @@ class Trainer:
         self, kind: str, pair: dict[str, Any], side: int, swapped: bool, third: bool = False
     ) -> Asked:
         """Return one of the two questions of a pair; a ``third`` option is from another question, or general."""
-        text, options = pair["options"]["AB".index(pair["answer"]) ^ side], list(pair["options"])
+        text, options = (
+            pair["options"]["AB".index(pair["answer"]) ^ side],
+            list(pair["options"]),
+        )
         if swapped:
             options.reverse()
         if third:
@@ -171,7 +183,8 @@ class Trainer:
         if kind == "short":
             mark = self.chance.choice(MARKS)
             listed = [
-                mark.format(letter, option) for letter, option in zip("ABC", options, strict=False)
+                mark.format(letter, option)
+                for letter, option in zip("ABC", options, strict=False)
             ]
             prompt = "\n".join([pair["question"], *listed, self.chance.choice(ENDS)])
         else:
@@ -217,7 +230,11 @@ class Trainer:
         third = 0.4 if kind == "short" and done > 0.45 else 0.0
         samples = [
             self.ask(
-                kind, pair, chance.randrange(2), chance.random() < swapped, chance.random() < third
+                kind,
+                pair,
+                chance.randrange(2),
+                chance.random() < swapped,
+                chance.random() < third,
             )
             for pair in chance.choices(SAMPLE["pairs"], k=BATCH)
         ]
@@ -238,7 +255,9 @@ class Trainer:
                     self.outcome([self.ask(kind, pair, side, swapped, third)], image[None])
                     for side, image in enumerate(images)
                 ]
-                right.append(all((logits.argmax(-1) == wanted).all() for logits, wanted in both))
+                right.append(
+                    all((logits.argmax(-1) == wanted).all() for logits, wanted in both)
+                )
         return sum(right) / len(right)
 
     def save(self, folder: Path) -> None:
@@ -282,7 +301,12 @@ def main() -> None:
         optimizer.step()
         if (number + 1) % 500 == 0:
             trainer.save(arguments.folder)
-            kinds = [("letter", False), ("letter", True), ("short", True, True), ("text", False)]
+            kinds = [
+                ("letter", False),
+                ("letter", True),
+                ("short", True, True),
+                ("text", False),
+            ]
             shares = ", ".join(f"{trainer.solved(*kind):.1%}" for kind in kinds)
             seconds = time.process_time() - start
             print(

@@ -12,7 +12,16 @@ from medtasks.version import __version__ as __version__
 __all__ = ["Run", "Scores", "board", "compare", "evaluate", "parse", "read_run", "score"]
 
 if TYPE_CHECKING:
-    from medtasks.scores.api import Run, Scores, board, compare, evaluate, parse, read_run, score
+    from medtasks.scores.api import (
+        Run,
+        Scores,
+        board,
+        compare,
+        evaluate,
+        parse,
+        read_run,
+        score,
+    )
 else:
 
     def __getattr__(name: str) -> Any:

@@ -117,7 +117,9 @@ def near_match(name: str, candidates: Iterable[str]) -> str:
     return f"; did you mean {quoted}?" if close else ""
 
 
-def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str = "") -> UnknownName:
+def unknown_name(
+    kind: str, name: str, candidates: Iterable[str], listing: str = ""
+) -> UnknownName:
     """Build the error for an unknown name.
 
     Args:

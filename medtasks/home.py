@@ -111,7 +111,9 @@ def open_to_others(folder: Path) -> bool:
     if not folder.stat().st_mode & 0o011:
         return False
     files = filter(Path.is_file, folder.rglob("*"))
-    return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
+    return any(
+        file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files
+    )
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:

@@ -90,7 +90,9 @@ class FunctionModel(MedicalAdapter):
                 replies.append(before_stops(text, settings.until).strip())
             else:
                 kind = type(text).__name__
-                replies.append(MedTasksError(f"the function returned {kind} in place of a text"))
+                replies.append(
+                    MedTasksError(f"the function returned {kind} in place of a text")
+                )
         return replies
 
     def loglikelihood(self, requests: Sequence[Any]) -> Any:

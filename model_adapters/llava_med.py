@@ -46,7 +46,13 @@ _MISTRAL = (
     "rope_theta",
     "sliding_window",
 )
-_PASSED_ON = {*_MISTRAL, "max_position_embeddings", "hidden_act", "head_dim", "tie_word_embeddings"}
+_PASSED_ON = {
+    *_MISTRAL,
+    "max_position_embeddings",
+    "hidden_act",
+    "head_dim",
+    "tie_word_embeddings",
+}
 _SUPPORTED = {"mm_vision_select_feature": "patch", "mm_projector_type": "mlp2x_gelu"}
 UNKNOWN_ID, BEGIN_ID, END_ID = range(3)
 
@@ -96,7 +102,9 @@ def load_network(
         raise AdapterArgumentError(
             f"llava_med: this attn_implementation cannot be used here: {error}"
         ) from error
-    network._no_split_modules |= {"CLIPVisionModel"}  # a device map puts all of it on the first GPU
+    network._no_split_modules |= {
+        "CLIPVisionModel"
+    }  # a device map puts all of it on the first GPU
     model = network.model
     projector = model.multi_modal_projector
     # A tree with the parameter names of the file.
@@ -175,7 +183,11 @@ class LlavaMed(MedicalAdapter):
             vision_config=tower,
             vision_feature_layer=int(stored["mm_vision_select_layer"]),
             tie_word_embeddings=bool(stored.get("tie_word_embeddings", False)),
-            attn_implementation={"": attention, "text_config": attention, "vision_config": "sdpa"},
+            attn_implementation={
+                "": attention,
+                "text_config": attention,
+                "vision_config": "sdpa",
+            },
         )
         self._side = int(tower.image_size)
         self._pad = stored.get("image_aspect_ratio") == "pad"
@@ -242,7 +254,9 @@ class LlavaMed(MedicalAdapter):
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the embeddings for the slots, without the class token: shape (images * patches, width)."""
         parts = self.network.model
-        states = parts.vision_tower(pixels.to(self.network.lm_head.weight.dtype)).last_hidden_state
+        states = parts.vision_tower(
+            pixels.to(self.network.lm_head.weight.dtype)
+        ).last_hidden_state
         features: torch.Tensor = parts.multi_modal_projector(states[:, 1:]).flatten(0, 1)
         return features
 

@@ -292,7 +292,9 @@ class MedFlamingoNetwork(nn.Module):
         self.post_norm = post_norm
         self.vision = CLIPVisionModel(vision)
         self.perceiver = PerceiverResampler(vision.hidden_size, latents, depth)
-        self.language_model = MedFlamingoLanguageModel(language, layers, vision.hidden_size, mode)
+        self.language_model = MedFlamingoLanguageModel(
+            language, layers, vision.hidden_size, mode
+        )
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the latents of images, shape (images, latents, width).
@@ -372,7 +374,9 @@ def load_network(
     blocks = model.gated_cross_attn_layers
     encoder = nn.ModuleDict({"model": words, "gated_cross_attn_layers": blocks})
     tree = nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": encoder})
-    trained = rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+"
+    trained = (
+        rf"lang_encoder\.model\.embed_tokens\.weight|perceiver\..+|{re.escape(_BLOCKS)}\..+"
+    )
     rename = by_patterns(_FROZEN, trained)
     fill(tree, weights, lambda key: rename(canonical_key(key)), dtype)
     decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
@@ -388,7 +392,9 @@ def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
 
     Of LLaMA's ``total`` layers every n-th has a block.
     """
-    shapes = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
+    shapes = {
+        canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)
+    }
     before = layer_numbers(f"{_BLOCKS}.", shapes)
     levels = layer_numbers("perceiver.layers.", shapes)
     if not before or min(before) >= total:
@@ -413,7 +419,9 @@ def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
 class MedFlamingoArguments(CheckpointArguments):
     """The arguments of Med-Flamingo, see ``model_adapters/README.md``."""
 
-    pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
+    pretrained: str = argument(
+        "med-flamingo/med-flamingo"
+    )  # ``model.pt``, its folder, or a hub id
     # LLaMA-7B v1: folder in transformers' layout, or a hub id
     llama: str = argument("yahma/llama-7b-hf")
     clip: str = argument("openai/clip-vit-large-patch14")
@@ -531,7 +539,9 @@ class MedFlamingo(MedicalAdapter):
             return list(zip([0, *ends], ends, strict=False))
         return [(end - 1, end) for end in ends]
 
-    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+    def model_inputs(
+        self, batch: PaddedBatch, before: PaddedBatch | None = None
+    ) -> dict[str, Any]:
         """Return ids, latents of the prompts' images, and the number of the image that every position looks at."""
         prompts = before or batch
         rows = self.cached_features(prompts)
@@ -539,7 +549,9 @@ class MedFlamingo(MedicalAdapter):
         media = None
         if example is not None:
             padded = [example[:0] if row is None else row for row in rows]
-            media = pad_sequence(padded, batch_first=True)  # (batch, most images, latents, width)
+            media = pad_sequence(
+                padded, batch_first=True
+            )  # (batch, most images, latents, width)
         times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
         return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
 

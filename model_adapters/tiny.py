@@ -67,13 +67,19 @@ class Shape:
 
 RANDOM_SHAPE = Shape(SPECIAL_TOKENS + len(CHARACTERS), 32, 8, 32, 64, 2, 2)
 IMAGE_TOKENS = (RANDOM_SHAPE.image_size // RANDOM_SHAPE.patch_size) ** 2
-TRAINED_SHAPE = Shape(0, 64, 16, 64, 96, 2, 3)  # the vocabulary is in a file next to the weights
+TRAINED_SHAPE = Shape(
+    0, 64, 16, 64, 96, 2, 3
+)  # the vocabulary is in a file next to the weights
 # Per name of a matrix, its gain; 1 for the others. With the customary initialisation the last character alone decides;
 # larger weights make attention sharp, so that the image and the whole text matter.
 GAINS = {"language_model.model.embed_tokens": 0.3}
 for _layer in range(RANDOM_SHAPE.text_layers):
     _attention = f"language_model.model.layers.{_layer}.self_attn"
-    GAINS |= {f"{_attention}.q_proj": 2.5, f"{_attention}.k_proj": 2.5, f"{_attention}.o_proj": 4.0}
+    GAINS |= {
+        f"{_attention}.q_proj": 2.5,
+        f"{_attention}.k_proj": 2.5,
+        f"{_attention}.o_proj": 4.0,
+    }
 
 
 def _layer_sizes(width: int, layers: int) -> dict[str, Any]:
@@ -135,13 +141,17 @@ class TinyNetwork(nn.Module):
                 else:
                     weight.fill_(0.0 if name.endswith("bias") else 1.0)
             offsets = self.language_model.lm_head.bias
-            offsets[:SPECIAL_TOKENS] = -1e4  # of the special tokens only the end is ever generated
+            offsets[
+                :SPECIAL_TOKENS
+            ] = -1e4  # of the special tokens only the end is ever generated
             offsets[END_ID] = 1.0  # often enough for some replies to end by themselves
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the embeddings for the slots, shape (images, tokens, width)."""
         # Without the class token, as in LLaVA.
-        features: torch.Tensor = self.projector(self.vision_tower(pixels).last_hidden_state[:, 1:])
+        features: torch.Tensor = self.projector(
+            self.vision_tower(pixels).last_hidden_state[:, 1:]
+        )
         return features
 
 
@@ -241,7 +251,9 @@ class MedTasksTiny(MedicalAdapter):
             replies.append(reply)
         return replies
 
-    def _begin_with_letter(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
+    def _begin_with_letter(
+        self, prompt: Encoded, reply: str, settings: GenerationSettings
+    ) -> str:
         """Let a reply to listed options begin with the likeliest letter."""
         listed = set(_OPTION.findall(self.decode(prompt.ids)))
         letters = list(takewhile(listed.__contains__, ascii_uppercase))
@@ -258,7 +270,9 @@ class MedTasksTiny(MedicalAdapter):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without special tokens and without a blank before a sign that ends a phrase."""
-        tokens = [self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS]
+        tokens = [
+            self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS
+        ]
         text = self.separator.join(tokens)
         return re.sub(r" (?=[.,:;?!)])", "", text) if self.separator else text
 

@@ -15,7 +15,9 @@ from typing import Any
 os.environ["PATH"] = os.pathsep.join(
     [os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]
 )
-if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folders of the process that started it
+if (
+    "PYTEST_XDIST_WORKER" not in os.environ
+):  # which has the folders of the process that started it
     _session = Path(tempfile.mkdtemp(prefix="medtasks-tests-"))
     atexit.register(shutil.rmtree, _session, ignore_errors=True)
     os.environ["HF_HOME"] = str(_session / "hub")
@@ -213,7 +215,9 @@ def _datasets_and_tasks(home: Path) -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Point every test at an empty data folder, at no judge and at no weights."""
     monkeypatch.setenv(
         "MEDTASKS_HOME", tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp())
@@ -267,6 +271,8 @@ def sample(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def multimedeval_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that holds all of MultiMedEval's datasets in miniature; tests must not change it."""
     names = [
-        name.removeprefix("multimedeval_") for name in CATALOGUE if name.startswith("multimedeval_")
+        name.removeprefix("multimedeval_")
+        for name in CATALOGUE
+        if name.startswith("multimedeval_")
     ]
     return tiny_multimedeval.prepare_all(tmp_path_factory.mktemp("multimedeval_home"), names)

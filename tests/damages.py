@@ -51,7 +51,9 @@ def written(file: str, data: bytes | str) -> Damage:
     name, _, member = file.partition("!")
     encoded = data if isinstance(data, bytes) else data.encode()
     return (
-        changed(file, lambda _: encoded) if member else lambda source: put(source / name, encoded)
+        changed(file, lambda _: encoded)
+        if member
+        else lambda source: put(source / name, encoded)
     )
 
 
@@ -85,7 +87,9 @@ def row(file: str, number: int | str, **fields: Any) -> Damage:
 
     def json_text(data: bytes) -> bytes:
         lines = file.endswith(".jsonl")
-        rows: Any = [json.loads(line) for line in data.splitlines()] if lines else json.loads(data)
+        rows: Any = (
+            [json.loads(line) for line in data.splitlines()] if lines else json.loads(data)
+        )
         rows[number if isinstance(number, str) else number - 1] |= fields
         return (json_lines(rows) if lines else json.dumps(rows)).encode()
 

@@ -36,8 +36,20 @@ MM: tuple[_Question, ...] = (
     (SLAKE.format(2), 1, "A, heart; B, lung; C, liver", "Which organ is it?", "B, lung"),
     (RAD.format(7), 1, "A, B, C", "Which mark is it?", "B"),
     (RAD.format(7), 3, "A. Oedema; B. Infarct", "What is seen?", "B. Infarct"),
-    (RAD.format(7), 3, "A. Oedema, B. Infarct, C. Tumour", "What is seen?", "A. Oedema, C. Tumour"),
-    (RAD.format(7), 4, "A. MRI, B. CT", "How was it taken?", "Cannot be determined from the image"),
+    (
+        RAD.format(7),
+        3,
+        "A. Oedema, B. Infarct, C. Tumour",
+        "What is seen?",
+        "A. Oedema, C. Tumour",
+    ),
+    (
+        RAD.format(7),
+        4,
+        "A. MRI, B. CT",
+        "How was it taken?",
+        "Cannot be determined from the image",
+    ),
     (
         RAD.format(8),
         2,
@@ -67,7 +79,9 @@ def _visual(questions: tuple[_Question, ...], *, with_source: bool) -> list[Reco
     records = []
     for qid, (name, kind, choices, question, answer) in enumerate(questions):
         of_slake = name.startswith("xmlab")
-        question_type = "multi-choice" if choices and not choices.endswith("B. No") else "binary"
+        question_type = (
+            "multi-choice" if choices and not choices.endswith("B. No") else "binary"
+        )
         kinds = {
             "hallucination_type": f"type_{kind}",
             "question_type": question_type,

@@ -123,7 +123,9 @@ def medmcqa(folder: Path) -> tuple[Path, Expected]:
         }
 
     for split, numbers in (("validation", TEST), ("train", TRAIN)):
-        put_parquet(folder / "data" / f"{split}-00000-of-00001.parquet", list(map(row, numbers)))
+        put_parquet(
+            folder / "data" / f"{split}-00000-of-00001.parquet", list(map(row, numbers))
+        )
     return folder, named("q{}", lambda number: "ABCD"[number % 4])
 
 
@@ -192,7 +194,8 @@ def vqa(shards: int) -> Writer:
             for part in range(shards):
                 name = f"{split}-{part:05d}-of-{shards:05d}-e5bc3d208bb4deeb.parquet"
                 put_parquet(
-                    folder / "data" / name, np.array_split(np.array(rows), shards)[part].tolist()
+                    folder / "data" / name,
+                    np.array_split(np.array(rows), shards)[part].tolist(),
                 )
         return folder, placed("test", "train", answers * 2, images=3)
 
@@ -212,9 +215,13 @@ def slake(folder: Path) -> tuple[Path, Expected]:
         return {**ids, **texts, "answer_type": "OPEN", "content_type": "Organ"}
 
     for split, numbers in (("test", TEST), ("train", TRAIN)):
-        questions = [question(number, language) for number in numbers for language in ("en", "zh")]
+        questions = [
+            question(number, language) for number in numbers for language in ("en", "zh")
+        ]
         put(folder / f"{split}.json", json.dumps(questions, ensure_ascii=False))
-    put_zip(folder / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": picture(n) for n in (*TEST, *TRAIN)})
+    put_zip(
+        folder / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": picture(n) for n in (*TEST, *TRAIN)}
+    )
     test, shots = ([str(2 * number) for number in numbers] for numbers in (TEST, SPREAD))
     return folder, Expected(test, shots, ("Yes", "CT", "No") * 2, images=6)
 
@@ -271,14 +278,17 @@ def pad_ufes(evaluated: Sequence[int]) -> Writer:
         for part in (1, 2, 3):
             chosen = [number for number in BOTH if number % 3 == part - 1]
             members = {
-                f"imgs_part_{part}/{names[number]}.png": picture(number, "PNG") for number in chosen
+                f"imgs_part_{part}/{names[number]}.png": picture(number, "PNG")
+                for number in chosen
             }
             put_zip(folder / f"imgs_part_{part}.zip", members)
         for split, numbers in (("test", TEST), ("train", TRAIN)):
             lesions = [{"ids": number // 2} for number in numbers[::2]]
             put_parquet(folder / "split" / "data" / f"{split}-00000-of-00001.parquet", lesions)
         test, shots = ([names[number] for number in numbers] for numbers in (evaluated, SPREAD))
-        return folder, Expected(test, shots, [number % 7 for number in evaluated], len(evaluated))
+        return folder, Expected(
+            test, shots, [number % 7 for number in evaluated], len(evaluated)
+        )
 
     return write
 
@@ -294,10 +304,13 @@ def vindr(folder: Path) -> tuple[Path, Expected]:
             for grade in (f"BI-RADS {1 + number % 5}", "")
         ]
         put_dicom(
-            folder / "images" / f"s{image // 4}" / f"i{image}.dicom", noise(image), "MONOCHROME1"
+            folder / "images" / f"s{image // 4}" / f"i{image}.dicom",
+            noise(image),
+            "MONOCHROME1",
         )
     put(
-        folder / "finding_annotations.csv", csv_text("study_id,image_id,finding_birads,split", rows)
+        folder / "finding_annotations.csv",
+        csv_text("study_id,image_id,finding_birads,split", rows),
     )
     shots = [f"i{number}/1" for number in SPREAD]
     test = ["i0/1", "i1/1", "i2/1", "i3/1", "i4/1", "i4/2"]
@@ -339,7 +352,12 @@ def put_mimic(folder: Path) -> None:
     images = [(f"d{number}", number // 2, 10000000 + number // 2, number) for number in BOTH]
     for dicom_id, study, subject, number in images:
         put(
-            folder / "files" / f"p{subject}"[:3] / f"p{subject}" / f"s{study}" / f"{dicom_id}.jpg",
+            folder
+            / "files"
+            / f"p{subject}"[:3]
+            / f"p{subject}"
+            / f"s{study}"
+            / f"{dicom_id}.jpg",
             picture(number),
         )
     rows = [(*ids, "test" if number in TEST else "train") for *ids, number in images]
@@ -375,7 +393,9 @@ def mimic_reports(folder: Path) -> tuple[Path, Expected]:
         study: f" FILM\n INDICATION: Cough.\n FINDINGS:\n Clear.\n\n {study} nodules.\n"
         for study in range(60)
     }
-    members = {f"files/p10/p{10000000 + study}/s{study}.txt": text for study, text in texts.items()}
+    members = {
+        f"files/p10/p{10000000 + study}/s{study}.txt": text for study, text in texts.items()
+    }
     put_zip(folder / "mimic-cxr-reports.zip", members)
     keys = [f" Clear.\n\n {study} nodules.\n" for study in (0, 1, 2)]
     return folder, Expected(["0", "1", "2"], [], keys, images=6)
@@ -391,7 +411,10 @@ def mimic_summaries(lower_case: bool) -> Writer:
         put_gzip(
             folder / "NOTEEVENTS.csv.gz", csv_text("ROW_ID,SUBJECT_ID,DESCRIPTION,TEXT", notes)
         )
-        put(folder / "split" / "idsTest.csv", csv_text("ids", [(900 + number,) for number in TEST]))
+        put(
+            folder / "split" / "idsTest.csv",
+            csv_text("ids", [(900 + number,) for number in TEST]),
+        )
         order = (4, 5, 0, 1, 2, 3)
         keys = [f"{'a' if lower_case else 'A'} nodule, {number}" for number in order]
         return folder, Expected([str(900 + number) for number in order], [], keys)
@@ -400,7 +423,9 @@ def mimic_summaries(lower_case: bool) -> Writer:
 
 
 def ct_rate(folder: Path) -> tuple[Path, Expected]:
-    rows = [(f"valid_{number}_a_1.nii.gz", f"Nodule\n{number}.", "A nodule.") for number in TEST]
+    rows = [
+        (f"valid_{number}_a_1.nii.gz", f"Nodule\n{number}.", "A nodule.") for number in TEST
+    ]
     top = folder / "dataset"
     put(
         top / "radiology_text_reports" / "validation_reports.csv",
@@ -460,7 +485,10 @@ def chest_xrays(folder: Path) -> tuple[Path, Expected]:
         folder / "Data_Entry_2017.csv",
         csv_text("Image Index,Finding Labels,Patient ID", map(row, BOTH)),
     )
-    lists: tuple[tuple[str, Iterable[int]], ...] = (("test_list", TEST), ("train_val_list", TRAIN))
+    lists: tuple[tuple[str, Iterable[int]], ...] = (
+        ("test_list", TEST),
+        ("train_val_list", TRAIN),
+    )
     for name, numbers in lists:
         put(folder / f"{name}.txt", "\n".join(f"{number:08d}_000.png" for number in numbers))
     return folder, named("{:08d}_000.png", labels, images=6)

@@ -61,9 +61,16 @@ def prepare_set(
             "complete": True,
             "access": access,
         }
-        counts = {"rows": len(rows), "images": len(rows), "text_sha256": "0", "pixels_sha256": "0"}
+        counts = {
+            "rows": len(rows),
+            "images": len(rows),
+            "text_sha256": "0",
+            "pixels_sha256": "0",
+        }
         manifest = Manifest.model_validate({"name": name, **facts, **counts})
-        publish(work, manifest, splits[0], arrow_schema({**CHOICE, "pair_id": "string"}), splits[1])
+        publish(
+            work, manifest, splits[0], arrow_schema({**CHOICE, "pair_id": "string"}), splits[1]
+        )
 
 
 def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[str, object]:
@@ -79,7 +86,11 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
         for item in pictures
     ]
     question = {"question": "Is there an effusion?", "options": ["yes", "no"], "answer": "A"}
-    ids = {"dataset": name, "image_id": stored[0].image_id if stored else None, "patient_id": None}
+    ids = {
+        "dataset": name,
+        "image_id": stored[0].image_id if stored else None,
+        "patient_id": None,
+    }
     files = {
         "image_files": [image.file for image in stored],
         "image_sha256": [image.sha256 for image in stored],

@@ -141,7 +141,10 @@ class HarnessHere(_Popen[Any]):
     """Process of the harness that ``medtasks run`` starts: runs here, followed by a process with its exit code."""
 
     def __init__(self, command: Any, *args: Any, **options: Any) -> None:
-        if isinstance(command, list) and command[1:3] == ["-m", "medtasks.lmms.harness_process"]:
+        if isinstance(command, list) and command[1:3] == [
+            "-m",
+            "medtasks.lmms.harness_process",
+        ]:
             with pytest.MonkeyPatch.context() as patch:
                 _set_variables(patch, options.get("env") or {})
                 code = _code_of(_function(command, patch))
@@ -173,7 +176,12 @@ def _python(command: Sequence[str]) -> list[str]:
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
     path = [variables.get("PYTHONPATH"), inherited.get("PYTHONPATH")]
-    return {**inherited, **_ALWAYS, **variables, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    return {
+        **inherited,
+        **_ALWAYS,
+        **variables,
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+    }
 
 
 _LIBRARIES = (
@@ -209,7 +217,11 @@ def start_forked(
         [variables["PYTHONPATH"]] if "PYTHONPATH" in variables else [],
         log.with_suffix(".py"),
     )
-    start = {"variables": _environment(variables), "path": path, "command": [file.name, *arguments]}
+    start = {
+        "variables": _environment(variables),
+        "path": path,
+        "command": [file.name, *arguments],
+    }
     file.write_text(_START.format(folder=str(folder), log=str(log), **start) + script)
     process = context.Process(
         target=runpy.run_path, args=(str(file),), kwargs={"run_name": "__main__"}

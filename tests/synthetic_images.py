@@ -67,7 +67,10 @@ class Sheet:
         for (start, end), (thin, thick) in zip(pairwise(points), pairwise(widths), strict=True):
             for step in range(steps + 1):
                 at = step / steps
-                centre = (start[0] + at * (end[0] - start[0]), start[1] + at * (end[1] - start[1]))
+                centre = (
+                    start[0] + at * (end[0] - start[0]),
+                    start[1] + at * (end[1] - start[1]),
+                )
                 radius = (thin + at * (thick - thin)) / 2
                 self.ellipse(centre, (radius, radius), grey)
 
@@ -76,7 +79,9 @@ class Sheet:
         image = self._image.resize(self._size, Image.Resampling.LANCZOS)
         image = image.filter(ImageFilter.GaussianBlur(_SOFTNESS))
         coarse = (self._size[0] // 3, self._size[1] // 3)
-        grain = Image.frombytes("L", coarse, random.Random(seed).randbytes(coarse[0] * coarse[1]))
+        grain = Image.frombytes(
+            "L", coarse, random.Random(seed).randbytes(coarse[0] * coarse[1])
+        )
         return Image.blend(image, grain.resize(self._size, Image.Resampling.BICUBIC), _GRAIN)
 
 
@@ -119,7 +124,8 @@ def neck(sheet: Sheet, airway: Literal["middle", "right"]) -> None:
     sheet.ground(20)
     bottom = sheet.height
     sheet.polygon(
-        [(28, 0), (72, 0), (70, 0.7 * bottom), (100, bottom), (0, bottom), (30, 0.7 * bottom)], 110
+        [(28, 0), (72, 0), (70, 0.7 * bottom), (100, bottom), (0, bottom), (30, 0.7 * bottom)],
+        110,
     )
     sheet.ellipse((50, 0), (27, 14), 200)
     for step in range(6):
@@ -235,7 +241,9 @@ def bone_scan(sheet: Sheet, hot_spot: Level) -> None:
     for side in (-1, 1):
         sheet.line([(50 + side * 17, 0.2 * bottom), (50 + side * 26, 0.5 * bottom)], 3.5, 180)
         sheet.line([(50 + side * 10, 0.54 * bottom), (50 + side * 12, 0.95 * bottom)], 4.5, 175)
-    sheet.ellipse((61, 0.27 * bottom) if hot_spot == "upper" else (61, 0.7 * bottom), (6, 6), 15)
+    sheet.ellipse(
+        (61, 0.27 * bottom) if hot_spot == "upper" else (61, 0.7 * bottom), (6, 6), 15
+    )
 
 
 _DRAWINGS: dict[str, Callable[..., None]] = {

@@ -22,7 +22,9 @@ def each_row(
     A row that fails is reported with its traceback, and the others still run. A test is skipped if one of its rows is.
     With two tables, each row of one is tested with each row of the other.
     """
-    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    keys = (
+        [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    )
     table = [dict(zip(keys, row if len(keys) > 1 else (row,), strict=True)) for row in rows]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -35,7 +37,10 @@ def each_row(
             skips = []
             for number, row in enumerate(all_rows):
                 title = ", ".join(f"{name}={value!r:.100}" for name, value in row.items())
-                with pytest.MonkeyPatch.context() as patch, subtests.test(f"row {number}: {title}"):
+                with (
+                    pytest.MonkeyPatch.context() as patch,
+                    subtests.test(f"row {number}: {title}"),
+                ):
                     own = _fixtures_of_row(fixtures, patch, number)
                     try:
                         function(**{**fixtures, **own, **row})
@@ -51,7 +56,9 @@ def each_row(
         all_keys = [*keys, *inner_keys]
         run.table = (function, all_keys, all_rows)  # type: ignore[attr-defined]  # for another table above this one
         signature = inspect.signature(function)
-        parameters = [value for name, value in signature.parameters.items() if name not in all_keys]
+        parameters = [
+            value for name, value in signature.parameters.items() if name not in all_keys
+        ]
         parameters.append(inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by pytest
         del run.__wrapped__  # pytest would read its signature
@@ -91,7 +98,9 @@ def readings(name: str) -> tuple[dict[str, Any], list[tuple[Any, Any, str]]]:
     contexts, *lines = map(
         json.loads, (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     )
-    return contexts, [(contexts[context], expected, reply) for context, expected, reply in lines]
+    return contexts, [
+        (contexts[context], expected, reply) for context, expected, reply in lines
+    ]
 
 
 def rows_in(name: str) -> list[Any]:

@@ -48,7 +48,9 @@ def score_of(
     **how: Any,
 ) -> Score:
     """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Rule`."""
-    given = Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
+    given = (
+        Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
+    )
     return family.score(Sample(doc), given, Rule(rule, **how))
 
 
@@ -141,7 +143,9 @@ def made_up(
     **columns: Callable[[int], Any],
 ) -> MadeUp:
     """Return the family of a module; ``columns`` say what its documents have besides those of a single choice."""
-    documents = [document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)]
+    documents = [
+        document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)
+    ]
     return MadeUp(module, rules, documents, replies)
 
 
@@ -226,7 +230,9 @@ FINDINGS: dict[str, Callable[[int], Any]] = {
 }
 FAMILIES = {
     "choice": made_up(
-        "choice", [rule for rule in extractors(AnswerKind.CHOICE) if rule not in OF_WORDS], LETTERS
+        "choice",
+        [rule for rule in extractors(AnswerKind.CHOICE) if rule not in OF_WORDS],
+        LETTERS,
     ),
     "choice_of_words": made_up(
         "choice",
@@ -246,8 +252,12 @@ FAMILIES = {
         LETTERS,
     ),
     "kit_submission": made_up("kit_submission", ["robust_mmmu"], LETTERS),
-    "grouped_choice": made_up("grouped_choice", ["vlmevalkit_2026_06", "robust_choice"], LETTERS),
-    "judged_choice": made_up("judged_choice", ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID),
+    "grouped_choice": made_up(
+        "grouped_choice", ["vlmevalkit_2026_06", "robust_choice"], LETTERS
+    ),
+    "judged_choice": made_up(
+        "judged_choice", ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID
+    ),
     "classification": made_up(
         "classification",
         ["multimedeval_class_v0_1_0", "robust_class"],
@@ -266,7 +276,9 @@ FAMILIES = {
     "multi_answer": made_up(
         "multi_answer", ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]
     ),
-    "open_questions": made_up("open_questions", list(extractors(AnswerKind.OPEN)), SAID, **OPEN),
+    "open_questions": made_up(
+        "open_questions", list(extractors(AnswerKind.OPEN)), SAID, **OPEN
+    ),
     "reports": made_up("reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
     "multimedeval_reports": made_up(
         "multimedeval_reports", list(extractors(AnswerKind.REPORT)), SAID, **REPORT
@@ -275,12 +287,19 @@ FAMILIES = {
         "knowledge_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **OPEN
     ),
     "visual_hallucination": made_up(
-        "visual_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
+        "visual_hallucination",
+        list(extractors(AnswerKind.FREE_TEXT)),
+        SAID,
+        **REPORT,
+        **COMPONENTS,
     ),
     "kit_questions": made_up("kit_questions", OF_SHORT, SAID, **SHORT),
     "radrestruct": made_up("radrestruct", STRUCTURED, SAID, **SHORT),
     "kit_reports": made_up(
-        "kit_reports", [f"medevalkit_report{ending}" for ending in ("", "_fixed")], SAID, **REPORT
+        "kit_reports",
+        [f"medevalkit_report{ending}" for ending in ("", "_fixed")],
+        SAID,
+        **REPORT,
     ),
     "judged_questions": made_up(
         "judged_questions",
@@ -289,7 +308,9 @@ FAMILIES = {
         **JUDGED_SHORT,
     ),
     "rotations": rotations_of("rotated_choice", "robust_choice"),
-    "rotations_listed": rotations_of("rotated_multi_answer", "listed_options", answers=["A", "C"]),
+    "rotations_listed": rotations_of(
+        "rotated_multi_answer", "listed_options", answers=["A", "C"]
+    ),
     "submission": made_up("submission", ["robust_choice"], LETTERS),
 }
 CASES = {f"{name}-{rule}": (one, rule) for name, one in FAMILIES.items() for rule in one.rules}
@@ -378,7 +399,8 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise ValueError("mumbled")
         said = [text.casefold() for text in texts]
         return [
-            {name: Finding(int(name.casefold() in text)) for name in CONDITIONS} for text in said
+            {name: Finding(int(name.casefold() in text)) for name in CONDITIONS}
+            for text in said
         ]
 
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
@@ -386,7 +408,9 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Judge, "ask", ask)
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
     monkeypatch.setattr(text_metrics, "report_metric", compared.report_metric)
-    monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
+    monkeypatch.setattr(
+        submission, "load_documents", lambda name: FAMILIES["submission"].documents
+    )
     metric_module.clear_results()
     return asked
 
@@ -399,7 +423,9 @@ def _verdict(system: str, user: str, number: int) -> str:
         return "ABCZ"[number % 4]
     if "recall_number" in system:
         counts = {"recall_number": number % 2, "wrong_number": number % 3 // 2}
-        return json.dumps({"model_1": dict.fromkeys(("anatomy", "symptom", "measurement"), counts)})
+        return json.dumps(
+            {"model_1": dict.fromkeys(("anatomy", "symptom", "measurement"), counts)}
+        )
     if "model_1" in system:
         return json.dumps({"model_1": number % (6 if "range[0, 5]" in system else 2)})
     return ("A: 9\nB: 2", "A: 2\nB: 9", "A: 5\nB: 5")[number % 3]

@@ -71,12 +71,19 @@ def test_scores_equal_those_of_the_command_whatever_holds_the_replies(ids, tmp_p
     by_id = dict(zip(ids, replies, strict=True))
     recorded = tmp_path / "replies.jsonl"
     recorded.write_text(
-        "".join(f"{json.dumps({'doc_id': name, 'reply': text})}\n" for name, text in by_id.items())
+        "".join(
+            f"{json.dumps({'doc_id': name, 'reply': text})}\n" for name, text in by_id.items()
+        )
     )
     command("score", TASK, recorded, "--json", tmp_path / "scores.json")
     rules = json.loads((tmp_path / "scores.json").read_text())["rules"]
-    first, frame = medtasks.score(TASK, replies), pd.DataFrame({"doc_id": ids, "reply": replies})
-    fields = pd.DataFrame({"id": ids, "reply": [json.dumps({"answer": text}) for text in replies]})
+    first, frame = (
+        medtasks.score(TASK, replies),
+        pd.DataFrame({"doc_id": ids, "reply": replies}),
+    )
+    fields = pd.DataFrame(
+        {"id": ids, "reply": [json.dumps({"answer": text}) for text in replies]}
+    )
     for same in (by_id, pd.Series(by_id), frame.sample(frac=1, random_state=1)):
         assert medtasks.score(TASK, same).table().equals(first.table())
     assert medtasks.score(TASK, fields, answer_field="answer").table().equals(first.table())
@@ -88,7 +95,10 @@ def test_scores_equal_those_of_the_command_whatever_holds_the_replies(ids, tmp_p
         table = first.table().set_index(["row", "metric"]).loc[name]
         for metric, error in rule["standard_errors"].items():
             total = rule["categories"]["total"][metric]
-            expected = (math.nan if total is None else total, math.nan if error is None else error)
+            expected = (
+                math.nan if total is None else total,
+                math.nan if error is None else error,
+            )
             assert (table.value[metric], table.standard_error[metric]) == pytest.approx(
                 expected, abs=0, nan_ok=True
             )
@@ -162,7 +172,9 @@ def question(number, **changed):
 
 
 def write_questions(folder, questions):
-    (folder / "questions.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in questions))
+    (folder / "questions.jsonl").write_text(
+        "".join(f"{json.dumps(one)}\n" for one in questions)
+    )
 
 
 def right_replies():
@@ -191,7 +203,8 @@ def test_ids_that_are_numbers_are_no_rows(numbered, replies):
 
 def test_rows_and_ids_are_not_mixed(numbered):
     with pytest.raises(
-        RepliesError, match=r"the reply to '0': '0' is no id of the questions .* while '1' is an id"
+        RepliesError,
+        match=r"the reply to '0': '0' is no id of the questions .* while '1' is an id",
     ):
         medtasks.score("numbered", pd.Series(["A", "B", "A", "B"]), include_path=numbered)
 
@@ -224,7 +237,8 @@ def test_each_reply_is_scored_once(numbered, monkeypatch):
 
 def test_two_scores_compared(numbered):
     first, second = (
-        medtasks.score("numbered", list(texts), include_path=numbered) for texts in ("ABAA", "BBAB")
+        medtasks.score("numbered", list(texts), include_path=numbered)
+        for texts in ("ABAA", "BBAB")
     )
     tests = medtasks.compare(first, second, metrics="accuracy")
     assert tests[["task", "metric", "samples", "first", "second"]].values.tolist() == [
@@ -276,14 +290,21 @@ def test_samples_that_changed_since_the_run_are_in_no_number(numbered, tmp_path,
     forget_warnings()
     warnings.clear()
     runs = [
-        write_own_run(tmp_path / name, texts) for name, texts in (("one", "ABAB"), ("two", "ABAA"))
+        write_own_run(tmp_path / name, texts)
+        for name, texts in (("one", "ABAB"), ("two", "ABAA"))
     ]
     run = medtasks.read_run(runs[0], include_path=numbered)
     assert run.samples().correct.tolist() == [True] * 4
     assert warnings == []
     write_questions(
         numbered,
-        [question(0), question(1), question(2, options=["yes", "no"]), question(3), question(4)],
+        [
+            question(0),
+            question(1),
+            question(2, options=["yes", "no"]),
+            question(3),
+            question(4),
+        ],
     )
     samples = run.samples()
     assert samples.doc_id.tolist() == ["1", "3", "4"]
@@ -297,10 +318,10 @@ def test_samples_that_changed_since_the_run_are_in_no_number(numbered, tmp_path,
     assert section.missing[1].startswith("1 of 4 samples in ")
     assert {score.metric: score.value for score in section.rules[0].scores}["accuracy"] == 1.0
     for folder in runs:
-        beginning = (
-            f"1 of 4 samples in {folder / '1_samples_numbered.jsonl'} are in no score, because they"
-        )
-        assert [line for line in warnings if line.startswith(beginning) and "'2' (options)" in line]
+        beginning = f"1 of 4 samples in {folder / '1_samples_numbered.jsonl'} are in no score, because they"
+        assert [
+            line for line in warnings if line.startswith(beginning) and "'2' (options)" in line
+        ]
 
 
 def test_runs_of_different_versions_are_not_compared(numbered, tmp_path):
@@ -316,12 +337,16 @@ def test_runs_of_different_versions_are_not_compared(numbered, tmp_path):
 
 def test_a_run_gives_its_recorded_scores_and_samples(ids, tmp_path):
     write_run(tmp_path, {TASK: texts(dict.fromkeys(ids, "A"))})
-    run = medtasks.read_run(tmp_path, include_path=str(tmp_path))  # one folder need not be a list
+    run = medtasks.read_run(
+        tmp_path, include_path=str(tmp_path)
+    )  # one folder need not be a list
     assert run.tasks == (TASK,)
     (results,) = tmp_path.glob("*_results.json")
     recorded = json.loads(results.read_text())["results"][TASK]
     table = run.table().set_index(["metric", "row"]).value
-    scores = {key: value for key, value in recorded.items() if ",r" in key and "_stderr" not in key}
+    scores = {
+        key: value for key, value in recorded.items() if ",r" in key and "_stderr" not in key
+    }
     assert scores
     for key, value in scores.items():
         assert table[tuple(key.split(","))] == value
@@ -345,10 +370,13 @@ def test_two_runs_compared_as_the_command_compares_them(ids, tmp_path):
     for folder, replies in zip(folders, ("A", "ABA"), strict=True):
         folder.mkdir()
         write_run(
-            folder, {TASK: texts({name: replies[n % len(replies)] for n, name in enumerate(ids)})}
+            folder,
+            {TASK: texts({name: replies[n % len(replies)] for n, name in enumerate(ids)})},
         )
     command("compare", *folders, "--json", tmp_path / "compared.json")
-    expected = json.loads((tmp_path / "compared.json").read_text())["tasks"][TASK]["comparisons"]
+    expected = json.loads((tmp_path / "compared.json").read_text())["tasks"][TASK][
+        "comparisons"
+    ]
     runs = [medtasks.read_run(folder) for folder in folders]
     for pair in (folders, runs):
         tests = medtasks.compare(*pair).to_dict("records")
@@ -370,7 +398,9 @@ def test_a_comparison_warns_of_copies_and_of_tasks_that_it_leaves_out(ids, tmp_p
         )
     (samples,) = (tmp_path / "b").glob(f"*_samples_{TASK}.jsonl")
     samples.write_text(
-        samples.read_text().replace('{"doc_id": 0,', '{"reply_of": "an earlier run", "doc_id": 0,')
+        samples.read_text().replace(
+            '{"doc_id": 0,', '{"reply_of": "an earlier run", "doc_id": 0,'
+        )
     )
     assert set(medtasks.compare(tmp_path / "a", tmp_path / "b").task) == {TASK}
     assert f"{TASK}, second: 1 of 32 replies are copies of an earlier run." in warnings
@@ -392,7 +422,9 @@ def test_no_text_of_credentialed_data_is_in_a_frame_unless_allowed(tmp_path, mon
     assert CANARY not in samples.to_json()
     assert "d0" not in set(samples.doc_id)
     assert samples.correct.tolist()[0] is True
-    write_run(tmp_path, {"secret_choice": texts({f"d{row}": f"A {CANARY}" for row in range(4)})})
+    write_run(
+        tmp_path, {"secret_choice": texts({f"d{row}": f"A {CANARY}" for row in range(4)})}
+    )
     assert CANARY not in medtasks.read_run(tmp_path).samples().to_json()
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
     assert CANARY in medtasks.score("secret_choice", ["A"] * 4).samples().to_json()

@@ -15,9 +15,14 @@ from . import tiny_multimedeval
 from .tables import each_row
 
 MULTIMEDEVAL = [
-    name for name, task in task_files().items() if name.startswith("multimedeval_") and task.dataset
+    name
+    for name, task in task_files().items()
+    if name.startswith("multimedeval_") and task.dataset
 ]
-IN_SENTENCES = ("gmai_mmbench", "mediconfusion")  # benchmarks whose pages have no table of datasets
+IN_SENTENCES = (
+    "gmai_mmbench",
+    "mediconfusion",
+)  # benchmarks whose pages have no table of datasets
 PAGES = {
     page.parent.name: page.read_text(encoding="utf-8")
     for page in tasks_folder().glob("*/README.md")
@@ -78,7 +83,9 @@ def test_the_index_of_the_harness_is_ours(manager):
         if name.startswith("multimedeval")
     }
     tags = {
-        tag for name in MULTIMEDEVAL if isinstance(tag := manager._get_config(name).get("tag"), str)
+        tag
+        for name in MULTIMEDEVAL
+        if isinstance(tag := manager._get_config(name).get("tag"), str)
     }
     assert ours == {
         **dict.fromkeys(MULTIMEDEVAL, "task"),
@@ -103,12 +110,18 @@ def test_the_harness_loads_every_task_of_multimedeval_for_chat_models(
         )  # a scan is shown as eight slices
         turns = task.doc_to_messages(doc)
         assert [turn["role"] for turn in turns] == ["user", "assistant"] * examples + ["user"]
-        assert sum(part["type"] == "image" for turn in turns for part in turn["content"]) == images
+        assert (
+            sum(part["type"] == "image" for turn in turns for part in turn["content"]) == images
+        )
 
 
-def test_data_that_is_not_prepared_stops_a_task_when_it_is_selected(manager, tmp_path, monkeypatch):
+def test_data_that_is_not_prepared_stops_a_task_when_it_is_selected(
+    manager, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    with pytest.raises(DatasetNotPrepared, match="run 'medtasks data prepare medheval_context'"):
+    with pytest.raises(
+        DatasetNotPrepared, match="run 'medtasks data prepare medheval_context'"
+    ):
         manager.load_task_or_group(["medheval_context"])
     tiny_multimedeval.prepare("octmnist", demonstrations=False)
     assert "multimedeval_octmnist" in manager.load_task_or_group(["multimedeval_octmnist"])

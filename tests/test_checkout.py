@@ -18,7 +18,11 @@ print(medtasks.__file__, tasks_folder(), medtasks.model_adapters.__file__, sep="
 
 def test_checkout_without_an_editable_install_is_whole():
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SCRIPT],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     package, tasks, adapters = map(Path, ran.stdout.splitlines())

@@ -49,14 +49,24 @@ LEAST = {
     ),
 }
 # Metric packages that pull numpy below 2 or pin old versions of torch and transformers.
-BREAKING = {"radeval", "f1chexbert", "ratescore", "green-score", "medspacy", "fast-bleu", "stanza"}
+BREAKING = {
+    "radeval",
+    "f1chexbert",
+    "ratescore",
+    "green-score",
+    "medspacy",
+    "fast-bleu",
+    "stanza",
+}
 
 
 def _requirements(name: str, extra: str = "") -> list[Requirement]:
     environment = {**default_environment(), "extra": extra}
     requirements = [Requirement(line) for line in requires(name) or []]
     return [
-        item for item in requirements if item.marker is None or item.marker.evaluate(environment)
+        item
+        for item in requirements
+        if item.marker is None or item.marker.evaluate(environment)
     ]
 
 
@@ -105,13 +115,19 @@ def test_no_version_that_breaks_a_promise_is_accepted(name):
     setup = configparser.ConfigParser()
     setup.read(SETUP, encoding="utf-8")
     declared = [setup["options"]["install_requires"], *setup["options.extras_require"].values()]
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"][
+        "requires"
+    ]
     wanted = [Requirement(line) for line in [*"\n".join(declared).split("\n"), *build] if line]
     bounds = [one.specifier for one in wanted if canonicalize_name(one.name) == name]
     assert bounds
     for specifier in bounds:
-        accepted = [Version(one.version) for one in specifier if one.operator in (">=", "==", "~=")]
-        assert max(accepted, default=Version("0")) >= Version(least), f"{name}{specifier}: {reason}"
+        accepted = [
+            Version(one.version) for one in specifier if one.operator in (">=", "==", "~=")
+        ]
+        assert max(accepted, default=Version("0")) >= Version(least), (
+            f"{name}{specifier}: {reason}"
+        )
 
 
 def test_what_one_part_needs_is_checked_where_it_starts(tmp_path, monkeypatch):

@@ -30,7 +30,9 @@ def test_unknown_names():
         str(unknown_name("task", "xyz", MANY, "medtasks tasks"))
         == "unknown task 'xyz'. All 40: medtasks tasks"
     )
-    nearest = str(unknown_name("task", "mediconfuson", [*MANY, "mediconfusion"], "medtasks tasks"))
+    nearest = str(
+        unknown_name("task", "mediconfuson", [*MANY, "mediconfusion"], "medtasks tasks")
+    )
     assert (
         nearest
         == "unknown task 'mediconfuson'; did you mean 'mediconfusion'? All 41: medtasks tasks"
@@ -66,7 +68,12 @@ def records():
 
 
 def test_a_sentence_is_given_once(records):
-    for sentence in ("2 pairs are cut", "2 pairs are cut", "3 pairs are cut", "2 pairs are cut"):
+    for sentence in (
+        "2 pairs are cut",
+        "2 pairs are cut",
+        "3 pairs are cut",
+        "2 pairs are cut",
+    ):
         warn_once(sentence)
     assert [record["message"] for record in records] == ["2 pairs are cut", "3 pairs are cut"]
     forget_warnings()

@@ -50,7 +50,9 @@ def test_prompts_to_the_letter():
     text = f"{asked}{options}Please select the correct answer from the options above. \n"
     assert prompt(DOC, settings("gmai_mmbench_val")) == text
     assert prompt(DOC, settings("gmai_mmbench_val", "llava")) == "<image>" + text
-    assert prompt({**DOC, "hint": "Look."}, settings("gmai_mmbench_val")) == "Hint: Look.\n" + text
+    assert (
+        prompt({**DOC, "hint": "Look."}, settings("gmai_mmbench_val")) == "Hint: Look.\n" + text
+    )
     ending = "Please select the correct answer from the options above.\n<image>"
     paper = f"{asked}{options.replace('. ', '.')}{ending}"
     assert prompt(DOC, settings("gmai_mmbench_val_paper", "llava")) == paper
@@ -72,7 +74,8 @@ def test_several_answers_are_scored_by_case():
     documents = [{**document, "doc_id": str(n), "image_id": str(n // 2)} for n in range(4)]
     replies = ["A,C", "A, B", "none of these", "A,B,C,D"]
     scores = [
-        score_of(MULTI_SELECT, doc, reply) for doc, reply in zip(documents, replies, strict=True)
+        score_of(MULTI_SELECT, doc, reply)
+        for doc, reply in zip(documents, replies, strict=True)
     ]
     values = values_of(MULTI_SELECT, scores)
     assert values["mcls_accuracy"] == (1 + 0.5 + 0 + 0.5) / 4
@@ -91,7 +94,9 @@ def test_submission_holds_every_reply_and_no_formula(val):
     ]
     random.Random(1).shuffle(scores)
     (count_rows,) = (
-        one["aggregation"] for one in submission.METRIC_LIST if one["metric"] == "submission_rows"
+        one["aggregation"]
+        for one in submission.METRIC_LIST
+        if one["metric"] == "submission_rows"
     )
     assert count_rows(scores) == len(val)
     (path,) = (home() / "submissions" / "gmai_mmbench_val").glob("*.xlsx")

@@ -82,7 +82,9 @@ def scored(samples, rule):
     replies = [
         study["response"] if isinstance(study["response"], str) else None for study in samples
     ]
-    return [score_of(FAMILY, text, reply, rule) for text, reply in zip(texts, replies, strict=True)]
+    return [
+        score_of(FAMILY, text, reply, rule) for text, reply in zip(texts, replies, strict=True)
+    ]
 
 
 def test_golden_medevalkit_reports_loaded(cases, sets):
@@ -91,10 +93,12 @@ def test_golden_medevalkit_reports_loaded(cases, sets):
         if "error" in case:  # which the row says
             assert (case["set"], case["error"]) == ("IU_XRAY", "NameError")
             continue
-        assert case["num_chunks"] > 1 or [sample["id"] for sample in case["samples"]] == list(by_id)
-        settings = resolve_names(task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"])[
-            "default"
-        ]
+        assert case["num_chunks"] > 1 or [sample["id"] for sample in case["samples"]] == list(
+            by_id
+        )
+        settings = resolve_names(
+            task_config(SOURCES[case["set"]])["lmms_eval_specific_kwargs"]
+        )["default"]
         for sample in case["samples"]:
             document = by_id[sample["id"]]
             assert document["report"] == report(sample)
@@ -104,7 +108,9 @@ def test_golden_medevalkit_reports_loaded(cases, sets):
                 [f"<image_{at + 1}>: "] if "images" in sample["message_keys"] else []
                 for at in range(9)
             ]
-            images = [part for label in labels[: sample["images"]] for part in (*label, "image")]
+            images = [
+                part for label in labels[: sample["images"]] for part in (*label, "image")
+            ]
             assert "".join(shown) == "".join([*images, sample["prompt"]])
             assert shown.count("image") == sample["images"]
 
@@ -220,14 +226,17 @@ def test_golden_medevalkit_radrestruct_metrics(cases):
             for number, row in enumerate(case["rows"])
         ]
         published, fixed = (
-            [score_of(RAD_RESTRUCT, document, document["response"], rule) for document in documents]
+            [
+                score_of(RAD_RESTRUCT, document, document["response"], rule)
+                for document in documents
+            ]
             for rule in ("medevalkit_radrestruct", "medevalkit_radrestruct_fixed")
         )
         found, mended = values_of(RAD_RESTRUCT, published), values_of(RAD_RESTRUCT, fixed)
         if "error" in case:  # a set of one kind, or a reply that failed
-            assert math.isnan(found["accuracy"]) == (case["error"] == "ZeroDivisionError"), case[
-                "name"
-            ]
+            assert math.isnan(found["accuracy"]) == (case["error"] == "ZeroDivisionError"), (
+                case["name"]
+            )
             assert math.isnan(mended["accuracy"]) == (not documents)
             assert found["failed_samples"] == sum(row["response"] is None for row in documents)
             continue

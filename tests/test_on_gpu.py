@@ -47,11 +47,15 @@ def test_parts_run_tiny_through_the_real_code(on_gpu, tmp_path, monkeypatch):
         lambda names, _: "" if on_gpu.run_part(names[0], options) else "failed",
     )
     results = on_gpu.run_all(names, options, lambda name: [name])
-    assert {name: part["status"] for name, part in results.items()} == dict.fromkeys(names, "done")
+    assert {name: part["status"] for name, part in results.items()} == dict.fromkeys(
+        names, "done"
+    )
     assert json.loads((tmp_path / "results.json").read_text())["parts"] == results
     for name in ("radfm", "hf_vlm"):
         measures = results[name]["measures"]
-        ways = {(measure["mode"], measure["caches"]) for measure in measures if "mode" in measure}
+        ways = {
+            (measure["mode"], measure["caches"]) for measure in measures if "mode" in measure
+        }
         assert ways >= {
             ("PS", "prefix, image"),
             ("PS", "none"),

@@ -26,14 +26,21 @@ def test_no_secret_is_in_results_nor_printed_next_to_them():
     secret = "base_url=http://me:PLANTED@host/v1,api_key=PLANTED"
     arguments = SimpleNamespace(model_args=secret, gen_kwargs=None)
     config = {"model_args": secret, "extra_body": {"api_key": "PLANTED"}, "seed": 1}
-    of_task = {"dataset_kwargs": {"token": "PLANTED", "load_from_disk": True}, "score_key": "score"}
+    of_task = {
+        "dataset_kwargs": {"token": "PLANTED", "load_from_disk": True},
+        "score_key": "score",
+    }
 
     def evaluate(tasks, cli_args):
         return {"config": config, "configs": {"task": of_task}}
 
     results = plugin._check_and_redact(evaluate, tasks=[], cli_args=arguments)
     hidden = "base_url=http://***@host/v1,api_key=***"
-    assert results["config"] == {"model_args": hidden, "extra_body": {"api_key": "***"}, "seed": 1}
+    assert results["config"] == {
+        "model_args": hidden,
+        "extra_body": {"api_key": "***"},
+        "seed": 1,
+    }
     hidden_kwargs = {"token": "***", "load_from_disk": True}
     assert results["configs"]["task"] == {"dataset_kwargs": hidden_kwargs, "score_key": "score"}
     assert vars(arguments) == {"model_args": hidden, "gen_kwargs": None}
@@ -158,7 +165,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def real(folder):
-    process = start_forked(REAL, folder, folder / "printed.txt", str(folder), MEDTASKS_AUTOLOAD="1")
+    process = start_forked(
+        REAL, folder, folder / "printed.txt", str(folder), MEDTASKS_AUTOLOAD="1"
+    )
     process.join(PATIENCE)
     printed = (folder / "printed.txt").read_text()
     assert process.exitcode == 0, printed[-3000:]
@@ -187,7 +196,11 @@ def variants(*bases):
 
 
 def test_tasks_are_found_whenever_the_harness_calls_us(real):
-    assert (real["tasks imported by models"], real["wrapped on import"], real["finders left"]) == (
+    assert (
+        real["tasks imported by models"],
+        real["wrapped on import"],
+        real["finders left"],
+    ) == (
         False,
         True,
         0,
@@ -199,7 +212,9 @@ def test_tasks_are_found_whenever_the_harness_calls_us(real):
     assert real["our folder alone"] == OURS  # whoever wants no defaults gets what the files say
 
 
-def test_a_variant_is_its_base_but_for_a_few_changes_and_matches_only_patterns_that_name_it(real):
+def test_a_variant_is_its_base_but_for_a_few_changes_and_matches_only_patterns_that_name_it(
+    real,
+):
     assert real["blind"] == {
         **dict.fromkeys(("task", "process_docs"), "mediconfusion_gd_blind"),
         "tag": [],
@@ -288,7 +303,9 @@ def test_our_folder_is_the_last(harness):
         assert manager().paths == ["defaults", ours]
         assert manager("user").paths == ["defaults", "user", ours]
         chosen = ["a", "b"]
-        assert manager(chosen).paths == manager(("a", "b")).paths == ["defaults", "a", "b", ours]
+        assert (
+            manager(chosen).paths == manager(("a", "b")).paths == ["defaults", "a", "b", ours]
+        )
         assert chosen == ["a", "b"]
         assert manager("user", include_defaults=False).paths == ["user"]
         assert manager(None, False).paths == []
@@ -303,7 +320,10 @@ def test_our_folder_is_the_last(harness):
 
 class MoreParameters(Manager):
     def initialize_tasks(self, include_path=None, include_defaults=True, *, recursive=True):
-        return [*super().initialize_tasks(include_path, include_defaults), f"recursive={recursive}"]
+        return [
+            *super().initialize_tasks(include_path, include_defaults),
+            f"recursive={recursive}",
+        ]
 
 
 def test_autoload_can_be_turned_off(harness, monkeypatch):

@@ -53,7 +53,9 @@ def test_the_archives_are_small_have_a_page_and_hold_nothing_of_the_machine_that
     archives = sorted(ARCHIVES.glob("*/*.tar.xz"))
     assert sum(archive.stat().st_size for archive in archives) < 9e6
     page = (ARCHIVES / "README.md").read_text(encoding="utf-8")
-    pages = {name.name.partition("_")[0].removesuffix(".md") for name in ARCHIVES.glob("*/*.md")}
+    pages = {
+        name.name.partition("_")[0].removesuffix(".md") for name in ARCHIVES.glob("*/*.md")
+    }
     for archive in archives:
         name = archive.name.removesuffix(".tar.xz")
         assert name in pages or f"`{archive.parent.name}/{name}" in page

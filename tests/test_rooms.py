@@ -17,7 +17,9 @@ def rooms() -> dict[str, list[Path]]:
         for path in PACKAGE.iterdir()
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     ]
-    folders = [path for path in (*entries, ROOT / "model_adapters") if path.name != "__init__.py"]
+    folders = [
+        path for path in (*entries, ROOT / "model_adapters") if path.name != "__init__.py"
+    ]
     return {path.stem: [*path.rglob("*.py")] if path.is_dir() else [path] for path in folders}
 
 
@@ -33,7 +35,9 @@ def imported_rooms(module: Path) -> set[str]:
             parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
             names += [str(part) for part in parts if str(part).startswith("medtasks.")]
     # tasks_yaml holds no code
-    return {name.split(".")[1] for name in names if name.startswith("medtasks.")} - {"tasks_yaml"}
+    return {name.split(".")[1] for name in names if name.startswith("medtasks.")} - {
+        "tasks_yaml"
+    }
 
 
 def test_the_table_names_every_room():

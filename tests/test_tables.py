@@ -42,7 +42,8 @@ def test_after():
 @each_row("workers", [0, 1])
 def test_a_failing_row_shows_itself_its_line_and_its_locals(pytester, workers):
     pytester.makepyfile(
-        tables=Path(__file__).with_name("tables.py").read_text(encoding="utf-8"), test_table=TABLE
+        tables=Path(__file__).with_name("tables.py").read_text(encoding="utf-8"),
+        test_table=TABLE,
     )
     ran = pytester.runpytest_subprocess(
         "-p", "no:cacheprovider", "--showlocals", "-ra", "-n", str(workers)

@@ -30,7 +30,13 @@ COLUMNS = (
     ),
     *("department", "perceptual granularity", "modality", "original task"),
 )
-TASKS = ("Disease Diagnosis", "Severity Grading", "Organ Recognition - Abdomen", "Bone", "Counting")
+TASKS = (
+    "Disease Diagnosis",
+    "Severity Grading",
+    "Organ Recognition - Abdomen",
+    "Bone",
+    "Counting",
+)
 DEPARTMENTS = ("Ophthalmology", "None", "Orthopedic Surgery", "Gastroenterology and Hepatology")
 MODALITIES = ("Fundus Photography", "CT", "X-ray", "Endoscopy")
 KEYWORDS = (
@@ -92,7 +98,12 @@ def write(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:
         table = csv.DictWriter(
-            stream, columns, delimiter="\t", lineterminator="\n", restval="", extrasaction="ignore"
+            stream,
+            columns,
+            delimiter="\t",
+            lineterminator="\n",
+            restval="",
+            extrasaction="ignore",
         )
         table.writeheader()
         table.writerows(content)
@@ -115,7 +126,9 @@ def prepare_all(
             for row in rows(unkeyed, seed=part)
         ]
         write(folder / "test" / name, drawn)
-    keyed = [{**row, "answer": ",".join({"A", row["answer"]})} for row in rows(several, seed=seed)]
+    keyed = [
+        {**row, "answer": ",".join({"A", row["answer"]})} for row in rows(several, seed=seed)
+    ]
     write(folder / "mcls" / "own.tsv", keyed)
     for info, place in ((CATALOGUE["gmai_mmbench_val"], "val"), (test, "test"), (mcls, "mcls")):
         prepare(info.name, Options(folder / place, allow_changed=True))

@@ -28,7 +28,8 @@ MMMU_SCHEMA = pyarrow.schema(
 FRAMES_SCHEMA = pyarrow.schema(
     {
         **dict.fromkeys(
-            ("question_id", "question", "correct_answer", "modality", "system", "video_id"), _TEXT
+            ("question_id", "question", "correct_answer", "modality", "system", "video_id"),
+            _TEXT,
         ),
         "options": pyarrow.list_(_TEXT),
         **{f"image_{number}": IMAGE for number in range(1, 6)},
@@ -38,7 +39,9 @@ FRAMES_SCHEMA = pyarrow.schema(
 
 def pmc_vqa(folder: Path) -> None:
     """Six questions, one with a wrong letter before an option and one with a line break."""
-    columns = "index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split"
+    columns = (
+        "index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split"
+    )
     rows: list[Sequence[Any]] = []
     for number in range(6):
         second = " C: Inner " if number == 1 else " B:\u00a0White: pale "
@@ -57,7 +60,8 @@ def pmc_vqa(folder: Path) -> None:
         )
     put(folder / "test_2.csv", csv_text(columns, rows))
     put_zip(
-        folder / "images_2.zip", {f"figures/f{number}.jpg": picture(number) for number in range(6)}
+        folder / "images_2.zip",
+        {f"figures/f{number}.jpg": picture(number) for number in range(6)},
     )
 
 
@@ -96,7 +100,8 @@ def omnimedvqa(folder: Path) -> None:
         return {**ids, **shown, "gt_answer": "CT", **texts, **fields}
 
     scans = [
-        question("Chest CT Scan", number, modality="CT(Computed Tomography)") for number in range(3)
+        question("Chest CT Scan", number, modality="CT(Computed Tomography)")
+        for number in range(3)
     ]
     scans[1]["gt_answer"] = "MR"  # an option that is there twice
     joints = [question("Mura", number, modality_type="X-Ray") for number in range(3)]
@@ -108,7 +113,10 @@ def omnimedvqa(folder: Path) -> None:
     for part, questions in (("Mura", joints), ("Chest CT Scan", scans)):
         put(folder / OMNI / f"{part}.json", json.dumps(questions, indent=4))
         for number in range(2):
-            put(folder / f"Images/{part}/test (1)/{number}.png", picture(len(part) + number, "PNG"))
+            put(
+                folder / f"Images/{part}/test (1)/{number}.png",
+                picture(len(part) + number, "PNG"),
+            )
     put(folder / "QA_information/Restricted-access/CheXpert.json", "[]")
 
 
@@ -136,11 +144,22 @@ def medxpertqa(folder: Path) -> None:
             "id": f"{name}-{number}",
             "question": f"Which {number}?\nAnswer Choices: {repeated}",
         }
-        groups = {"medical_task": ("Diagnosis", "Treatment")[number % 2], "body_system": "Skeletal"}
+        groups = {
+            "medical_task": ("Diagnosis", "Treatment")[number % 2],
+            "body_system": "Skeletal",
+        }
         key = letters[number % len(letters)]
-        return {**asked, "options": options, "label": key, **groups, "question_type": "Reasoning"}
+        return {
+            **asked,
+            "options": options,
+            "label": key,
+            **groups,
+            "question_type": "Reasoning",
+        }
 
-    names = [[f"MM-{number}-{place}.jpeg" for place in range(number + 1)] for number in range(4)]
+    names = [
+        [f"MM-{number}-{place}.jpeg" for place in range(number + 1)] for number in range(4)
+    ]
     rows = [{**question("MM", number, "ABCDE"), "images": names[number]} for number in range(4)]
     put(folder / "MM/test.jsonl", json_lines(rows))
     put(
@@ -365,7 +384,9 @@ def medbullets_op5(folder: Path) -> None:
     rows = []
     for number in range(5):
         row = _lettered_row(number, "ABCDE")
-        texts = dict(zip(("opa", "opb", "opc", "opd", "ope"), row["options"].values(), strict=True))
+        texts = dict(
+            zip(("opa", "opb", "opc", "opd", "ope"), row["options"].values(), strict=True)
+        )
         if number == 0:
             texts["ope"] = None
         rows.append({**texts, "question": row["question"], "answer_idx": row["answer_idx"]})

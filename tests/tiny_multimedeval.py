@@ -10,7 +10,12 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.prepare_dataset import recipe_of
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    SourceRecipe,
+    prepare_recipe,
+)
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.sources.multimedeval.classification_sets import CLASSES, SKIN_CLASSES
 from medtasks.home import home
@@ -57,7 +62,9 @@ def own_columns(name: str, number: int) -> dict[str, Any]:
         return row | {"subject": "drugs", "options": options, "answer": "ABCD"[number % 4]}
     if columns(name) is REPORT:
         return {
-            "context": f"there is {number} mm of fluid." if name.startswith("mimic_iii") else None,
+            "context": f"there is {number} mm of fluid."
+            if name.startswith("mimic_iii")
+            else None,
             "indication": f" Cough since {number} days.\n"
             if name.startswith("mimic_cxr")
             else None,
@@ -91,7 +98,8 @@ def pictures(name: str, number: int) -> list[Image.Image]:
         return []
     count = 2 if name in ("diff_vqa", "mimic_cxr_report") else 1
     return [
-        Image.new("L", (10 + 2 * number + position, 8), 20 * number) for position in range(count)
+        Image.new("L", (10 + 2 * number + position, 8), 20 * number)
+        for position in range(count)
     ]
 
 
@@ -118,7 +126,9 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
         else None,
     )
     info = dataset_info(f"multimedeval_{name}")
-    return prepare_recipe(info, recipe, Options(source=Path(__file__), sample=True)).model_dump()
+    return prepare_recipe(
+        info, recipe, Options(source=Path(__file__), sample=True)
+    ).model_dump()
 
 
 def prepare_all(folder: Path, names: list[str]) -> Path:

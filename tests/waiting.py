@@ -14,5 +14,7 @@ def wait_until(
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
-        assert process is None or process.poll() is None or condition(), "the process ended before"
+        assert process is None or process.poll() is None or condition(), (
+            "the process ended before"
+        )
         time.sleep(0.02)

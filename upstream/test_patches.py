@@ -111,7 +111,9 @@ def test_a_failed_evaluation_has_an_exit_code(modules, monkeypatch, fails):
     assert codes == [0, int(fails)]
 
 
-def test_an_evaluation_starts_whatever_private_modules_filelock_has(modules, monkeypatch, tmp_path):
+def test_an_evaluation_starts_whatever_private_modules_filelock_has(
+    modules, monkeypatch, tmp_path
+):
     from datasets.utils import _filelock
 
     before, after = modules("filelock.patch", "evaluator.py")

@@ -33,7 +33,9 @@ def board(
         ),
     ] = None,
     html: Annotated[Path | None, Option(help="Page with a sortable table and curves.")] = None,
-    latex: Annotated[Path | None, Option(help="Also write the table as LaTeX (booktabs).")] = None,
+    latex: Annotated[
+        Path | None, Option(help="Also write the table as LaTeX (booktabs).")
+    ] = None,
     markdown: Annotated[Path | None, Option(help="Also write the table as Markdown.")] = None,
     csv: Annotated[Path | None, Option(help="Also write one line per model and task.")] = None,
     wandb: Annotated[

@@ -69,7 +69,9 @@ def check(
         number_read = printed_number(printed)
         chosen = scored_task(task)
         files = [replies_to(task, Source(path, model)) for path in replies]
-        read, documents, data = read_with_data(chosen, files, kit, named_columns(columns_of_file))
+        read, documents, data = read_with_data(
+            chosen, files, kit, named_columns(columns_of_file)
+        )
         verdict = check_printed(chosen, documents, read.only_run, number_read, metric)
     except MedTasksError as error:
         raise NoVerdict(str(error)) from error

@@ -33,9 +33,24 @@ from medtasks.scores.run_values import (
     Overlap,
     TextAgreement,
 )
-from medtasks.scores.verdicts import NonInferiority, TaskVerdict, Verdict, is_equivalent, verdict_on
+from medtasks.scores.verdicts import (
+    NonInferiority,
+    TaskVerdict,
+    Verdict,
+    is_equivalent,
+    verdict_on,
+)
 from medtasks.stats.equivalence import MARGIN, NON_INFERIORITY
-from medtasks.stats.paired import ALPHA, DRAWN_T, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
+from medtasks.stats.paired import (
+    ALPHA,
+    DRAWN_T,
+    DRAWS,
+    DYADIC,
+    POWER,
+    SEED,
+    SIGN_FLIP,
+    draws_for,
+)
 from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.version import __version__
 
@@ -109,7 +124,9 @@ def compare(
     ] = None,
     labels: Annotated[
         list[Path] | None,
-        Option(help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts."),
+        Option(
+            help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts."
+        ),
     ] = None,
     require: _Require = None,
     model: _Model = None,
@@ -129,7 +146,9 @@ def compare(
         )
     look_into(context, include_path, list(map(Path, names)))
     margin = _chosen_margin(equivalence, non_inferiority, require)
-    comparisons = _compare_runs(names, metric or (), rule or (), model or (), margin, labels or ())
+    comparisons = _compare_runs(
+        names, metric or (), rule or (), model or (), margin, labels or ()
+    )
     write_json(json_file, _as_dict(comparisons))
     is_one_sided = non_inferiority is not None or require == "not-worse"
     _print_comparisons(comparisons, is_one_sided=is_one_sided)
@@ -390,7 +409,9 @@ def _with_title(label: str, models: Mapping[str, str]) -> str:
     return f"{label} ({title})" if title else label
 
 
-def _print_task(name: str, task: ComparedTask, comparisons: ComparedRuns) -> Sequence[Comparison]:
+def _print_task(
+    name: str, task: ComparedTask, comparisons: ComparedRuns
+) -> Sequence[Comparison]:
     """Print the verdict on a task and, unless its runs are identical, all comparisons.
 
     Returns:
@@ -441,8 +462,12 @@ def _print_rules(task: ComparedTask) -> None:
     """Print the rules of a task, and metrics that are not compared."""
     named_rules = ", ".join(f"{row} is {rule}" for row, rule in task.rules.items())
     say(f"Rules: {named_rules}.")
-    rules = wording.names_by((rule, (metric, why)) for (rule, metric), why in task.skipped.items())
-    left_out = wording.names_by((metric, (names, why)) for (metric, why), names in rules.items())
+    rules = wording.names_by(
+        (rule, (metric, why)) for (rule, metric), why in task.skipped.items()
+    )
+    left_out = wording.names_by(
+        (metric, (names, why)) for (metric, why), names in rules.items()
+    )
     for (rule_names, why), metrics in left_out.items():
         say(f"Not compared: {metrics} ({rule_names}): {why}.")
 
@@ -522,7 +547,9 @@ def _agreement_lines(
     """Yield names and counts of agreement between two runs, with ``details`` also the size of differences."""
     failed = agreement.failed
     if failed.one_sided_failures:
-        counts = f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+        counts = (
+            f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+        )
         yield "  failed", counts
     if agreement.texts is not None:
         yield from _text_lines(agreement.texts, details)
@@ -530,7 +557,9 @@ def _agreement_lines(
         yield from _likelihood_lines(agreement.likelihoods, runs[0], details)
     rows = []
     for row, answers in agreement.answers.items():
-        neither = f"; {answers.neither} without an answer in either run" if answers.neither else ""
+        neither = (
+            f"; {answers.neither} without an answer in either run" if answers.neither else ""
+        )
         rows.append((row, f"{_equal(answers.equal, answers.samples)}{neither}"))
     for text, names in wording.names_by(rows).items():
         yield "  answers", f"{text}, read by {names}"
@@ -544,7 +573,9 @@ def _text_lines(texts: TextAgreement, details: bool) -> _Lines:
         equal += f", {texts.equal_but_spaces} more but for white space"
     yield "  replies", equal
     if details and texts.characters and texts.words:
-        common = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+        common = (
+            f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+        )
         ending = f"{texts.at_first_word} within the first word"
         yield "  they part", f"after {common} (median); {ending}"
 

@@ -80,7 +80,9 @@ MaxRequests = Annotated[
     ),
 ]
 
-_KINDS = Literal["visual_closed", "visual_open", "knowledge_closed", "knowledge_open", "contextual"]
+_KINDS = Literal[
+    "visual_closed", "visual_open", "knowledge_closed", "knowledge_open", "contextual"
+]
 _ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-language model, or module:factory"
 
 
@@ -101,7 +103,9 @@ def pairs(
     ] = None,
     general_encoder: Annotated[
         str | None,
-        Option(help="Vision-only encoder, in the same form.", show_default="facebook/dinov2-base"),
+        Option(
+            help="Vision-only encoder, in the same form.", show_default="facebook/dinov2-base"
+        ),
     ] = None,
     sim_med: Annotated[
         float, Option(min=-1, max=1, help="Minimum similarity to the medical encoder.")
@@ -184,7 +188,9 @@ def hallucination(
             help="Texts to retrieve from (.txt, .md, .jsonl with text), for knowledge_open; repeatable.",
         ),
     ] = None,
-    passages: Annotated[int, Option(min=1, help="Number of passages to retrieve per report.")] = 5,
+    passages: Annotated[
+        int, Option(min=1, help="Number of passages to retrieve per report.")
+    ] = 5,
     max_requests: MaxRequests = None,
 ) -> None:
     """Draft hallucination questions from reports. An interrupted run continues where it stopped.
@@ -214,7 +220,11 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     if study.kind is not StudyKind.PAIRS:
         _print_answers(read_drafts(folder))
     _print_outcomes(folder, study.kind)
-    answered = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
+    answered = counts.keys() - {
+        DraftOutcome.FAILED,
+        DraftOutcome.NOT_ASKED,
+        DraftOutcome.SKIPPED,
+    }
     if counts[DraftOutcome.FAILED] and not answered:
         lines = read_journal_lines(folder).values()
         causes = (line.reason for line in lines if line.outcome is DraftOutcome.FAILED)
@@ -282,7 +292,9 @@ def draft(
     answered requests are not repeated.
     """
     if no_categories and categories is not None:
-        raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
+        raise MedTasksError(
+            "--categories and --no-categories contradict each other; leave one out"
+        )
     areas = None if categories is None else given_categories(categories)
     study = read_study(folder)
     llm = open_llm(study, max_requests)
@@ -311,7 +323,8 @@ def review(
     status: Annotated[
         bool,
         Option(
-            "--status", help="Only print what was drafted and reviewed, and how reviewers agree."
+            "--status",
+            help="Only print what was drafted and reviewed, and how reviewers agree.",
         ),
     ] = False,
 ) -> None:
@@ -388,10 +401,12 @@ def publish(
         int, Option(min=LOWEST, max=HIGHEST, help="Minimum score from every reviewer.")
     ] = PASSING,
     name: Annotated[
-        str | None, Option("--as", help="Name of dataset and tasks. Default: that of the study.")
+        str | None,
+        Option("--as", help="Name of dataset and tasks. Default: that of the study."),
     ] = None,
     wording: Annotated[
-        str | None, Option(metavar="REVIEWER", help="Reviewer whose wording counts if they differ.")
+        str | None,
+        Option(metavar="REVIEWER", help="Reviewer whose wording counts if they differ."),
     ] = None,
     balance: Annotated[
         bool, Option(help="Hallucination studies: balance yes/no by leaving some out.")

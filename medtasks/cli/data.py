@@ -108,7 +108,9 @@ def _source_with_revision(info: DatasetInfo) -> str:
     """Describe where the files of a dataset come from, and whether numbers may move with them."""
     source = f"{info.source} at {info.revision}"
     if info.revision == "main":
-        source += ", so that numbers may move with its newest commit, which the manifest records"
+        source += (
+            ", so that numbers may move with its newest commit, which the manifest records"
+        )
     elif not (info.sha256 or info.md5 or len(info.revision) == 40):
         source += ", without a digest of its files, so that numbers may move with them"
     return source
@@ -191,7 +193,9 @@ def _raise_problems(problems: Sequence[str], name: str, fix: str) -> None:
 
 @app.command()
 def sample(
-    folder: Annotated[Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")],
+    folder: Annotated[
+        Path, Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")
+    ],
 ) -> None:
     """Write synthetic data, to try everything without downloading anything."""
     write_sample_home(folder)
@@ -245,10 +249,13 @@ def select(
     ] = False,
     draw: Annotated[
         int | None,
-        Option(min=1, help="Draw about this many questions at random, to estimate scores of all."),
+        Option(
+            min=1, help="Draw about this many questions at random, to estimate scores of all."
+        ),
     ] = None,
     by: Annotated[
-        str | None, Option(metavar="COLUMN", help="Draw from each value of this column its share.")
+        str | None,
+        Option(metavar="COLUMN", help="Draw from each value of this column its share."),
     ] = None,
     seed: Annotated[int, Option(help="Random seed of the draw.")] = 0,
 ) -> None:
@@ -281,7 +288,9 @@ def select(
         _make_task(dataset, criteria, new, None)
 
 
-def _print_selection(dataset: str, documents: Documents, criteria: Criteria, *, show: bool) -> None:
+def _print_selection(
+    dataset: str, documents: Documents, criteria: Criteria, *, show: bool
+) -> None:
     """Print the number of documents that fit, and the values of their columns if there are no criteria."""
     chosen = choose(documents, criteria)
     condition = ""
@@ -373,7 +382,8 @@ def look(
         list[str] | None, Option("--id", help="Sample to show instead; repeatable.")
     ] = None,
     folder: Annotated[
-        Path | None, Option("--out", help="Folder for a page and PNG files. Default: only print.")
+        Path | None,
+        Option("--out", help="Folder for a page and PNG files. Default: only print."),
     ] = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -405,7 +415,8 @@ def publish(
         Path, Option("--out", help="New folder, named as the benchmark and its first task.")
     ],
     licence: Annotated[
-        str, Option(help="Licence by which you publish questions and images, such as cc-by-4.0.")
+        str,
+        Option(help="Licence by which you publish questions and images, such as cc-by-4.0."),
     ],
 ) -> None:
     """Write a dataset of your own, with its tasks, into a folder for the Hub, which pip installs as well.
@@ -419,8 +430,12 @@ def publish(
     access = benchmark.manifest.access
     say(f"{folder}: {len(benchmark.documents)} questions, {access}, {licence}")
     say("Look at README.md, and name the authors in its citation.")
-    say(f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {shlex.quote(str(folder))}")
-    say(f"Upload it: hf upload ORG/{benchmark.name} {shlex.quote(str(folder))} --repo-type dataset")
+    say(
+        f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {shlex.quote(str(folder))}"
+    )
+    say(
+        f"Upload it: hf upload ORG/{benchmark.name} {shlex.quote(str(folder))} --repo-type dataset"
+    )
 
 
 def options() -> dict[str, str]:

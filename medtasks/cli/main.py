@@ -129,7 +129,9 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as error:
         if error.code == 130:  # Typer's code for Ctrl-C
-            _complain("interrupted; what was finished is kept, run the same command again to go on")
+            _complain(
+                "interrupted; what was finished is kept, run the same command again to go on"
+            )
         raise
 
 

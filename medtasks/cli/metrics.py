@@ -52,7 +52,9 @@ def metrics(
     refs: Annotated[
         Path | None, Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")
     ] = None,
-    hyps: Annotated[Path | None, Option(help="The model's reports, in any of these forms.")] = None,
+    hyps: Annotated[
+        Path | None, Option(help="The model's reports, in any of these forms.")
+    ] = None,
     metric: Annotated[
         list[str] | None, Option(help="Metric or one of its scores; 'all'. Default: list them.")
     ] = None,
@@ -236,7 +238,9 @@ def _list_weights() -> None:
         for info in WEIGHTS.values()
     ]
     rows.append((WORDNET, "11", "synonyms of METEOR", "WordNet licence"))
-    rows.append((TOKENIZER, "104", "words of CIDEr: the extra 'cider', and Java", "GPL 2 or later"))
+    rows.append(
+        (TOKENIZER, "104", "words of CIDEr: the extra 'cider', and Java", "GPL 2 or later")
+    )
     here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
     say_columns([("weights", "here", "MB", "description", "licence"), *here])
     say(f"Weights folder: {weights_home()}")

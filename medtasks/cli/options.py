@@ -23,7 +23,8 @@ OneRun = Annotated[
     list[Path], Argument(help="Folder or files of one run, as for 'medtasks score'.")
 ]
 ModelName = Annotated[
-    str | None, Option("--model", help="Model to take from a folder with runs of several models.")
+    str | None,
+    Option("--model", help="Model to take from a folder with runs of several models."),
 ]
 HelpedBy = Annotated[
     Path | None,
@@ -35,7 +36,9 @@ HelpedBy = Annotated[
 ]
 MaxFailed = Annotated[
     str,
-    Option("--max-failed", help="Number (5) or share (1%) of samples without reply or verdict."),
+    Option(
+        "--max-failed", help="Number (5) or share (1%) of samples without reply or verdict."
+    ),
 ]
 Yes = Annotated[bool, Option("--yes", help="Download more than 5 GB without asking.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Also write everything as JSON.")]
@@ -48,7 +51,8 @@ GroupColumns = Annotated[
     ),
 ]
 Prevalence = Annotated[
-    float | None, Option(help="Also print the predictive values for this prevalence, such as 0.05.")
+    float | None,
+    Option(help="Also print the predictive values for this prevalence, such as 0.05."),
 ]
 KitName = Annotated[
     str | None,

@@ -32,7 +32,11 @@ def say_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print rows of texts in columns as wide as their longest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say(
+            "  ".join(
+                cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+        )
 
 
 def show(table: Table) -> None:

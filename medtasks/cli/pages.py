@@ -47,14 +47,17 @@ def report(
         Path, Argument(help="Folder of a run (--output_path); with --task, a file of replies.")
     ],
     html: Annotated[
-        Path | None, Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file.")
+        Path | None,
+        Option(help=f"Page to write. Default: {_PAGE} in RUN, or next to the file."),
     ] = None,
     task: Annotated[
         str | None, Option(help="RUN holds recorded replies to this task of ours.")
     ] = None,
     model: ModelName = None,
     markdown: Annotated[Path | None, Option(help="Also write the tables as Markdown.")] = None,
-    latex: Annotated[Path | None, Option(help="Also write the tables as LaTeX (booktabs).")] = None,
+    latex: Annotated[
+        Path | None, Option(help="Also write the tables as LaTeX (booktabs).")
+    ] = None,
     figures: Annotated[
         Path | None, Option(help="Also write the figures into this folder, SVG and PNG.")
     ] = None,
@@ -75,7 +78,9 @@ def report(
     from medtasks.report.page import write_page
 
     if not run.exists():
-        raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
+        raise RepliesError(
+            f"there is no {run}; give the folder that was named with --output_path"
+        )
     if task is None and run.is_file():
         raise RepliesError(
             f"{run} is a file; give the folder of the run, or say with --task which task it answers"
@@ -87,7 +92,9 @@ def report(
             content = _with_help(content, Source(run, model), Source(helped_by))
         adjusted = for_prevalence([part.rules for part in content.tasks], prevalence)
         parts = zip(content.tasks, adjusted, strict=True)
-        content = replace(content, tasks=tuple(replace(part, rules=rules) for part, rules in parts))
+        content = replace(
+            content, tasks=tuple(replace(part, rules=rules) for part, rules in parts)
+        )
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
         write_page(content, page, draw_figures(content, figures))
@@ -178,7 +185,9 @@ def _write_tables(
     if latex:
         write_text(latex, tables.latex(report_tables(content)))
     if json_file:
-        write_json(json_file, {**report_as_dict(content), "sentences": quotable_sentences(content)})
+        write_json(
+            json_file, {**report_as_dict(content), "sentences": quotable_sentences(content)}
+        )
 
 
 def export(
@@ -187,12 +196,16 @@ def export(
     hub: Annotated[
         Path | None, Option(help="YAML file for .eval_results/ of the model's repository.")
     ] = None,
-    eee: Annotated[Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")] = None,
+    eee: Annotated[
+        Path | None, Option(help="Folder for records of Every Eval Ever 0.3.")
+    ] = None,
     task: Annotated[list[str] | None, Option(help="Export only this task; repeatable.")] = None,
     benchmark: Annotated[
         list[str] | None, Option(help="Hub benchmark of a task: TASK=ORG/DATASET/TASK_ID.")
     ] = None,
-    organization: Annotated[str, Option(help="Who ran the evaluation, for --eee.")] = "not stated",
+    organization: Annotated[
+        str, Option(help="Who ran the evaluation, for --eee.")
+    ] = "not stated",
     relationship: Annotated[
         Relationship, Option(help="Relation of who ran it to the model, for --eee.")
     ] = "other",
@@ -225,7 +238,8 @@ def export(
 def duplicates(
     context: typer.Context,
     name: Annotated[
-        str, Argument(help="A prepared dataset, see 'medtasks data list', or a task of your own.")
+        str,
+        Argument(help="A prepared dataset, see 'medtasks data list', or a task of your own."),
     ],
     against: Annotated[
         str | None, Option(help="Folder of (training) images, or another prepared dataset.")
@@ -270,7 +284,9 @@ def duplicates(
     )
 
     if against == name:
-        raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
+        raise MedTasksError(
+            f"'{name}' is compared with itself in any case; leave out --against"
+        )
     look_into(context, include_path)
     task = task_files().get(name)
     if task is not None and task.has_own_files:

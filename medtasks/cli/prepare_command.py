@@ -67,7 +67,8 @@ def prepare(
     allow_changed: Annotated[
         bool,
         Option(
-            "--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum."
+            "--allow-changed",
+            help="MedHEval, GMAI-MMBench: accept a file with another checksum.",
         ),
     ] = False,
     from_folder: Annotated[
@@ -277,7 +278,9 @@ def _downloads(infos: DatasetInfos, options: Options) -> list[DatasetInfo]:
     downloads = {}
     for info in infos:
         whole = CATALOGUE.get(info.part_of or info.name, info)
-        if obtaining(info) in downloaded and (whole is info or prepared_state(whole.name) == "no"):
+        if obtaining(info) in downloaded and (
+            whole is info or prepared_state(whole.name) == "no"
+        ):
             downloads[whole.name] = whole
     return list(downloads.values())
 
@@ -406,7 +409,9 @@ def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: boo
     command = preparing_again(info.name)
     whole = part_of(info.name)
     if whole is not None:
-        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{command}'")
+        raise MedTasksError(
+            f"'{info.name}' is a part of '{whole}'; make it again with '{command}'"
+        )
     if study_of(info.name) is not None:
         raise MedTasksError(
             f"'{info.name}' was published from a study; publish it again with '{command}'"

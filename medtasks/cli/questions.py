@@ -32,7 +32,8 @@ def questions(
     form: Annotated[
         QuestionForm,
         Option(
-            "--format", help="Lines of messages with image files, or requests of OpenAI's batches."
+            "--format",
+            help="Lines of messages with image files, or requests of OpenAI's batches.",
         ),
     ] = QuestionForm.MESSAGES,
     limit: Annotated[

@@ -61,7 +61,9 @@ from medtasks.tasks.task_files import included_option, including, task_file
 
 Launcher = Annotated[
     str,
-    Option(help="Command that starts processes, such as 'accelerate launch --num_processes 4'."),
+    Option(
+        help="Command that starts processes, such as 'accelerate launch --num_processes 4'."
+    ),
 ]
 Part = Annotated[
     str,
@@ -81,7 +83,8 @@ RecipeName = Annotated[
     str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")
 ]
 BackendName = Annotated[
-    str, Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")
+    str,
+    Option("--backend", help="Where the recipe's model runs: hf (in this process) or server."),
 ]
 Repeats = Annotated[
     int,
@@ -111,8 +114,12 @@ PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def run(
     context: typer.Context,
-    tasks: Annotated[str, Option("--tasks", help="Tasks, groups and tags, separated by commas.")],
-    output: Annotated[Path, Option("--output_path", "--output-path", help="Folder for results.")],
+    tasks: Annotated[
+        str, Option("--tasks", help="Tasks, groups and tags, separated by commas.")
+    ],
+    output: Annotated[
+        Path, Option("--output_path", "--output-path", help="Folder for results.")
+    ],
     launcher: Launcher = "",
     max_failed: MaxFailed = DEFAULT_LIMIT,
     shard: Part = "",
@@ -126,7 +133,9 @@ def run(
     ] = None,
     looks: Annotated[
         Path | None,
-        Option(help="Plan of 'medtasks plan --looks': stop at the look that shows a difference."),
+        Option(
+            help="Plan of 'medtasks plan --looks': stop at the look that shows a difference."
+        ),
     ] = None,
     against: Annotated[
         Path | None, Option(help="Run of the whole task, with which --looks compares.")
@@ -181,7 +190,17 @@ def run(
     rows = of_looks.rows if of_looks else part
     notices = _check_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
-        tasks, names, command, selection, notices, part, facts, start, limit, only_failed, stated
+        tasks,
+        names,
+        command,
+        selection,
+        notices,
+        part,
+        facts,
+        start,
+        limit,
+        only_failed,
+        stated,
     )
     with stopping_by_signal():
         if of_looks is not None:
@@ -393,7 +412,9 @@ class _Call:
             sentences = [f"{lost} of {len(outcomes)} tasks without results"]
             if lost < len(outcomes):
                 sentences.append("the others are complete")
-            failures = (record.reason for record in records if record.outcome is TaskOutcome.FAILED)
+            failures = (
+                record.reason for record in records if record.outcome is TaskOutcome.FAILED
+            )
             sentences += dict.fromkeys(failures)
             raise MedTasksError("; ".join(sentences))
         reasons = [record.reason for record in records if record.reason]
@@ -422,7 +443,9 @@ def _earlier_look(
     kept = list(earlier_runs(output, current, arguments))
     looks = []
     for earlier in read_manifests(output, lambda _: None):
-        if earlier.part == current.part and any(task.samples for task in earlier.tasks.values()):
+        if earlier.part == current.part and any(
+            task.samples for task in earlier.tasks.values()
+        ):
             looks.append(earlier)
     if len(looks) > len(kept):
         raise MedTasksError(
@@ -434,7 +457,9 @@ def _earlier_look(
 
 def _is_taken(run: RunManifest, look: LookRecord) -> bool:
     """Return whether a run has answered all questions of a look."""
-    return run.state is RunState.FINISHED and run.look is not None and run.look.index == look.index
+    return (
+        run.state is RunState.FINISHED and run.look is not None and run.look.index == look.index
+    )
 
 
 def _print_outcomes(manifest: RunManifest, output: Path) -> None:
@@ -453,7 +478,9 @@ def _print_outcomes(manifest: RunManifest, output: Path) -> None:
 
 def _print_results(manifest: RunManifest, output: Path) -> bool:
     """Print the results files of a run, and return whether there are any."""
-    files = dict.fromkeys(record.results for record in manifest.tasks.values() if record.results)
+    files = dict.fromkeys(
+        record.results for record in manifest.tasks.values() if record.results
+    )
     for results in files:
         say(f"results: {output / results}")
     return bool(files)

@@ -102,7 +102,8 @@ def score(
         str | None, Option(help="Score only this field of replies that are JSON objects.")
     ] = None,
     metric: Annotated[
-        list[str] | None, Option(help="For reports: one more of 'medtasks metrics'; repeatable.")
+        list[str] | None,
+        Option(help="For reports: one more of 'medtasks metrics'; repeatable."),
     ] = None,
     export_errors: Annotated[
         Path | None, Option(help="CSV file for all wrong answers, for a human to judge.")
@@ -163,7 +164,9 @@ def score(
     unweighted = [*metrics_without_mean(chosen.metrics), UNWEIGHTED_TABLES]
     notes = draw_notes(data, documents, replied, unweighted) + help_notes
     summary |= _optional_facts(read, answer_field, classes, notes)
-    write_json(json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)})
+    write_json(
+        json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)}
+    )
     _print_origins(files, replies, read.notes)
     title = f"{task}: {len(replied)} of {len(documents)} questions answered"
     if len(replied) < len(recorded):
@@ -262,7 +265,9 @@ def _kinds_by_human(path: Path | None, rules: ScoresByRule) -> dict[str, RuleSco
         say(f"Judgements in {path} of no wrong answer of this run, left out: {numbers}.")
     by_rule = {}
     for name, rule in rules.items():
-        by_rule[name] = replace(rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={})
+        by_rule[name] = replace(
+            rule, scores=tuple(kinds_by_human(rule.wrong, labels)), reasons={}
+        )
     return by_rule
 
 
@@ -300,7 +305,9 @@ def _scores_of_runs(
     return rules
 
 
-def _print_origins(files: Sequence[Path], replies: Sequence[Path], matching: Sequence[str]) -> None:
+def _print_origins(
+    files: Sequence[Path], replies: Sequence[Path], matching: Sequence[str]
+) -> None:
     """Print the files that were read in place of folders, and where their replies come from."""
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
@@ -521,7 +528,9 @@ def sample(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks with a judge, see 'medtasks tasks'.")],
     replies: OneRun,
-    sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path("judge_labels.csv"),
+    sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path(
+        "judge_labels.csv"
+    ),
     size: Annotated[
         int, Option(min=4, help="Number of replies to draw, half of each verdict.")
     ] = 200,
@@ -589,7 +598,8 @@ def joint(
         )
     _print_remarks(rules)
     write_json(
-        json_file, {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict}
+        json_file,
+        {"schema_version": 1, "task": task, "medtasks": __version__, "models": as_dict},
     )
     for problem in _print_losses(rules, limit):
         raise MedTasksError(problem)
@@ -619,7 +629,8 @@ def check(json_file: JsonFile = None) -> None:
 def parse(
     rule: Annotated[str, Argument(help=f"One of: {', '.join(_REPLY_RULES)}.")],
     language: Annotated[
-        str | None, Option(help="Language of the replies, such as de; default: found by itself.")
+        str | None,
+        Option(help="Language of the replies, such as de; default: found by itself."),
     ] = None,
 ) -> None:
     """Read {"reply", "options"} per line from standard input. Print value and reason per line, and facts if there are.

@@ -210,7 +210,8 @@ def plan(
         str | None, Option(help="Rule for the runs. Default: the task's first.")
     ] = None,
     draw: Annotated[
-        bool, Option("--draw", help="Which interval a draw of so many questions gives one score.")
+        bool,
+        Option("--draw", help="Which interval a draw of so many questions gives one score."),
     ] = False,
     looks: Annotated[
         int | None,
@@ -249,7 +250,9 @@ def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> No
     )
     say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
     discordance = number(assumed.discordance_of(result.difference or 0.0))
-    say(f"Samples on which the two models differ: {discordance} ({assumed.discordance_source}).")
+    say(
+        f"Samples on which the two models differ: {discordance} ({assumed.discordance_source})."
+    )
     say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
     level = f"{result.level:.3g}, two-sided"
     if result.margin is not None:
@@ -327,7 +330,9 @@ def show_path(
 
 
 def models(
-    name: Annotated[str | None, Argument(help="Recipe to show; without it all are listed.")] = None,
+    name: Annotated[
+        str | None, Argument(help="Recipe to show; without it all are listed.")
+    ] = None,
     include_path: RunFolders = None,
 ) -> None:
     """List the recipes of published models, or show one: every fact with its source, traps, scores and commands.
@@ -413,7 +418,9 @@ def _print_commands(chosen: Recipe) -> None:
         if backend == "server":
             say(f"  {chosen.serve_command()}")
             extra = " --backend server --model_args base_url=http://127.0.0.1:8000/v1"
-        say(f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER")
+        say(
+            f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER"
+        )
         say(f"    is: {chosen.command(backend)}")
 
 

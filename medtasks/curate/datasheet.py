@@ -134,7 +134,9 @@ def _command_options(about: Publication) -> list[str]:
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
     """Return the record of one reviewer. The mean is over questions, the shares are over drafts."""
-    by_item = {item: of.scores for item, of in current(review, about.drafts).items() if of.scores}
+    by_item = {
+        item: of.scores for item, of in current(review, about.drafts).items() if of.scores
+    }
     mean = passing = published = None
     if by_item:
         scores = list(itertools.chain.from_iterable(by_item.values()))

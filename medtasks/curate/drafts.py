@@ -176,7 +176,9 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
         ) from None
 
 
-def _draft_missing(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[DraftOutcome]:
+def _draft_missing(
+    folder: Path, jobs: Mapping[str, Job], threads: int
+) -> Counter[DraftOutcome]:
     path = folder / DRAFTS
     _remove_torn_line(path)
     lines = read_journal_lines(folder)

@@ -45,7 +45,9 @@ from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "hallucination_prompts"
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
+_Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
+]
 # The constraint excludes half a surrogate pair.
 _Choices = Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)]
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -76,7 +78,8 @@ class TypedQuestion(DraftedQuestion):
     """A closed question with its type of hallucination."""
 
     type: Annotated[
-        str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b")
+        str,
+        StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b"),
     ]
     # BINARY and MULTI_CHOICE of the published records.
     ground_truth_type: Literal["binary", "multi-choice"]
@@ -153,7 +156,9 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
         skip = ""
         if first and not image.context[PASSAGES]:
             skip = "no passage of the texts shares a word with its report"
-        jobs[name] = job_of(llm, name, prompt, _mark_values(image), read, skip=skip, first=first)
+        jobs[name] = job_of(
+            llm, name, prompt, _mark_values(image), read, skip=skip, first=first
+        )
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
@@ -182,7 +187,9 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
     rule = re.search(r"Do not use phrases like (.+?) in the conversation", system, re.DOTALL)
     if rule is None:
         return None
-    phrases = [re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', rule[1])]
+    phrases = [
+        re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', rule[1])
+    ]
     return re.compile(rf"\b(?:{'|'.join(phrases)})(?:e?s)?\b", re.IGNORECASE)
 
 
@@ -271,7 +278,9 @@ def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
         return {**facts, "hallucination": HALLUCINATIONS[published]}
     facts = {"options": (), "answers": (question.answer,), "reason": ""}
     if isinstance(question, ReportQuestion):
-        components = {aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS}
+        components = {
+            aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS
+        }
         facts["components"] = components
         if not any(components.values()):
             facts["reason"] = "it names no component"

@@ -45,7 +45,14 @@ DATA_FILE = "data/test-00000-of-00001.parquet"
 _NUMBERED = ("patient_id", "image_id", "pair_id", "unit_id")
 _HELD_APART = ("doc_id", "dataset", "image_file", "image_files", "image_sha256")
 _IMAGES = "images"  # column of the Parquet file
-_OF_PREPARED = ("task", "task_alias", "tag", "dataset_path", "dataset_kwargs", "test_split")  # keys
+_OF_PREPARED = (
+    "task",
+    "task_alias",
+    "tag",
+    "dataset_path",
+    "dataset_kwargs",
+    "test_split",
+)  # keys
 _OF_REVIEWERS = ("reviewer", "reviewers", "constant")  # keys of a datasheet's records
 _ROWS = 32  # rows whose images are in memory at a time
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**9, "100K<n<1M"))
@@ -173,11 +180,15 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
     manifest = Manifest.read(dataset_folder(name))
     documents = load_documents(name)
     _check_publishable(manifest)
-    groups = {file.name: file for file in files if file.members and tasks.keys() >= {*file.members}}
+    groups = {
+        file.name: file for file in files if file.members and tasks.keys() >= {*file.members}
+    }
     new_tasks = _with_new_names(tasks, name, new)
     new_groups = _with_new_names(groups, name, new)
     for taken, path in names_of_others([*new_tasks, *new_groups]).items():
-        raise MedTasksError(f"there is a task '{taken}' in {path}; choose another name for --out")
+        raise MedTasksError(
+            f"there is a task '{taken}' in {path}; choose another name for --out"
+        )
     return Benchmark(new, licence, manifest, documents, new_tasks, new_groups)
 
 
@@ -202,7 +213,9 @@ def _check_publishable(manifest: Manifest) -> None:
             f"--access public"
         )
     if VOLUME in manifest.image_conversions:
-        raise MedTasksError(f"'{manifest.name}' shows volumes, and only images can be published")
+        raise MedTasksError(
+            f"'{manifest.name}' shows volumes, and only images can be published"
+        )
 
 
 # ---- questions and images ----
@@ -231,7 +244,9 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
             batch = []
             for row in rows[start : start + _ROWS]:
                 files = next(encoded)
-                batch.append({**row, _IMAGES: [{"bytes": data, "path": None} for data in files]})
+                batch.append(
+                    {**row, _IMAGES: [{"bytes": data, "path": None} for data in files]}
+                )
                 names = list(map(embedded_name, files))
                 if column:
                     row[column] = names[0] if column == "image_file" else names
@@ -254,7 +269,9 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
 def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
     """Return the columns of documents but for images and empty ones, with numbers in place of ids."""
     published = {
-        name for name in documents[0] if any(document[name] is not None for document in documents)
+        name
+        for name in documents[0]
+        if any(document[name] is not None for document in documents)
     }.difference(_HELD_APART)
     numbers = defaultdict[str, dict[Any, str]](dict)
     rows = []

@@ -42,7 +42,12 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import LINEAR
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    SourceRecipe,
+    prepare_recipe,
+)
 from medtasks.data.samples import letter, option_index
 from medtasks.data.schema import (
     CLOSED_QUESTION,
@@ -144,7 +149,9 @@ def publish_study(
         config["metadata"] = dict(config["metadata"])
         config["metadata"].pop("checked_against", None)
         settings = config[SETTINGS].items()
-        config[SETTINGS] = {key: value for key, value in settings if "demonstrations" not in value}
+        config[SETTINGS] = {
+            key: value for key, value in settings if "demonstrations" not in value
+        }
         write_task_file(task, config, _COMMAND)
     for model, group in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
@@ -205,17 +212,13 @@ def _why_nothing(about: Publication) -> str:
         todo = "make some with 'medtasks curate draft"
         if drafts:
             todo = "score them with 'medtasks curate review"
-        return (
-            f"none of the {drafts} drafts of '{study.name}' has been scored; {todo} {about.folder}'"
-        )
+        return f"none of the {drafts} drafts of '{study.name}' has been scored; {todo} {about.folder}'"
     causes = Counter(about.left_out).most_common()
     why = ", ".join(f"{count} {cause}" for cause, count in causes)
     fix = "score more drafts, or lower --min-score"
     if study.kind is not StudyKind.PAIRS:
         fix += ", or add --no-balance"
-    return (
-        f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
-    )
+    return f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
 
 
 def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
@@ -236,7 +239,9 @@ def _check_listed(
     images: Mapping[str, StudyImage],
 ) -> None:
     """Raise SourceError if drafts are about images or pairs that the study does not list."""
-    unlisted = {item for item, draft in drafts.items() if not images.keys() >= set(draft.images)}
+    unlisted = {
+        item for item, draft in drafts.items() if not images.keys() >= set(draft.images)
+    }
     pairs = pairs_by_id(folder)
     if study.kind is StudyKind.PAIRS:
         unlisted |= drafts.keys() - pairs.keys()
@@ -256,7 +261,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
     def enclose(work: Path, manifest: Manifest) -> None:
         published = {item: draft for item, draft in about.published.items() if item not in lost}
-        left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
+        left_out = +Counter(
+            {**about.left_out, "an image is missing, changed or broken": len(lost)}
+        )
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(outcome, manifest))
         files.update(
@@ -273,7 +280,9 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
         decoding=LINEAR,
         enclose=enclose,
     )
-    info = own_dataset_info(about.name, f"{study.kind}, from {source}", str(source), study.access)
+    info = own_dataset_info(
+        about.name, f"{study.kind}, from {source}", str(source), study.access
+    )
     manifest = prepare_recipe(
         info, recipe, Options(about.folder, allow_incomplete=allow_incomplete)
     )

@@ -121,7 +121,9 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     path = Path(planned.source)
     find = None
     if knowledge:
-        find = retriever(read_passages(knowledge_files(knowledge)), planned.made_with["passages"])
+        find = retriever(
+            read_passages(knowledge_files(knowledge)), planned.made_with["passages"]
+        )
     images = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):

@@ -70,7 +70,9 @@ class StudyImage(StudyRecord):
     file: str  # absolute path
     sha256: str  # of the file's bytes
     text: str  # caption or report
-    group: str | None = None  # patient, study or article; two images of one group are never a pair
+    group: str | None = (
+        None  # patient, study or article; two images of one group are never a pair
+    )
     licence: str | None = None
     # further parts of a prompt: notes, metadata, bounding boxes, question pairs
     context: Mapping[str, Any] = {}
@@ -265,7 +267,9 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
         name = row.name("id")
         if name in places:
             raise row.error(
-                f"it has the id of {places[name]}; ids are unique" if name else "its id is empty"
+                f"it has the id of {places[name]}; ids are unique"
+                if name
+                else "its id is empty"
             )
         places[name] = row.place
         yield row

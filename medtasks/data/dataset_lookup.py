@@ -120,7 +120,9 @@ def data_warning(facts: Mapping[str, Any]) -> str:
 
 def _refuse_unknown(name: str) -> None:
     if not is_known(name):
-        raise AttributeError(f"there is no dataset '{name}'; known: {', '.join(sorted(CATALOGUE))}")
+        raise AttributeError(
+            f"there is no dataset '{name}'; known: {', '.join(sorted(CATALOGUE))}"
+        )
 
 
 def path_of(name: str) -> str:

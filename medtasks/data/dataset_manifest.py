@@ -66,7 +66,9 @@ class Manifest(BaseModel):
     pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
     left_out: tuple[str, ...] = ()  # rows left out and why, one sentence each
     selected_from: str | None = None  # the dataset this one is a part of; the images stay there
-    selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
+    selection: Mapping[
+        str, tuple[str, ...]
+    ] = {}  # values by column that the part was chosen by
     draw: Draw | None = None  # design, if the part was drawn at random
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
     # black and white, of images with more than 8 bits
@@ -131,7 +133,9 @@ def measure_documents(
         "images": len(images),
         "text_sha256": text_fingerprint(documents),
         "pixels_sha256": pixels_fingerprint(images),
-        "image_conversions": counted_conversions(facts.conversions for facts in images.values()),
+        "image_conversions": counted_conversions(
+            facts.conversions for facts in images.values()
+        ),
     }
 
 
@@ -163,7 +167,9 @@ def git_blob(path: Path) -> str:
 
 def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
     """Combine the digests of images, by :func:`~medtasks.data.schema.image_key`, into one."""
-    lines = "".join(f"{image_id}:{facts.sha256}\n" for image_id, facts in sorted(images.items()))
+    lines = "".join(
+        f"{image_id}:{facts.sha256}\n" for image_id, facts in sorted(images.items())
+    )
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
@@ -190,7 +196,9 @@ def described_images(data: Mapping[str, Any]) -> str:
     counts = data.get("image_conversions")
     if not isinstance(counts, Mapping):
         return ""
-    volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(data.get("volume_settings") or {})
+    volumes = data.get(SHOWN_VOLUMES) or VolumeRule.of_settings(
+        data.get("volume_settings") or {}
+    )
     if not counts:
         return ""
     conversions = ", ".join(f"{name} ({count})" for name, count in counts.items())

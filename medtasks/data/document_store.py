@@ -62,7 +62,9 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
             contextlib.ExitStack() as undo,
         ):
             old = final.with_name(f".old-{final.name}")
-            if old.exists() and not final.exists():  # publishing stopped between its two renames
+            if (
+                old.exists() and not final.exists()
+            ):  # publishing stopped between its two renames
                 old.rename(final)
             work.mkdir(exist_ok=True)
             if access is Access.CREDENTIALED:

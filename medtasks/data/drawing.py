@@ -31,7 +31,9 @@ class DrawRequest(NamedTuple):
     seed: int = 0
 
 
-def draw_documents(documents: Documents, request: DrawRequest) -> tuple[list[dict[str, Any]], Draw]:
+def draw_documents(
+    documents: Documents, request: DrawRequest
+) -> tuple[list[dict[str, Any]], Draw]:
     """Return about as many documents as requested, in random order of their clusters, and the design of the draw.
 
     Args:

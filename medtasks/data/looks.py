@@ -65,7 +65,9 @@ def cluster_ends(clusters: Sequence[Hashable], seed: int) -> dict[Hashable, int]
         The number of rows of each cluster and of those before it, by cluster, in this order.
     """
     sizes = Counter(clusters)
-    order = sorted(sizes, key=lambda cluster: hashlib.sha256(f"{seed} {cluster}".encode()).digest())
+    order = sorted(
+        sizes, key=lambda cluster: hashlib.sha256(f"{seed} {cluster}".encode()).digest()
+    )
     return dict(zip(order, accumulate(sizes[cluster] for cluster in order), strict=True))
 
 

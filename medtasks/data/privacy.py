@@ -31,7 +31,11 @@ def access_of(name: str | None) -> Access:
         return CATALOGUE[name].access
     try:
         return Access(manifest_of(dataset_folder(name)).access)
-    except (MedTasksError, OSError, ValueError):  # a name that no folder can have is a ValueError
+    except (
+        MedTasksError,
+        OSError,
+        ValueError,
+    ):  # a name that no folder can have is a ValueError
         return Access.CREDENTIALED
 
 

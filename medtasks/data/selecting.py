@@ -54,7 +54,9 @@ def selectable(documents: Documents) -> dict[str, Counter[str]]:
     return columns
 
 
-def values_together(documents: Iterable[Document], column: str, other: str) -> dict[str, set[str]]:
+def values_together(
+    documents: Iterable[Document], column: str, other: str
+) -> dict[str, set[str]]:
     """Return the values of another column that occur with each value of a column.
 
     Example:
@@ -142,7 +144,9 @@ def matching_values(
     return selected
 
 
-def _values_like(name: str, published: Iterable[str], full_names: Mapping[str, str]) -> set[str]:
+def _values_like(
+    name: str, published: Iterable[str], full_names: Mapping[str, str]
+) -> set[str]:
     matches = {value for value in published if value.casefold() == name}
     if matches:
         return matches
@@ -161,7 +165,9 @@ def criteria_line(criteria: Criteria) -> str:
         'department=Oncology|Urology, modality=CT'
     """
     return ", ".join(
-        f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words
+        f"{column}={'|'.join(sorted(words))}"
+        for column, words in sorted(criteria.items())
+        if words
     )
 
 

@@ -95,7 +95,9 @@ class Shard:
             rows, shard = fewest[0]
             shard_of[cluster] = shard
             heapq.heapreplace(fewest, (rows + size, shard))
-        return [row for row, cluster in enumerate(clusters) if shard_of[cluster] == self.index - 1]
+        return [
+            row for row, cluster in enumerate(clusters) if shard_of[cluster] == self.index - 1
+        ]
 
 
 def cut_places(clusters: Sequence[Hashable]) -> list[int]:

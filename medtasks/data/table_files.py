@@ -21,7 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.named_files import MOST_MEMORY, check_archive, check_size, read_file, read_stream
+from medtasks.data.named_files import (
+    MOST_MEMORY,
+    check_archive,
+    check_size,
+    read_file,
+    read_stream,
+)
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, join_names, several
 
@@ -40,7 +46,11 @@ _OTHER_FILES = {
     b"<": "a web page; download the file itself, or save the table as .xlsx or CSV",
     b"version https://git-lfs": "only the pointer to a file; fetch it with 'git lfs pull'",
 }
-_PACKED: Mapping[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_PACKED: Mapping[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
 _ZIP = b"PK\x03\x04"  # also a workbook
 _NO_TABLE = re.compile(
     r"(?s)__MACOSX/|.*/\Z"
@@ -124,11 +134,15 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
     for ending in Path(location).suffixes:
         kind = TABLE_KINDS.get(ending[1:].lower(), kind)
     if kind == "json":
-        return TableFile(_json_rows(location, text, options.get("field", "")), notes, is_typed=True)
+        return TableFile(
+            _json_rows(location, text, options.get("field", "")), notes, is_typed=True
+        )
     text = _SEPARATOR_LINE.sub("", text)
     separator = options.get("sep") or options.get("delimiter") or _separator(text)
     if separator not in (",", *options.values()):
-        notes.append("columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'"))
+        notes.append(
+            "columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'")
+        )
     cells = _csv_cells(location, text, separator)
     return TableFile(_rows(location, cells, options.get("header", ())), notes)
 
@@ -211,11 +225,15 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
     number = 1
     before = csv.field_size_limit(sys.maxsize)
     try:
-        for cells in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True):
+        for cells in csv.reader(
+            io.StringIO(text, newline=""), delimiter=separator, strict=True
+        ):
             yield [cell if cell.strip() else None for cell in cells]
             number += 1
     except csv.Error as error:
-        fault = "a quotation mark is never closed" if "unexpected end" in str(error) else str(error)
+        fault = (
+            "a quotation mark is never closed" if "unexpected end" in str(error) else str(error)
+        )
         raise SourceError(
             f"{location}, row {number}: {fault}; double the quotation marks within a cell"
         ) from error
@@ -281,7 +299,9 @@ def _cell_faults(location: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[str
     """Yield errors in cells, and formulas without a value, of rows as written and as computed."""
     for row in rows:
         for written, computed in zip(*row, strict=True):
-            if computed.data_type == "e" or (written.data_type == "f" and computed.value is None):
+            if computed.data_type == "e" or (
+                written.data_type == "f" and computed.value is None
+            ):
                 fault = computed.value or "a formula that was never computed"
                 yield f"{location}, row {written.row}: {written.coordinate} holds {fault}"
 

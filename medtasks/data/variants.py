@@ -70,7 +70,12 @@ COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
 DEGRADATION = "degradation"
 SEVERITY = "severity"
-NEW_COLUMNS = {COLUMN: "string", "rotation_of": "string", "rotation": "int32", "unit_id": "string"}
+NEW_COLUMNS = {
+    COLUMN: "string",
+    "rotation_of": "string",
+    "rotation": "int32",
+    "unit_id": "string",
+}
 NEW_COLUMNS |= {DEGRADATION: "string", SEVERITY: "int32"}
 NONE_OF_THEM = "None of the other options"  # arXiv 2606.16583
 CANNOT_TELL = "I cannot tell from this image"  # arXiv 2601.12471
@@ -186,7 +191,9 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
         new.pop("pair_id", None)
         new.pop("position", None)
         new |= {COLUMN: ROTATED, "rotation_of": document["doc_id"], "unit_id": cluster}
-        changed += [new | _rotation(document, number) for number in range(len(document["options"]))]
+        changed += [
+            new | _rotation(document, number) for number in range(len(document["options"]))
+        ]
     return changed
 
 
@@ -197,7 +204,9 @@ def can_be_rotated(document: Document) -> bool:
         >>> can_be_rotated({"options": ["CT", "MRI", "Both of the above"], "answer": "A"})
         False
     """
-    has_target = any(document.get(column) is not None for column in ("label", "answers", "answer"))
+    has_target = any(
+        document.get(column) is not None for column in ("label", "answers", "answer")
+    )
     return has_target and bool(document["options"]) and not depends_on_order(document)
 
 
@@ -207,7 +216,11 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
     count = len(options)
     turned = options[number:] + options[:number]
     moved = {letter(index): letter((index - number) % count) for index in range(count)}
-    columns = {"doc_id": f"{document['doc_id']}~r{number}", "options": turned, "rotation": number}
+    columns = {
+        "doc_id": f"{document['doc_id']}~r{number}",
+        "options": turned,
+        "rotation": number,
+    }
     if "label" in document:
         columns["label"] = (document["label"] - number) % count
     elif "answers" in document:
@@ -311,7 +324,9 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
     """
     usable = [document for document in documents if _has_room_for(option, document)]
     if not usable:
-        raise MedTasksError(f"no question has options, one right answer, and none like '{option}'")
+        raise MedTasksError(
+            f"no question has options, one right answer, and none like '{option}'"
+        )
     _log_left_out(documents, len(usable), f"with the option '{option}'")
     return usable
 
@@ -392,7 +407,9 @@ def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
     combinations = list(product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
-        block = random.Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
+        block = random.Random(f"{_DEGRADED_SEED} {start}").sample(
+            combinations, len(combinations)
+        )
         drawn |= zip(order[start : start + len(block)], block, strict=False)
     return drawn
 
@@ -500,7 +517,9 @@ def _is_volume(image: ShownImage) -> bool:
 
 def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
     """Return as many single images of other clusters, of which none has a list like ``images``."""
-    elsewhere = [members for members, cluster in clusters.items() if cluster != clusters[images]]
+    elsewhere = [
+        members for members, cluster in clusters.items() if cluster != clusters[images]
+    ]
     foreign = sorted(set(chain.from_iterable(elsewhere)))
     random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []

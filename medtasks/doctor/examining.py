@@ -56,14 +56,20 @@ def examine(
         (areas.CREDENTIALS, "Hub token", lambda: tasks_and_data.hub_token(scope)),
         (areas.CREDENTIALS, "replies", tasks_and_data.readable_replies),
         (areas.CREDENTIALS, "remote models", lambda: tasks_and_data.remote_models(scope)),
-        (areas.DATASETS, "prepared", lambda: tasks_and_data.prepared_data(scope, verify=verify)),
+        (
+            areas.DATASETS,
+            "prepared",
+            lambda: tasks_and_data.prepared_data(scope, verify=verify),
+        ),
         (areas.WEIGHTS, "metrics", lambda: metric_models.metric_weights(scope)),
         (areas.JUDGE, "judge", lambda: metric_models.judge(scope)),
     ]
     if model:
         checks.append((areas.MODEL, model, lambda: importable_model(model)))
     if model_args:
-        from medtasks.doctor.served_model import served_model  # imports torch, which takes seconds
+        from medtasks.doctor.served_model import (
+            served_model,
+        )  # imports torch, which takes seconds
 
         checks.append((areas.MODEL, "model", lambda: served_model(scope, model_args)))
     for area, name, check in checks:
@@ -118,7 +124,9 @@ def harness_version() -> Findings:
     installed = installed_version("lmms_eval")
     fix = f"pip install '{requirement}'"
     if tasks is None:
-        yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
+        yield HARNESS.problem(
+            "version", f"lmms-eval is not installed for {sys.executable}", fix
+        )
     elif installed is None:
         sentence = f"lmms-eval in {tasks.parent} is not installed as a package, so that its version is not known"
         yield HARNESS.warning("version", sentence, fix)
@@ -127,9 +135,7 @@ def harness_version() -> Findings:
         yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)
     elif is_untested("lmms_eval", installed):
         tested = TESTED["lmms_eval"]
-        sentence = (
-            f"lmms-eval {installed} in {tasks.parent} is newer than {tested}, the newest tested one"
-        )
+        sentence = f"lmms-eval {installed} in {tasks.parent} is newer than {tested}, the newest tested one"
         yield HARNESS.warning(
             "version", sentence, f"pip install 'lmms_eval=={tested}' if a run fails"
         )
@@ -149,16 +155,16 @@ def package_versions() -> Findings:
         installed[name] = version
         if is_untested(name, version):
             all_tested = False
-            sentence = (
-                f"{name} {version} is newer than {tested}, the newest that medtasks was tested with"
-            )
+            sentence = f"{name} {version} is newer than {tested}, the newest that medtasks was tested with"
             fix = f"pip install '{name}=={tested}.*' if a run fails"
             yield HARNESS.warning(name, sentence, fix)
     for name, least in ARCHITECTURES_NEED.items():
         if Version(installed.get(name, least)) < Version(least):
             models = "hf_vlm, llava_med, med_flamingo and radfm"
             sentence = f"{name} {installed[name]} is older than {least}, which {models} need"
-            yield HARNESS.note(name, sentence, f"pip install '{name}>={least}' to run one of them")
+            yield HARNESS.note(
+                name, sentence, f"pip install '{name}>={least}' to run one of them"
+            )
     if all_tested:
         versions = ", ".join(f"{name} {version}" for name, version in installed.items())
         yield HARNESS.ok("packages", f"none is newer than those tested: {versions}")

@@ -140,7 +140,8 @@ def _asking_tasks(scope: Scope) -> list[TaskFile]:
     asking = []
     for task in scope.tasks:
         if task.has_family and (
-            task.family.asks is not Asks.NOBODY or keys & {metric.name for metric in task.metrics}
+            task.family.asks is not Asks.NOBODY
+            or keys & {metric.name for metric in task.metrics}
         ):
             asking.append(task)
     return asking
@@ -191,9 +192,7 @@ def _answer(settings: JudgeSettings) -> CheckResult:
         return _refused_list(trouble, answers, unchecked)
     except (KeyError, TypeError, ValueError):
         # Another JSON, or a body announced as JSON that is none.
-        sentence = (
-            f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
-        )
+        sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
     names = [name for name in listed if isinstance(name, str)]
     # Gemini lists a folder, Ollama a tag.

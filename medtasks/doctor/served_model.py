@@ -102,7 +102,9 @@ def _address(scope: Scope, server: Server) -> CheckResult:
         cause = refusal(Destination(url, "base_url", takes_proxy), os.environ)
     if not cause:
         return MODEL.ok("address", location)
-    sentence = f"{location}; text of credentialed data ({join_names(private)}) does not go there"
+    sentence = (
+        f"{location}; text of credentialed data ({join_names(private)}) does not go there"
+    )
     state = State.PROBLEM if scope.has_names else State.NOTE
     return CheckResult(MODEL, "address", state, sentence, cause.partition("; ")[2])
 
@@ -178,7 +180,9 @@ def _questions(model: VlmServer) -> Findings:
     except MedTasksError as error:
         fix = "give it tasks with one image per question only"
         finding = MODEL.of_error("images", error, fix, State.WARNING)
-        yield replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
+        yield replace(
+            finding, found=f"one image per prompt is taken, two are not: {finding.found}"
+        )
         return
     single = first["tokens"][0]
     double = second["tokens"][0]

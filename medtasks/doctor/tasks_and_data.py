@@ -31,7 +31,13 @@ from medtasks.doctor.check_results import (
     findings_of,
 )
 from medtasks.errors import MedTasksError, ModelRefused, join_names, near_match
-from medtasks.home import dataset_folder, datasets_folder, home, open_to_others, own_tasks_folder
+from medtasks.home import (
+    dataset_folder,
+    datasets_folder,
+    home,
+    open_to_others,
+    own_tasks_folder,
+)
 from medtasks.lmms.remote_models import (
     TRUSTED,
     Destination,
@@ -68,7 +74,9 @@ def names(scope: Scope) -> Findings:
         if name not in checked:
             continue
         is_taken = True
-        sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
+        sentence = (
+            f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
+        )
         yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     if harness is None:
         fix = "pip install --force-reinstall lmms_eval"
@@ -89,9 +97,7 @@ def _foreign_name(name: str, ours: Iterable[str], *, is_known: bool) -> CheckRes
             f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
         )
         return TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
-    sentence = (
-        f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
-    )
+    sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
     return TASKS.problem(name, sentence, "medtasks tasks lists ours")
 
 
@@ -103,7 +109,9 @@ def _repeated_names() -> Findings:
             shipped.update((task.name, *task.tags))
     for name, path in index_tasks([own_tasks_folder()]).paths.items():
         if name in shipped:
-            sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+            sentence = (
+                f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+            )
             yield TASKS.problem(name, sentence, f"rename it in {path}")
 
 
@@ -113,7 +121,9 @@ def _harness_names(folders: Iterable[Path]) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for tag, members in index.members.items():
         for task in members:
-            if task in index.configs and "class" not in index.configs[task]:  # a class has no tags
+            if (
+                task in index.configs and "class" not in index.configs[task]
+            ):  # a class has no tags
                 paths.setdefault(tag, index.paths[task])
     return {**paths, **index.paths}
 
@@ -123,9 +133,7 @@ def own_tasks(scope: Scope) -> Findings:
 
     def check(task: TaskFile) -> Findings:
         for key in unknown_keys(task):
-            sentence = (
-                f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
-            )
+            sentence = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
             yield TASKS.warning(task.name, sentence, "correct it, or remove it")
         problems = list(task_problems(task))
         for problem in problems:
@@ -153,9 +161,7 @@ def prepared_data(scope: Scope, *, verify: bool) -> Findings:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
     if not scope.has_names:
         lacking = len(scope.datasets) - len(here)
-        sentence = (
-            f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
-        )
+        sentence = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         if lacking:
             fix = "medtasks data prepare NAME, with a name of medtasks data list"
             yield DATASETS.note("not prepared", sentence, fix)
@@ -199,7 +205,9 @@ def _prepared_dataset(name: str, manifest: Manifest, *, verify: bool) -> CheckRe
         sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
         return DATASETS.problem(name, sentence, command)
     if manifest.sample:
-        sentence = f"'{name}' is the synthetic sample, on which scores say nothing about a model"
+        sentence = (
+            f"'{name}' is the synthetic sample, on which scores say nothing about a model"
+        )
         return DATASETS.warning(name, sentence, command)
     if not manifest.complete:
         sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"
@@ -249,12 +257,12 @@ def hub_token(scope: Scope) -> Findings:
     from huggingface_hub import get_token
 
     if get_token():
-        yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
+        yield CREDENTIALS.ok(
+            "Hub token", "there is a token for the Hugging Face Hub (not shown)"
+        )
         return
     pages = ", ".join(sorted(sources))
-    sentence = (
-        f"there is no token for the Hugging Face Hub, which asks for one before it gives {pages}"
-    )
+    sentence = f"there is no token for the Hugging Face Hub, which asks for one before it gives {pages}"
     fix = "accept the terms on these pages, then: hf auth login"
     yield CheckResult(CREDENTIALS, "Hub token", scope.state, sentence, fix)
 
@@ -265,7 +273,9 @@ def readable_replies() -> Findings:
     if mode & 0o077:
         sentence = f"{home()} has the mode {mode:o}, so that others may list what is in it"
         yield CREDENTIALS.note(
-            "data folder", sentence, f"chmod go= {shlex.quote(str(home()))}, if no group shares it"
+            "data folder",
+            sentence,
+            f"chmod go= {shlex.quote(str(home()))}, if no group shares it",
         )
     folders = [home() / REPLIES, home() / FOLDER_NAME]
     for name in (*CATALOGUE, *own_datasets()):

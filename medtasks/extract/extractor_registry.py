@@ -88,9 +88,7 @@ class AnswerKind(enum.StrEnum):
     negative log-likelihood of each option. No extractor raises, whatever the reply.
     """
 
-    CHOICE = (
-        "choice"  # value: an option's letter; of open questions of MMMU a word (medevalkit_mmmu)
-    )
+    CHOICE = "choice"  # value: an option's letter; of open questions of MMMU a word (medevalkit_mmmu)
     LABELS = "labels"  # value: 1 or 0 per option
     OPEN = "open"  # value: the text compared with the target; facts: closed, correct, bleu_1, token_f1, token_recall
     CLOSED = "closed"  # value: an option's letter; facts: target, correct, counted
@@ -212,4 +210,8 @@ def _of_kind(kind: str | None, _count: int) -> Mapping[str, RegisteredExtractor]
 
 def lacks_options(rule: str, document: Mapping[str, Any]) -> bool:
     """Return whether a rule reads answers among options, of which a document has none."""
-    return bool(rule) and extractor_of(rule).kind in _AMONG_OPTIONS and not Sample(document).options
+    return (
+        bool(rule)
+        and extractor_of(rule).kind in _AMONG_OPTIONS
+        and not Sample(document).options
+    )

@@ -10,7 +10,9 @@ forged one is read as text.
 import json
 import re
 
-ENVELOPE = '{"rule": '  # the beginning of a reply in its envelope, see medtasks.runs.reply_envelope
+ENVELOPE = (
+    '{"rule": '  # the beginning of a reply in its envelope, see medtasks.runs.reply_envelope
+)
 _FAILED = "[[medtasks:adapter_failed]]"
 _CUT = "[[medtasks:cut]] "
 _REASONING = re.compile(r"\[\[medtasks:reasoning (\"(?:[^\"\\]|\\.)*\")\]\] ")

@@ -201,7 +201,9 @@ def _origin(error: Exception) -> str:
 
 
 @extractor(
-    NAME, AnswerKind.LABELS, "MultiMedEval, MIMIC-CXR: conditions that the labeler calls positive"
+    NAME,
+    AnswerKind.LABELS,
+    "MultiMedEval, MIMIC-CXR: conditions that the labeler calls positive",
 )
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.
@@ -220,7 +222,9 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
         The labels of each reply, shape (replies,), None for one without labels. The cause is logged once.
     """
     texts = list(map(given_text, replies))
-    valid = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
+    valid = {
+        position: text for position, text in enumerate(texts) if not isinstance(text, Reason)
+    }
     of_replies: list[Labels | None] = [None] * len(replies)
     try:
         results = label_texts([*valid.values()])

@@ -38,10 +38,23 @@ from medtasks.families.family import (
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import judge_for
 from medtasks.judges.published_judges import match_reply
-from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreFilter, ScoreList, mean
+from medtasks.metrics.metric import (
+    Metric,
+    MetricList,
+    Role,
+    Score,
+    ScoreFilter,
+    ScoreList,
+    mean,
+)
 from medtasks.metrics.ngram_metrics import token_overlap
 
-LEVELS = ("image", "box", "mask", "contour")  # the word decides, as the spelling is not documented
+LEVELS = (
+    "image",
+    "box",
+    "mask",
+    "contour",
+)  # the word decides, as the spelling is not documented
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
@@ -70,7 +83,11 @@ class SingleChoice(TaskFamily):
     rotated: ClassVar[str | None] = "rotated_choice"
     metrics: MetricList = (
         Metric(
-            "accuracy", selection=counts.answered, role=Role.MAIN, description=ACCURACY, of=is_right
+            "accuracy",
+            selection=counts.answered,
+            role=Role.MAIN,
+            description=ACCURACY,
+            of=is_right,
         ),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
@@ -255,7 +272,9 @@ class MultiSelect(TaskFamily):
             >>> MULTI_SELECT.expected_by_chance(samples)["mcls_recall"]
             0.25
         """
-        accuracies = [len(sample.document["answers"]) / len(sample.options) for sample in samples]
+        accuracies = [
+            len(sample.document["answers"]) / len(sample.options) for sample in samples
+        ]
         recalls = [1 / len(sample.options) for sample in samples]
         return {
             "invalid_rate": 0.0,
@@ -410,7 +429,9 @@ class KitChoice(SingleChoice):
 
     def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return each letter that every question with options has, of at most six, and the most frequent answer."""
-        with_target = [sample for sample in samples if sample.options and sample.target is not None]
+        with_target = [
+            sample for sample in samples if sample.options and sample.target is not None
+        ]
         if not with_target:
             return []
         frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
@@ -424,7 +445,10 @@ class KitChoice(SingleChoice):
         describes = (
             "Answers the letter that is most often right of the questions with as many options."
         )
-        return [*each_option(samples, option), Strategy("most frequent answer", describes, most)]
+        return [
+            *each_option(samples, option),
+            Strategy("most frequent answer", describes, most),
+        ]
 
     def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of a guess: 0 for an open question, without questions that have no target."""

@@ -83,7 +83,8 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
 def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
     _, targets, values, classes = zip(*rows, strict=True)
     return SummedCounts(
-        class_scores.count_classes(targets, values, max(classes)), class_scores.multiclass_metrics
+        class_scores.count_classes(targets, values, max(classes)),
+        class_scores.multiclass_metrics,
     )
 
 
@@ -91,7 +92,8 @@ def _label_counts(_name: str, rows: Sequence[LabelRow]) -> SummedCounts:
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
     return SummedCounts(
-        class_scores.count_labels(targets, values, len(targets[0])), class_scores.multilabel_metrics
+        class_scores.count_labels(targets, values, len(targets[0])),
+        class_scores.multilabel_metrics,
     )
 
 
@@ -101,7 +103,9 @@ def _estimates(
     unseen: tuple[Floats, Sequence[float]],
 ) -> PanelResult:
     estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
-    for name, (low, high) in posterior_ends(counts.cells, clusters, counts.scores, *unseen).items():
+    for name, (low, high) in posterior_ends(
+        counts.cells, clusters, counts.scores, *unseen
+    ).items():
         value = estimates[name].value
         estimates[name] = replace(estimates[name], ends=(min(low, value), max(high, value)))
     return PanelResult(estimates)
@@ -192,7 +196,9 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "rotated_classes"
     metrics: MetricList = (
-        *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered),
+        *_panel_metrics(
+            class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered
+        ),
         counts.INVALID_RATE,
         *counts.SAMPLE_COUNTS,
     )
@@ -229,7 +235,9 @@ class Classification(TaskFamily):
         """
         target, value = score["target"], score["value"]
         classes = range(score["classes"])
-        return {letter(n): (n == target, None if value is None else n == value) for n in classes}
+        return {
+            letter(n): (n == target, None if value is None else n == value) for n in classes
+        }
 
     def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return the most frequent class."""

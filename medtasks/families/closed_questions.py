@@ -194,7 +194,9 @@ class ClosedQuestions(TaskFamily):
         strategies: list[Strategy] = []
         if any(sample.document["kind"] == BINARY for sample in samples):
             strategies = [_always(word, samples) for word in ("Yes", "No")]
-        most = tuple(_named_option(sample, frequent.get(_form(sample), YES)) for sample in samples)
+        most = tuple(
+            _named_option(sample, frequent.get(_form(sample), YES)) for sample in samples
+        )
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
         return [*strategies, Strategy("most frequent answer", describes, most)]
 
@@ -240,7 +242,9 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     random = ["Yes", "No"]
     if sample.document["kind"] != BINARY:
         random = [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
-    right = {reply: float(read(reply, sample).facts["correct"]) for reply in {"Yes", "No", *random}}
+    right = {
+        reply: float(read(reply, sample).facts["correct"]) for reply in {"Yes", "No", *random}
+    }
     mean = math.fsum(right[reply] for reply in random) / len(random) if random else 0.0
     return {"always_yes": right["Yes"], "always_no": right["No"], "random_choice": mean}
 

@@ -82,7 +82,9 @@ def is_stopped(scores: ScoreList) -> bool:
     return any(score.get("stops") for score in scores)
 
 
-def unless_stopped(selection: Callable[[ScoreList], ScoreList]) -> Callable[[ScoreList], ScoreList]:
+def unless_stopped(
+    selection: Callable[[ScoreList], ScoreList],
+) -> Callable[[ScoreList], ScoreList]:
     """Return a selection that is empty where the published code stops and gives no number.
 
     Args:
@@ -181,7 +183,9 @@ SAMPLE_COUNTS = (
         lambda score: not is_failed(score) and not is_unjudged(score),
         "Samples that are in the scores.",
     ),
-    _number("failed_samples", is_failed, "Samples that the model failed to answer; in no score."),
+    _number(
+        "failed_samples", is_failed, "Samples that the model failed to answer; in no score."
+    ),
 )
 """Last metrics of every task; they count the samples that are in no score."""
 LABELLED_SAMPLE_COUNTS = (

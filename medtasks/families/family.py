@@ -42,7 +42,9 @@ from medtasks.metrics.metric import (
 )
 from medtasks.stats.standard_error import joined_clusters
 
-FENCED = "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
+FENCED = (
+    "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
+)
 LIKELIHOOD_EXTRACTOR = "untied"  # for likelihoods where a task's file names none
 NO_OPTION = "none"  # a list of options without any
 _WHEN_CUT = dict.fromkeys(  # an answer that is missing had no room
@@ -240,15 +242,21 @@ class TaskFamily(ABC):
     # Columns that are enough in their place, if any.
     short: ClassVar[Columns | None] = None
     kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
-    extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
+    extractor: ClassVar[
+        str | None
+    ]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
-    scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
+    scores_suffice: ClassVar[bool] = (
+        True  # for metrics, as they are recorded; else they need texts
+    )
     saves_replies: ClassVar[bool] = False  # each is on disk before anything is computed from it
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
     # Form of answer that its questions ask for, where reasoning before it makes sense.
     asked_for: ClassVar[AskedFor | None] = None
     metrics: MetricList  # all that its tasks may have, in the order of tables
-    compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
+    compared_only: ClassVar[
+        tuple[Metric[Any], ...]
+    ] = ()  # by which runs are compared, in no table
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     # Those of ``metrics`` that are of such a judge's verdicts.
@@ -340,7 +348,8 @@ class TaskFamily(ABC):
             Names of clusters, shape (samples,).
         """
         return joined_clusters(
-            [sample.cluster_id for sample in samples], [sample.patient_image for sample in samples]
+            [sample.cluster_id for sample in samples],
+            [sample.patient_image for sample in samples],
         )
 
     def sample_values(
@@ -383,7 +392,9 @@ class TaskFamily(ABC):
         """
         return {}
 
-    def judge_questions(self, sample: Sample, reply: Reply, rule: Rule) -> Sequence[JudgeQuestion]:
+    def judge_questions(
+        self, sample: Sample, reply: Reply, rule: Rule
+    ) -> Sequence[JudgeQuestion]:
         """Return the judge's questions about a reply that can be judged side by side with others.
 
         Args:

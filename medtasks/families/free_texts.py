@@ -128,7 +128,12 @@ _SUMS = {
     "mentions_label": ("mentions",),
     "positives_label": ("positives",),
     "negatives_decided": ("true_negatives", "false_positives"),
-    "labels_decided": ("true_positives", "true_negatives", "false_positives", "false_negatives"),
+    "labels_decided": (
+        "true_positives",
+        "true_negatives",
+        "false_positives",
+        "false_negatives",
+    ),
 }
 
 
@@ -488,7 +493,9 @@ class ComponentReports(JudgedText):
     name = "reports with a judge"
     labels_texts = True
     columns: ClassVar[Columns] = {"report": Column.TEXT}
-    judged: ClassVar[MetricList] = tuple(chain.from_iterable(map(_chair, medheval_judges.ASPECTS)))
+    judged: ClassVar[MetricList] = tuple(
+        chain.from_iterable(map(_chair, medheval_judges.ASPECTS))
+    )
     metrics: MetricList = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
 
     def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:

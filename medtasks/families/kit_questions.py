@@ -167,10 +167,14 @@ class _OpenAccuracy(Metric[Score]):
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
             return estimate
         # A drawn question stands for several of the whole set.
-        number = math.fsum(score[DRAWN].weight if DRAWN in score else 1.0 for score, _ in valued)
+        number = math.fsum(
+            score[DRAWN].weight if DRAWN in score else 1.0 for score, _ in valued
+        )
         error = estimate.error / number
         effective = None if error else estimate.effective
-        return replace(estimate, value=estimate.value / number, error=error, effective=effective)
+        return replace(
+            estimate, value=estimate.value / number, error=error, effective=effective
+        )
 
 
 _RIGHT = _field("right")
@@ -226,7 +230,10 @@ class YesNoAmongOthers(TaskFamily):
         if published[0].isupper():
             opposite = opposite.capitalize()
         answer, _ = self.read(Sample({**sample.document, "answer": opposite}), reply, rule)
-        return {"target_yes": is_yes, "answer_yes": not is_yes if answer.facts["correct"] else None}
+        return {
+            "target_yes": is_yes,
+            "answer_yes": not is_yes if answer.facts["correct"] else None,
+        }
 
     def decisions(self, score: Score) -> Decisions:
         """Return the decision about Yes, of a question whose target is yes or no.

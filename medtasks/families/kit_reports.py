@@ -52,7 +52,9 @@ class KitReports(Reports):
     extractor = _FIXED
     # Only lexical means count empty replies, as 0. GREEN is left to ``--metric green``, because it asks a judge.
     metrics: MetricList = (
-        *_text_metrics("averaged", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")),
+        *_text_metrics(
+            "averaged", (*metric_info("medevalkit_lexical").keys, "medevalkit_meteor")
+        ),
         *_text_metrics("compared", ("cider_coco_reference", "rate_score_reference")),
         replace(
             counts.INVALID_RATE,

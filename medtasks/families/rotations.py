@@ -130,8 +130,12 @@ class RotatedChoice(TaskFamily):
         _mean_over_questions(
             "mean_accuracy", "Share of rotations answered rightly, mean over questions."
         ),
-        _mean_over_questions("published_order", "Score with the options in the published order."),
-        _mean_over_questions("worst_case", "Lowest score over all rotations: right in every one."),
+        _mean_over_questions(
+            "published_order", "Score with the options in the published order."
+        ),
+        _mean_over_questions(
+            "worst_case", "Lowest score over all rotations: right in every one."
+        ),
         _mean_over_questions(
             "flip_rate",
             "Share of questions whose answer depends on the order of the options.",

@@ -116,8 +116,18 @@ def _write_spreadsheet(
     for document in documents:
         score = by_sample[document["doc_id"]]
         options = document["options"]
-        texts = [*options, *[""] * (most - len(options)), *(document[group] for group in _GROUPS)]
-        cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
+        texts = [
+            *options,
+            *[""] * (most - len(options)),
+            *(document[group] for group in _GROUPS),
+        ]
+        cells = [
+            document["doc_id"],
+            document["question"],
+            *texts,
+            score["reply"],
+            score["value"],
+        ]
         sheet.append(list(map(cell, cells)))
     book.save(file)
 

@@ -41,7 +41,9 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
 
     def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> LoggedSample:
         reply, row = open_results(results)
-        must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
+        must_save = family.saves_replies or (
+            may_hold_words(results) and is_private_document(doc)
+        )
         saved = save_reply(doc, results[0]) if must_save else None
         score = family.score(Sample(doc), reply, row)
         if must_save:

@@ -68,7 +68,8 @@ _DENIALS = {
     r"\berror-free\b": "without error",
 }
 _ERROR = re.compile(
-    r"\b(?:errors?|mistakes?|discrepanc(?:y|ies)|inaccurac(?:y|ies)|differences?)\b", re.IGNORECASE
+    r"\b(?:errors?|mistakes?|discrepanc(?:y|ies)|inaccurac(?:y|ies)|differences?)\b",
+    re.IGNORECASE,
 )
 _MATCH = re.compile(
     r"(?i)\b(?:match\w*|overlap\w*|in common|findings?(?=(?: (?:is|are|was|were) \w+)?\W*$))\b"
@@ -253,7 +254,9 @@ def green(
     distinct = list(dict.fromkeys(pairs))
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:
         verdicts = threads.map(lambda pair: green_verdict(judge, *pair), distinct)
-        replies = {pair: verdict.value for pair, verdict in zip(distinct, verdicts, strict=True)}
+        replies = {
+            pair: verdict.value for pair, verdict in zip(distinct, verdicts, strict=True)
+        }
     samples: dict[str, list[float]] = {key: [] for key in keys_of("green")}
     for pair in pairs:
         values = _values_of(replies[pair])

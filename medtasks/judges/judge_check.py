@@ -50,7 +50,9 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
     """
     content = resources.files(__package__).joinpath("check_cases.jsonl").read_bytes()
     cases = [json.loads(line) for line in content.splitlines()]
-    cases += [{**case, "kind": "injection_fenced"} for case in cases if case["kind"] == "injection"]
+    cases += [
+        {**case, "kind": "injection_fenced"} for case in cases if case["kind"] == "injection"
+    ]
     with ThreadPoolExecutor(judge.settings.concurrency) as threads:
         results = list(threads.map(lambda case: _is_right(judge, case), cases))
     failures = [result for result in results if isinstance(result, str)]
@@ -98,7 +100,10 @@ def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
             return str(verdict.failure)
         return _finds_error(verdict.value, case["planted"])
     prompt = medevalkit_prompt(
-        case["question"], case["gold"], case["answer"], fenced=case["kind"] == "injection_fenced"
+        case["question"],
+        case["gold"],
+        case["answer"],
+        fenced=case["kind"] == "injection_fenced",
     )
     answer = judge.ask("", prompt, strict_verdict, prompt_version=AGAIN_VERSION)
     if answer.value is None:

@@ -88,7 +88,9 @@ class JudgeSettings:
     max_requests: int | None = None
 
     def __post_init__(self) -> None:
-        sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
+        sendable = (
+            self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
+        )
         rules = (
             (servers.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
             (bool(self.model), f"{MODEL} must not be empty"),
@@ -97,7 +99,10 @@ class JudgeSettings:
                 0 <= self.temperature <= 2,
                 f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2",
             ),
-            (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
+            (
+                self.concurrency >= 1,
+                f"{CONCURRENCY} is {self.concurrency} but must be at least 1",
+            ),
             (
                 0 < self.timeout_s < math.inf,
                 f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds",
@@ -419,7 +424,9 @@ class Judge:
         warn_once(self._role.no_reply.format(BAD_FORMAT))
         return JudgeVerdict(None, BAD_FORMAT, False, text)
 
-    def _without_verdict(self, trouble: RemoteTrouble, key: str, earlier: int) -> JudgeVerdict[Any]:
+    def _without_verdict(
+        self, trouble: RemoteTrouble, key: str, earlier: int
+    ) -> JudgeVerdict[Any]:
         """Note a request that got no reply, after ``earlier`` replies that broke the format."""
         was_sent = not isinstance(trouble, NotSent)
         cause = trouble.cause
@@ -451,7 +458,9 @@ class Judge:
         self._sent += 1
 
 
-def settings_for(dataset: str | None, what: str = "this task needs an LLM judge") -> JudgeSettings:
+def settings_for(
+    dataset: str | None, what: str = "this task needs an LLM judge"
+) -> JudgeSettings:
     """Return the settings of the environment's judge, which may see one dataset.
 
     Args:

@@ -172,8 +172,14 @@ WORDINGS: Mapping[str, Mapping[str, JudgePrompt]] = {
 # For ``metadata`` of task YAML, which the harness copies into its results.
 COMPONENTS_SINGLE = [WORDINGS["single"]["components"].label]
 COMPONENTS_ELEVEN = [WORDINGS["eleven"]["components"].label]
-KNOWLEDGE_SINGLE = [WORDINGS["single"]["correctness"].label, WORDINGS["single"]["severity"].label]
-KNOWLEDGE_ELEVEN = [WORDINGS["eleven"]["correctness"].label, WORDINGS["eleven"]["severity"].label]
+KNOWLEDGE_SINGLE = [
+    WORDINGS["single"]["correctness"].label,
+    WORDINGS["single"]["severity"].label,
+]
+KNOWLEDGE_ELEVEN = [
+    WORDINGS["eleven"]["correctness"].label,
+    WORDINGS["eleven"]["severity"].label,
+]
 
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
@@ -212,7 +218,9 @@ def parse_number(text: str, most: int) -> int | None:
     return number if type(number) is int and 0 <= number <= most else None
 
 
-def parse_joint(text: str, parsers: Mapping[str, Callable[[str], T | None]]) -> dict[str, T] | None:
+def parse_joint(
+    text: str, parsers: Mapping[str, Callable[[str], T | None]]
+) -> dict[str, T] | None:
     """Read the verdicts on several models in a reply, each as if it were alone.
 
     Args:

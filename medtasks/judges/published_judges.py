@@ -37,9 +37,7 @@ PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType(
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
 PROMPT_VERSION = 1
-GAP = (
-    3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
-)
+GAP = 3  # closer scores are ambiguous; the paper's main text picks the higher score whatever the gap
 SYSTEM = str(_PROMPTS["mediconfusion"]["system"])
 INSTRUCTION = str(_PROMPTS["mediconfusion"]["instruction"])
 _SCORE = re.compile("0?[1-9]|10")

@@ -59,7 +59,9 @@ def kept_replies(tasks: Mapping[str, Any]) -> KeptReplies:
             origin = COPIED if line.record.get(ORIGIN) == COPIED else KEPT
             for number, reply in enumerate(replies):
                 if not _is_failed(reply):
-                    replies_by_request[name, row, number] = KeptReply(reply, origin, line.prompt)
+                    replies_by_request[name, row, number] = KeptReply(
+                        reply, origin, line.prompt
+                    )
     return replies_by_request
 
 

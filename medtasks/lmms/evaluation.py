@@ -7,7 +7,15 @@ a shard, and tasks of likelihoods, which the harness cannot score itself.
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+    Set,
+)
 from functools import partial
 from itertools import chain
 from types import ModuleType
@@ -285,7 +293,9 @@ def _watch(
         **kwargs: Any,
     ) -> Any:
         before = SCORED_TASK.set(name)
-        settings = SCORED_SETTINGS.set(getattr(ours[name], "lmms_eval_specific_kwargs", None) or {})
+        settings = SCORED_SETTINGS.set(
+            getattr(ours[name], "lmms_eval_specific_kwargs", None) or {}
+        )
         try:
             return score(*args, **kwargs)
         finally:
@@ -391,7 +401,9 @@ def _report_lost(scores: Mapping[str, Any], ours: HarnessTasks) -> None:
         say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
-def _record_shard(results: Mapping[str, Any], shard: Shard | Look, rows: Mapping[str, int]) -> None:
+def _record_shard(
+    results: Mapping[str, Any], shard: Shard | Look, rows: Mapping[str, int]
+) -> None:
     """Record how many rows of each task a part asked, and say how shards are joined."""
     for task, count in rows.items():
         results["n-samples"][task]["effective"] = count

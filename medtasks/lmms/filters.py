@@ -109,4 +109,6 @@ class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
     ) -> list[dict[str, Any]]:
         """Return rule, loss and greedy flag per option."""
         parsed = [parse_loglikelihood(replies[0]) for replies in resps]
-        return [{"rule": self._rule, "loss": loss, "is_greedy": greedy} for loss, greedy in parsed]
+        return [
+            {"rule": self._rule, "loss": loss, "is_greedy": greedy} for loss, greedy in parsed
+        ]

@@ -100,7 +100,9 @@ def evaluate_here(arguments: Sequence[str], output: Path) -> None:
     """
     from lmms_eval import __main__ as harness  # takes seconds
 
-    with replace_attribute(sys, "argv", ["lmms_eval", *arguments, "--output_path", str(output)]):
+    with replace_attribute(
+        sys, "argv", ["lmms_eval", *arguments, "--output_path", str(output)]
+    ):
         _, args = harness.parse_eval_args()
     args.include_path = included_folders() or None
     with _unclaimed_stamps(harness, output):

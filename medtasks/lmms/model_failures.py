@@ -196,7 +196,9 @@ def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
     if not isinstance(text, str):
         return text
     unmarked = without_reasoning(without_cut_mark(text)[0])[0]
-    return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
+    return (
+        "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
+    )
 
 
 def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
@@ -209,7 +211,9 @@ def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
     if is_full and not without_cut_mark(text)[1]:
         text = cut_reply(text)
     if module in EMPTY_AFTER_ERRORS and not text.strip():
-        return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
+        return failed_reply(
+            f"an empty text, which {module} of lmms-eval also gives after an error"
+        )
     pattern = ERROR_TEXTS.get(module)
     if pattern and pattern.match(text.strip()):
         return failed_reply(redact(text))

@@ -56,13 +56,16 @@ def model_manifests() -> list[Any]:
         from lmms_eval.models.registry_v2 import ModelManifest
 
         manifests += [
-            ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()
+            ModelManifest(model_id=name, simple_class_path=path)
+            for name, path in _MODELS.items()
         ]
         if adapters := installed_adapters():
             from medtasks.model_adapters.any_model import harness_name
 
             for name, path in adapters.items():
-                manifests.append(ModelManifest(model_id=name, simple_class_path=harness_name(path)))
+                manifests.append(
+                    ModelManifest(model_id=name, simple_class_path=harness_name(path))
+                )
     return manifests
 
 
@@ -135,7 +138,9 @@ def extend_task_search(module: ModuleType) -> None:
         signature = inspect.signature(manager.initialize_tasks)
         missing = {"include_path", "include_defaults"} - signature.parameters.keys()
         if missing:
-            raise TypeError(f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}")
+            raise TypeError(
+                f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}"
+            )
         if not wrap_once(manager, "match_tasks", _match_without_variants):
             return
         wrap_once(manager, "initialize_tasks", _index_ours)
@@ -357,7 +362,9 @@ def _redact(results: dict[str, Any], arguments: Any) -> None:
 
     results["config"] = redacted_values(results.get("config"))
     for config in results.get("configs", {}).values():
-        config |= {name: redacted_values(config[name]) for name in _WITH_SECRETS & config.keys()}
+        config |= {
+            name: redacted_values(config[name]) for name in _WITH_SECRETS & config.keys()
+        }
     for name in ("model_args", "gen_kwargs"):
         if hasattr(arguments, name):
             setattr(arguments, name, redacted_values(getattr(arguments, name)))

@@ -47,7 +47,8 @@ LOCAL_MODELS = frozenset(
 Those that allow a checkpoint's code, see :func:`allows_checkpoint_code`, need the user's word all the same.
 """
 LM_EVAL_LOCAL = frozenset(
-    f"lm_eval.models.{name}" for name in ("huggingface", "hf_vlms", "vllm_causallms", "vllm_vlms")
+    f"lm_eval.models.{name}"
+    for name in ("huggingface", "hf_vlms", "vllm_causallms", "vllm_vlms")
 )
 """Modules of lm-eval's models that answer in their own process."""
 CLIENT_MODELS = frozenset({"openai", "async_openai"})
@@ -242,7 +243,9 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
         proxy = _proxy_variable(destination.url, environment)
     if not proxy:
         return ""
-    return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
+    return (
+        f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
+    )
 
 
 def _proxy_variable(url: str, environment: Mapping[str, str]) -> str:
@@ -289,7 +292,10 @@ def planned_destinations(
             "": "https://api.openai.com/v1",  # the client's default
         }
         source = next(name for name, address in addresses.items() if address)
-        obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
+        obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in (
+            "false",
+            "0",
+        )
         destinations = _destinations(addresses[source], source, obeys_proxies=obeys_proxies)
         return destinations or [Destination("")]
     return _of_local(module) if file in LOCAL_MODELS else [Destination("")]
@@ -340,7 +346,9 @@ def client_address(client: object) -> str:
     """Return the address of an openai client, which may hold secrets, and an empty text for any other client."""
     import openai
 
-    return str(client.base_url) if isinstance(client, openai.OpenAI | openai.AsyncOpenAI) else ""
+    return (
+        str(client.base_url) if isinstance(client, openai.OpenAI | openai.AsyncOpenAI) else ""
+    )
 
 
 def _destinations(
@@ -351,7 +359,9 @@ def _destinations(
 ) -> list[Destination]:
     """Return the destinations in an argument, which may hold several addresses between semicolons."""
     texts = [text.strip() for text in str(addresses or "").split(";")]
-    return [Destination(servers.readable(text), source, obeys_proxies) for text in texts if text]
+    return [
+        Destination(servers.readable(text), source, obeys_proxies) for text in texts if text
+    ]
 
 
 def class_path_of(
@@ -480,7 +490,9 @@ def _silence() -> Iterator[None]:
             record["exception"] = None
             record["extra"] = {}
 
-    warn_once("what the model prints and logs is withheld: it may repeat credentialed text", "INFO")
+    warn_once(
+        "what the model prints and logs is withheld: it may repeat credentialed text", "INFO"
+    )
     disabled = logging.root.manager.disable
     bars = functools.partialmethod(tqdm.__init__, file=sys.stderr)
     try:

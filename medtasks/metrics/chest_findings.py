@@ -153,7 +153,9 @@ def label_cells(
         >>> label_cells([Finding.POSITIVE, Finding.BLANK], [Finding.POSITIVE, Finding.NEGATIVE])
         (1, 0, 0, 0, 2, 1)
     """
-    pairs = [pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN]
+    pairs = [
+        pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN
+    ]
     present = Finding.POSITIVE
     absent = Finding.NEGATIVE
     return (

@@ -130,7 +130,9 @@ class _Ngrams(NamedTuple):
     """The distinct n-grams of one order in all texts, hypotheses first, sorted by text and number of the n-gram."""
 
     order: int
-    examples: Integers  # place of each distinct n-gram in the words of all texts, shape (distinct,)
+    examples: (
+        Integers  # place of each distinct n-gram in the words of all texts, shape (distinct,)
+    )
     text: Integers  # position of the text, shape (entries,)
     gram: Integers  # number of the n-gram, shape (entries,)
     counts: Integers  # how often the text has it, shape (entries,)
@@ -153,7 +155,9 @@ def _ngrams(words: Integers, lengths: Integers) -> Iterator[_Ngrams]:
         ends = np.arange(order - 1, len(words))
         starts = (ends - order + 1)[text_of[ends] == text_of[ends - order + 1]]
         codes = prefixes[starts] * vocabulary_size + words[starts + order - 1]
-        grams, examples, prefixes[starts] = np.unique(codes, return_index=True, return_inverse=True)
+        grams, examples, prefixes[starts] = np.unique(
+            codes, return_index=True, return_inverse=True
+        )
         size = max(1, len(grams))
         keys, counts = np.unique(text_of[starts] * size + prefixes[starts], return_counts=True)
         text, gram = np.divmod(keys, size)
@@ -262,7 +266,9 @@ def caption_words(
 def _tokenize(text: str) -> list[str]:
     # Half a surrogate pair becomes bytes that no text has, which the tokenizer drops.
     content = text.encode("utf-8", "surrogatepass")
-    process = subprocess.run(tokenizer_command(), input=content, capture_output=True, check=False)
+    process = subprocess.run(
+        tokenizer_command(), input=content, capture_output=True, check=False
+    )
     if process.returncode:  # its words may repeat a caption
         raise MedTasksError(
             f"CIDEr's tokenizer ended with code {process.returncode}; check Java with: java -version"
@@ -332,12 +338,18 @@ def _score(
         clipped=not is_coco,
     )
     samples = {name: compute(*careful)}
-    samples[f"{name}_reference"] = samples[name] if published == careful else compute(*published)
-    source = f"the {len(references)} references scored; every value changes when pairs are added"
+    samples[f"{name}_reference"] = (
+        samples[name] if published == careful else compute(*published)
+    )
+    source = (
+        f"the {len(references)} references scored; every value changes when pairs are added"
+    )
     if frequencies is not None:
         expected = WEIGHTS[COCO].git_blob
         as_said = "made from" if frequencies.made_from == expected else "not made from"
-        source = f"table with git blob {frequencies.blob}, {as_said} the published file, {expected}"
+        source = (
+            f"table with git blob {frequencies.blob}, {as_said} the published file, {expected}"
+        )
     facts = {
         "words": "Stanford PTBTokenizer 3.4.1, lower case, punctuation dropped",
         "document frequencies": source,

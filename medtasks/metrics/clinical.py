@@ -15,7 +15,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from medtasks.metrics.metric import mean
-from medtasks.stats.intervals import LEVEL, EstimatedValue, interval, ratio_of_shares, t_quantile
+from medtasks.stats.intervals import (
+    LEVEL,
+    EstimatedValue,
+    interval,
+    ratio_of_shares,
+    t_quantile,
+)
 from medtasks.stats.standard_error import clustered_error
 
 ABSENT = "no answered sample has the class"
@@ -40,7 +46,9 @@ class Decision(NamedTuple):
     cluster: Hashable
     present: bool
     called: bool | None  # None for a reply without a valid answer
-    failed: bool = False  # whether there is no reply, or none that a judge or labeler could read
+    failed: bool = (
+        False  # whether there is no reply, or none that a judge or labeler could read
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,9 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     numbers["lr_negative"] = _ratio(answered, False, fewest)
     reasons = _reasons(bool(parts["sensitivity"]), bool(parts["specificity"]))
     undefined = {
-        metric: why for metric, why in reasons.items() if not math.isfinite(numbers[metric].value)
+        metric: why
+        for metric, why in reasons.items()
+        if not math.isfinite(numbers[metric].value)
     }
     return ClassNumbers(name, present, absent, numbers, undefined)
 
@@ -187,7 +197,8 @@ def _log_ratio_error(
     totals: dict[Hashable, float] = {}
     numbers: Counter[Hashable] = Counter()
     cells = Counter(
-        (decision.cluster, decision.present, decision.called is called) for decision in decisions
+        (decision.cluster, decision.present, decision.called is called)
+        for decision in decisions
     )
     for (cluster, present, is_call), number in cells.items():
         # Influence of a sample on log(p1 / p0), times the number of samples; all together are 0.

@@ -158,7 +158,9 @@ def rouge_stop(reply: str, gold: str) -> str | None:
 def _bleu(words: Sequence[str], gold_words: Sequence[str]) -> list[float]:
     """Return BLEU-1 to BLEU-4 of the words of two texts."""
     counts = overlaps(gold_words, words, 4)
-    least = [sys.float_info.min * max(1, count.hypothesis) for count in counts if not count.matches]
+    least = [
+        sys.float_info.min * max(1, count.hypothesis) for count in counts if not count.matches
+    ]
     return [bleu_from_counts(counts[:order], least) for order in range(1, 5)]
 
 

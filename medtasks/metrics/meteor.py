@@ -31,7 +31,12 @@ from medtasks.data.named_files import read_stream
 from medtasks.errors import SourceError, WeightsMissing
 from medtasks.home import home, make_folder
 from medtasks.metrics.model_settings import ModelSettings, packed_files
-from medtasks.metrics.ngram_metrics import TOKENISER, from_report_extra, porter_stemmer, word_tokens
+from medtasks.metrics.ngram_metrics import (
+    TOKENISER,
+    from_report_extra,
+    porter_stemmer,
+    word_tokens,
+)
 from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
 # weight of recall, power of the fragmentation, largest penalty
@@ -182,10 +187,14 @@ def database_files(source: Path) -> dict[str, bytes]:
     folder = _database_folder(source, members)
     inside = {name.removeprefix(folder): content for name, content in members.items()}
     files = {
-        name: inside[name].replace(b"\r", b"") for name in _REQUIRED + _OPTIONAL if name in inside
+        name: inside[name].replace(b"\r", b"")
+        for name in _REQUIRED + _OPTIONAL
+        if name in inside
     }
     if missing := [name for name in _REQUIRED if name not in files]:
-        raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
+        raise WeightsMissing(
+            f"WordNet in {source} is not complete: {', '.join(missing)} missing"
+        )
     try:
         for part in PARTS_OF_SPEECH:
             _check_index(files[f"index.{part}"], files[f"data.{part}"])
@@ -217,7 +226,9 @@ def _members_of(source: Path) -> dict[str, bytes]:
             return members
         archives = sorted(source.rglob("wordnet.zip"))
         if archives:
-            members = {name: read_stream(file) for name, file in packed_files(archives[0], _FILE)}
+            members = {
+                name: read_stream(file) for name, file in packed_files(archives[0], _FILE)
+            }
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(
             f"WordNet cannot be read from {source} ({error}); give its folder or archive"

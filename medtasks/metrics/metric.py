@@ -74,7 +74,9 @@ class Estimate:
     effective: float | None = (
         None  # number of independent answers, for the interval; None if unknown
     )
-    ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
+    ends: tuple[float, float] | None = (
+        None  # of an interval that does not follow from the error
+    )
     unit: str = "cluster"  # noun for a cluster
     components: int | None = (
         None  # groups of dyads that share members, directly or through others; None without dyads
@@ -132,7 +134,8 @@ def with_image_clusters(scores: ScoreList) -> ScoreList:
         images.append(score.get(PATIENT_IMAGE) if has_image else None)
     clusters = joined_clusters(patients, images)
     return [
-        {**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)
+        {**score, "cluster_id": cluster}
+        for score, cluster in zip(scores, clusters, strict=True)
     ]
 
 
@@ -281,7 +284,9 @@ def _with_values(units: Iterable[U], of: Callable[[U], float | None]) -> list[tu
 
 def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
     """Replace None, an unknown cluster, by a cluster of its own."""
-    return [("sample", at) if cluster is None else cluster for at, cluster in enumerate(clusters)]
+    return [
+        ("sample", at) if cluster is None else cluster for at, cluster in enumerate(clusters)
+    ]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -376,7 +381,9 @@ class CorpusMetric(Declaration):
         estimate = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
         if not self.has_error:
             return Estimate(estimate.value)
-        clusters = _without_gaps([score.get("cluster_id") for score in with_image_clusters(chosen)])
+        clusters = _without_gaps(
+            [score.get("cluster_id") for score in with_image_clusters(chosen)]
+        )
         if estimate.effective is not None:  # of drawn samples
             return replace(estimate, unit=unit_of(clusters))
         number = estimate.clusters  # of a panel in which some scores have no value

@@ -197,7 +197,9 @@ def _write_counts(
     content = published.read_bytes()
     digest = hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False)
     if digest.hexdigest() != git_blob:
-        raise WeightsMissing(f"{published} is not the published file; remove it and fetch it again")
+        raise WeightsMissing(
+            f"{published} is not the published file; remove it and fetch it again"
+        )
     stored = pickle.loads(content, encoding="iso-8859-1")
     counts = {" ".join(ngram): float(count) for ngram, count in stored["df"].items()}
     facts = {"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts}

@@ -89,7 +89,9 @@ def token_overlap(
     common = len(reply & target if shared is None else shared)
     precision = common / len(reply) if reply else 0.0
     recall = common / len(target) if target else 0.0
-    return TokenOverlap(precision, recall, 2 * (precision * recall) / (precision + recall + 1e-8))
+    return TokenOverlap(
+        precision, recall, 2 * (precision * recall) / (precision + recall + 1e-8)
+    )
 
 
 def overlap_f1(first: Set[object], second: Set[object]) -> float:

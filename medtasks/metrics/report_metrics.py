@@ -79,7 +79,9 @@ def mean_scores(
         >>> mean_scores({"bleu_1": [1.0, 0.5]}, {}).totals
         {'bleu_1': 0.75}
     """
-    return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
+    return ReportScores(
+        samples, {key: mean(values) for key, values in samples.items()}, settings
+    )
 
 
 def scores_of_rows(
@@ -151,7 +153,9 @@ def _bertscore_info(
 
 def _label_info(labels: str, uncertain: str) -> MetricInfo:
     description = f"F1 of CheXbert's labels, {uncertain}"
-    return MetricInfo(f"f1_{labels}", description, score_keys(labels, *_LABEL_SCORES), *_CHEXBERT)
+    return MetricInfo(
+        f"f1_{labels}", description, score_keys(labels, *_LABEL_SCORES), *_CHEXBERT
+    )
 
 
 def _radcliq_info(name: str, description: str) -> MetricInfo:
@@ -300,7 +304,10 @@ _ENTRIES = (
     MetricInfo(
         "rate_score_reference",
         "RaTEScore as its code returns it: later reports move up after an empty one, 0.5 without entities",
-        ("rate_score_reference", *score_keys("rate_score", "short_reference", "0_5_0_reference")),
+        (
+            "rate_score_reference",
+            *score_keys("rate_score", "short_reference", "0_5_0_reference"),
+        ),
         *_RATE,
     ),
 )

@@ -199,7 +199,9 @@ def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
     try:
         lines = list(csv.reader(io.StringIO(content, newline=""), strict=True))
     except csv.Error as error:
-        raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+        raise RepliesError(
+            f"{path} is not a table of comma-separated values: {error}"
+        ) from error
     header = lines[0] if lines else []
     items = []
     for number, row in enumerate(lines[1:], start=2):

@@ -108,7 +108,12 @@ class ChatClient:
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
         # Imported here because it takes a second that a run without a server should not pay.
-        from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+        from openai import (
+            DEFAULT_CONNECTION_LIMITS,
+            AsyncOpenAI,
+            DefaultAsyncHttpxClient,
+            Timeout,
+        )
 
         keep_prompts_out_of_logs()
         limits = type(DEFAULT_CONNECTION_LIMITS)  # of the SDK's HTTP library
@@ -122,7 +127,9 @@ class ChatClient:
                 api_key=server.api_key or "none",
                 timeout=Timeout(server.timeout_s, connect=connecting_s),
                 max_retries=0,  # retries are ours
-                http_client=DefaultAsyncHttpxClient(**server.transport_options, limits=connections),
+                http_client=DefaultAsyncHttpxClient(
+                    **server.transport_options, limits=connections
+                ),
             )
             self.clients.append(client)
         self.server = server
@@ -191,7 +198,9 @@ class ChatClient:
                 cause = trouble.cause
             self._waiting += 1
             self._retries += 1
-            if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
+            if (
+                self._retries & (self._retries - 1) == 0
+            ):  # the 1st, 2nd, 4th, 8th ... of the run
                 plural = "s" if self._waiting > 1 else ""
                 logger.info("retrying {} request{}: {}", self._waiting, plural, cause)
             try:

@@ -129,7 +129,9 @@ class Server:
         Text for this machine, or for one that the user trusts, must not be diverted by a proxy variable or a redirect;
         a proxy cannot read requests to an https server.
         """
-        trusts_proxy = not is_loopback(host(self.base_url)) and self.base_url.startswith("https:")
+        trusts_proxy = not is_loopback(host(self.base_url)) and self.base_url.startswith(
+            "https:"
+        )
         hooks = {"response": [read_whole_answer]}
         return {"trust_env": trusts_proxy, "follow_redirects": False, "event_hooks": hooks}
 
@@ -141,7 +143,9 @@ class RemoteTrouble(Exception):
     cause: str  # one sentence for the user, the same for every sample
     _: KW_ONLY
     retry: bool  # whether another try can help
-    outage: bool  # whether the cause is the endpoint, so that it would affect the next sample, too
+    outage: (
+        bool  # whether the cause is the endpoint, so that it would affect the next sample, too
+    )
     wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
     status: int | None = None  # of HTTP; None without an answer
     reached: bool = True  # whether there was a connection
@@ -257,9 +261,7 @@ def _status_label(error: Any, words: str) -> str:
 
 def unreadable(server: Server) -> RemoteTrouble:
     """Build the error for an answer that is no chat completion, such as a proxy's HTML page."""
-    cause = (
-        f"{server.name} answered with something that is no chat completion; {server.fix_address}"
-    )
+    cause = f"{server.name} answered with something that is no chat completion; {server.fix_address}"
     return RemoteTrouble(cause, retry=True, outage=True)
 
 

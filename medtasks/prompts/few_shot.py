@@ -41,7 +41,9 @@ def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     return text + zero_shot.prompt(doc, settings)
 
 
-def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
+def images(
+    doc: Document, lmms_eval_specific_kwargs: Settings | None = None
+) -> list[Image.Image]:
     """Open the images of the demonstrations and then those of the document.
 
     Args:

@@ -27,7 +27,13 @@ from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Document, Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, COLUMN, DEGRADATION, DEGRADED, SEVERITY, images_of
-from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName, join_names
+from medtasks.errors import (
+    DatasetNotPrepared,
+    MedTasksError,
+    SourceError,
+    UnknownName,
+    join_names,
+)
 from medtasks.families.templates import fill_template
 
 Settings = Mapping[str, Any]
@@ -140,7 +146,9 @@ def _name_source_in_errors(path: Path, doc: Document) -> Iterator[None]:
         if _is_private(doc):  # without the cause, which names the file: the caller may log both
             raise SourceError(f"an image of {sample} cannot be read{fix}") from None
         source = path.resolve() if path.is_symlink() else path
-        raise SourceError(f"image {source} of {sample} {_fault_of(path, error)}{fix}") from error
+        raise SourceError(
+            f"image {source} of {sample} {_fault_of(path, error)}{fix}"
+        ) from error
 
 
 def _record(
@@ -161,7 +169,8 @@ def _record(
             _LOGGED.add(done)
             text = f"Some images are not shown to the model as they are stored ({description})"
             logger.log(
-                "WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}"
+                "WARNING" if done == NEARLY_FLAT else "INFO",
+                f"{text}: {done}; the first is {name}",
             )
 
 
@@ -283,7 +292,9 @@ def _near_files(path: Path) -> list[Path]:
     paths = [Path(first)]
     for part in others:
         near = chain.from_iterable(_entries(path).get(part.casefold(), ()) for path in paths)
-        paths = list(near) or [path / part for path in paths]  # of a folder that may not be listed
+        paths = list(near) or [
+            path / part for path in paths
+        ]  # of a folder that may not be listed
     return [path for path in paths if path.is_file()]
 
 

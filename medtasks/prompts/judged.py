@@ -29,7 +29,9 @@ def _after(
 ) -> Callable[..., Built]:
     """Return a hook under a name of this module that looks for a judge first."""
 
-    def check_and_build(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Built:
+    def check_and_build(
+        doc: Document, lmms_eval_specific_kwargs: Settings | None = None
+    ) -> Built:
         if _NEEDS_JUDGE.get():
             look_for_judge(doc.get("dataset"))
         return hook(doc, lmms_eval_specific_kwargs)

@@ -156,6 +156,9 @@ def with_image_urls(
             content = [dict(part) for part in content]
             for number, part in enumerate(content):
                 if part["type"] == "image":
-                    content[number] = {"type": "image_url", "image_url": {"url": next(remaining)}}
+                    content[number] = {
+                        "type": "image_url",
+                        "image_url": {"url": next(remaining)},
+                    }
         turns.append({**message, "content": content})
     return turns

@@ -246,7 +246,9 @@ def _document_values(
     for setting, text in settings.items():
         if isinstance(text, str):
             values[setting] = text
-    if doc.get(COLUMN) == TOLD and settings.get("demonstrations"):  # which come before the question
+    if doc.get(COLUMN) == TOLD and settings.get(
+        "demonstrations"
+    ):  # which come before the question
         values["question"] = f"{NO_IMAGE}\n{question}"
     values["hint"] = f"Hint: {doc['hint']}\n" if doc.get("hint") else ""
     values["closed_prefix"] = ""

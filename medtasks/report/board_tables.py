@@ -89,7 +89,9 @@ def board_table(
             texts.append(Cell(text, marks=marks))
         rows.append(tuple(texts))
     for run in board.rows:
-        scores = [_score_cell(board, column, run, intervals=intervals) for column in board.columns]
+        scores = [
+            _score_cell(board, column, run, intervals=intervals) for column in board.columns
+        ]
         rows.append(cells(run.name, *scores))
     further = [RANKS] if len(board.rows) > 1 else []
     return Table(
@@ -119,7 +121,9 @@ def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
 
 
 def _is_share(board: Board, column: BoardColumn) -> bool:
-    return all(row.cells[column.task].score.share for row in board.rows if column.task in row.cells)
+    return all(
+        row.cells[column.task].score.share for row in board.rows if column.task in row.cells
+    )
 
 
 def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: bool) -> Cell:

@@ -42,11 +42,17 @@ def log_board(board: Board, project: str) -> list[str]:
     return list(by_name)
 
 
-def _log_run(wandb: Any, project: str, name: str, steps: Mapping[int, Mapping[str, float]]) -> None:
+def _log_run(
+    wandb: Any, project: str, name: str, steps: Mapping[int, Mapping[str, float]]
+) -> None:
     """Log the steps of one run in order. Its id follows from the name, so that the next night goes on with it."""
     run_id = hashlib.sha256(f"{project}/{name}".encode()).hexdigest()[:12]
     run = wandb.init(
-        project=project, name=name, id=run_id, resume="allow", settings=wandb.Settings(silent=True)
+        project=project,
+        name=name,
+        id=run_id,
+        resume="allow",
+        settings=wandb.Settings(silent=True),
     )
     try:
         run.define_metric("step")

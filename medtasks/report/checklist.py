@@ -75,7 +75,9 @@ def _facts_by_key(report: RunReport, sources: Mapping[str, Mapping[str, Any]]) -
         lines = []
         for fact in filter(recorded.get, source.get("recorded", ())):
             lines.append(f"{fact}: {recorded[fact]}.")
-        alike = names_by((task, texts[key]) for task, texts in of_tasks.items() if texts.get(key))
+        alike = names_by(
+            (task, texts[key]) for task, texts in of_tasks.items() if texts.get(key)
+        )
         for text, tasks in alike.items():
             lines.append(f"{tasks}: {text.rstrip('.')}.")
         unknown = (
@@ -100,7 +102,9 @@ def write_checklist(report: RunReport, name: str, path: Path) -> Table:
 
     table = checklist_table(report, name)
     style = Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
-    write_rendered("checklist", path, report=report, table=table, aid=table.notes[0], style=style)
+    write_rendered(
+        "checklist", path, report=report, table=table, aid=table.notes[0], style=style
+    )
     return table
 
 
@@ -181,7 +185,9 @@ def _score_facts(task: TaskReport) -> _Facts:
     }
 
 
-def _results_and_intervals(task: TaskReport, metrics: Iterable[str]) -> tuple[list[str], list[str]]:
+def _results_and_intervals(
+    task: TaskReport, metrics: Iterable[str]
+) -> tuple[list[str], list[str]]:
     """Return the scores in some metrics under each rule, and facts on their intervals."""
     results = []
     intervals = []
@@ -219,5 +225,7 @@ def _group_facts(rule: RuleScores) -> Iterator[str]:
     for column, groups in rule.groups.items():
         scores = []
         for group in groups:
-            scores.append(f"{group.name} ({count(group.questions)}) {score_text(group.scores[0])}")
+            scores.append(
+                f"{group.name} ({count(group.questions)}) {score_text(group.scores[0])}"
+            )
         yield f"{column} ({rule.name}): {', '.join(scores)}"

@@ -130,7 +130,9 @@ def _facts_of_others(part: Section, by_name: Mapping[str, Section]) -> _Facts:
     if task.variant not in THINKING:
         return _gains(part, by_name)
     base = by_name.get(str(task.base))
-    over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
+    over_direct = (
+        gains_over(part.readings, part.report, base.readings, base.report) if base else []
+    )
     return {"thinking": summarise_thinking(part.reading, over_direct)}
 
 
@@ -366,7 +368,9 @@ def _draw_notes(reading: TaskReading) -> tuple[str, ...]:
     data = {**reading.data, **reading.recorded.data}
     replied: set[str] = set()
     for computed in reading.computed.values():
-        replied |= {doc_id for doc_id, score in computed.samples.items() if not is_failed(score)}
+        replied |= {
+            doc_id for doc_id, score in computed.samples.items() if not is_failed(score)
+        }
     unweighted = [*metrics_without_mean(reading.task.metrics), UNWEIGHTED_TABLES]
     return tuple(draw_notes(data, reading.documents, replied, unweighted))
 
@@ -391,7 +395,9 @@ def _metrics_by_name(task: TaskFile) -> dict[str, Declaration]:
 def _partial_run(answered: int, documents: int) -> list[str]:
     if not 0 < answered < documents:
         return []
-    return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
+    return [
+        f"Only {answered} of {documents} questions were answered; the others are in no score."
+    ]
 
 
 def _baselines(reading: TaskReading) -> tuple[tuple[Baseline, ...], list[str]]:
@@ -431,7 +437,9 @@ def _calibration(reading: TaskReading) -> tuple[Mapping[str, Calibration], list[
 def _missing_results(reading: TaskReading, rules: Sequence[RuleScores]) -> Iterator[str]:
     """Yield a sentence if the run recorded replies without scores."""
     recorded = reading.recorded
-    here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
+    here = (
+        "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
+    )
     if recorded.scores and not recorded_values(recorded):
         yield f"The run only collected replies (--predict_only){here}."
     elif recorded.samples and not (recorded.scores or reading.samples.changed):

@@ -10,7 +10,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.duplicates.duplicate_search import Concern, CopyKind, DuplicatePair, Duplicates
+from medtasks.data.duplicates.duplicate_search import (
+    Concern,
+    CopyKind,
+    DuplicatePair,
+    Duplicates,
+)
 from medtasks.data.duplicates.image_copies import DistinctImage, OtherImages
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id
@@ -31,9 +36,13 @@ class DuplicateNames:
 
     def __init__(self, search: Duplicates) -> None:
         self.hidden = bool(search.shown.private)
-        self.other_is_hidden = search.other is not None and (self.hidden or search.other.private)
+        self.other_is_hidden = search.other is not None and (
+            self.hidden or search.other.private
+        )
         self._folders: Sequence[Path] = search.shown.folders
-        self._other_folders = [search.other.folder] if search.other and search.other.folder else []
+        self._other_folders = (
+            [search.other.folder] if search.other and search.other.folder else []
+        )
 
     def describe_image(
         self,
@@ -238,7 +247,9 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
         rows.append(("any of these", count(pictures), part_of(questions, total)))
         caption = f"Pictures of {name} found in {against['name']}"
         tables.append(
-            number_table(caption, ("copies", "pictures", "questions"), rows, split=len(rows) - 1)
+            number_table(
+                caption, ("copies", "pictures", "questions"), rows, split=len(rows) - 1
+            )
         )
     if contents["within"]:
         kinds = [*map(str, CopyKind)]
@@ -247,7 +258,9 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
             numbers = [count(row[kind]) for kind in kinds]
             texts.append((row["concern"], *numbers, part_of(row["questions"], total)))
         headings = ("findings within", *kinds, "questions")
-        tables.append(number_table(f"Found within {name}, in numbers of findings", headings, texts))
+        tables.append(
+            number_table(f"Found within {name}, in numbers of findings", headings, texts)
+        )
     return tables
 
 

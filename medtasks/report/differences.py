@@ -75,7 +75,9 @@ def _recorded_gains(
     variant_estimates = {rule.name: rule.estimates for rule in variant_report.rules}
     gains = []
     for rule in report.rules:
-        for score, of_variant in _shared_scores(rule, variant_estimates.get(rule.name, {}), main):
+        for score, of_variant in _shared_scores(
+            rule, variant_estimates.get(rule.name, {}), main
+        ):
             gain = Gain(
                 variant=str(variant_reading.task.variant or _DIRECT),
                 task=variant_report.name,
@@ -186,7 +188,9 @@ def _values_of_both(
 
 def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
     """Return the ids of the samples that any repeat answered."""
-    replies = itertools.chain.from_iterable(reading.samples.replies.items() for reading in repeats)
+    replies = itertools.chain.from_iterable(
+        reading.samples.replies.items() for reading in repeats
+    )
     return {name for name, reply in replies if not reply.is_failure}
 
 
@@ -341,7 +345,9 @@ def summarise_thinking(reading: TaskReading, gains: Sequence[Gain]) -> Thinking 
     )
 
 
-def _reply_lengths(reading: TaskReading, scores: Mapping[str, Score]) -> tuple[str, dict[str, int]]:
+def _reply_lengths(
+    reading: TaskReading, scores: Mapping[str, Score]
+) -> tuple[str, dict[str, int]]:
     """Return lengths of replies and their unit: tokens where all were counted, else words of the reasoning."""
     tokens = reading.samples.tokens
     if scores.keys() <= tokens.keys():
@@ -379,8 +385,12 @@ def _length_bins(
             continue
         bins = []
         for members in _members_by_length(lengths):
-            score = with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members]))
-            bins.append(LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score))
+            score = with_interval(
+                metric, metric.estimate([scores[doc_id] for doc_id in members])
+            )
+            bins.append(
+                LengthBin(lengths[members[0]], lengths[members[-1]], len(members), score)
+            )
         return bins
     return []
 

@@ -50,7 +50,9 @@ class Export:
         """
         report, reading = self.section.report, self.section.reading
         metrics = reading.task.metrics if reading else ()
-        main = [metric.name for metric in metrics if metric.role is Role.MAIN] or [metrics[0].name]
+        main = [metric.name for metric in metrics if metric.role is Role.MAIN] or [
+            metrics[0].name
+        ]
         task = f"task {report.name} version {self.recorded.version}, data fingerprint {report.fingerprint}"
         task += f"; medtasks {self.manifest.versions.get('medtasks')}"
         scores = []
@@ -301,7 +303,9 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
         metric |= {"score_type": "continuous", "min_score": 0.0, "max_score": 1.0}
     spread: _Json = {"num_samples": rule.counts.scored}
     if not math.isnan(score.error):
-        method = f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
+        method = (
+            f"clustered over {score.clusters} clusters" if score.clusters else "as recorded"
+        )
         spread["standard_error"] = {"value": score.error, "method": method}
     if math.isfinite(score.low) and math.isfinite(score.high):
         spread["confidence_interval"] = {
@@ -315,7 +319,11 @@ def _eee_result(export: Export, rule: RuleScores, score: MetricScore, note: str)
         "evaluation_name": report.name,
         "source_data": _eee_source(report),
         "metric_config": metric,
-        "score_details": {"score": score.value, "details": {"notes": note}, "uncertainty": spread},
+        "score_details": {
+            "score": score.value,
+            "details": {"notes": note},
+            "uncertainty": spread,
+        },
         "generation_config": {"additional_details": decoding},
     }
 

@@ -162,7 +162,9 @@ def rule_looks(report: RunReport) -> dict[str, Look]:
     """
     rules = chain.from_iterable(task.rules for task in report.tasks)
     names = dict.fromkeys(rule.name for rule in rules)
-    ordered = sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    ordered = sorted(
+        names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)
+    )
     return {name: LOOKS[position % len(LOOKS)] for position, name in enumerate(ordered)}
 
 
@@ -211,7 +213,9 @@ def text_width(text: str) -> float:
 
     font = FontProperties(family="DejaVu Sans", size=_SIZE)
     measure = TextToPath().get_text_width_height_descent
-    return max(float(measure(line, font, ismath=False)[0]) for line in text.split("\n")) / _POINTS
+    return (
+        max(float(measure(line, font, ismath=False)[0]) for line in text.split("\n")) / _POINTS
+    )
 
 
 def legend_text(text: str) -> str:

@@ -85,7 +85,9 @@ def figures(report: RunReport, folder: Path | None = None) -> dict[str, str]:
         draw[f"{task.name}/gains"] = partial(gain_figure, task, looks)
         for rule, calibration in task.calibration.items():
             if calibration.bins:
-                draw[f"{task.name}/reliability/{rule}"] = partial(reliability_figure, task, rule)
+                draw[f"{task.name}/reliability/{rule}"] = partial(
+                    reliability_figure, task, rule
+                )
             draw[f"{task.name}/coverage/{rule}"] = partial(coverage_figure, task, rule)
     return svg_elements(draw, folder)
 
@@ -117,7 +119,9 @@ def svg_elements(draw: Mapping[str, DrawFigure], folder: Path | None = None) -> 
                 if folder is not None:
                     name = ".".join(encode_name(part, "-", also="-") for part in key.split("/"))
                     (folder / f"{name}.svg").write_bytes(elements[key].encode())
-                    (folder / f"{name}.png").write_bytes(style.file_content(drawing.figure, "png"))
+                    (folder / f"{name}.png").write_bytes(
+                        style.file_content(drawing.figure, "png")
+                    )
     except OSError as error:
         if folder is None:
             raise
@@ -158,7 +162,9 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     )
     style.add_legend(figure, [mark] if baselines else [], rules, looks)
     if others:
-        sentences.append(f"Not shown, because their main metric is no share: {', '.join(others)}.")
+        sentences.append(
+            f"Not shown, because their main metric is no share: {', '.join(others)}."
+        )
     return style.Drawing(figure, title, " ".join(sentences))
 
 
@@ -184,7 +190,9 @@ def _summary_name(task: TaskReport) -> str:
     main = next(iter(_main_scores(task).values()))
     direction = "(lower is better)" if main.higher_is_better is False else ""
     subjects = [text.partition(":")[0] for text in task_warnings(task)]
-    return "\n".join([style.row_name(task.name), style.row_name(main.metric, direction), *subjects])
+    return "\n".join(
+        [style.row_name(task.name), style.row_name(main.metric, direction), *subjects]
+    )
 
 
 def _draw_baselines(axes: "Axes", row: int, task: TaskReport) -> list[float]:
@@ -223,7 +231,9 @@ def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing |
     figure, axes = style.new_rows(
         title, task_warnings(task), _group_names(sizes, groups), legend, len(rules)
     )
-    values, sentences = _draw_groups(axes, rules, [(column, name, metric) for name in sizes], looks)
+    values, sentences = _draw_groups(
+        axes, rules, [(column, name, metric) for name in sizes], looks
+    )
     handles = []
     for line in lines:
         handles.append(axes.axvline(**line))
@@ -256,9 +266,15 @@ def _reference_lines(
             if test.overall.metric == metric:
                 text = f"all questions, {rule.name}: {score_text(test.overall)}"
                 line = {"color": looks[rule.name].colour, "linewidth": 1.2, "zorder": 0}
-                lines.append({"x": test.overall.value, "label": style.legend_text(text), **line})
+                lines.append(
+                    {"x": test.overall.value, "label": style.legend_text(text), **line}
+                )
     for rule in rules:
-        if rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
+        if (
+            rule.scores
+            and rule.scores[0].metric == metric
+            and (best := task.best_baseline(rule))
+        ):
             baseline, value = best
             text = f"{baseline.name}, all questions: {number(value, task.is_share(metric))}"
             line = {"color": style.GREY, "linewidth": 1, "linestyle": "--"}
@@ -333,14 +349,18 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
 
     axes.xaxis.set_major_formatter(tick_label)
     unit = "percentage points, with their" if share else "with its"
-    axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
+    axes.set_xlabel(
+        f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval"
+    )
     style.add_legend(figure, [], rules, looks)
     return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
 def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
     """Return the gains in one metric: the main one if it has any, else the first that is not 0 by construction."""
-    defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
+    defined = [
+        gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)
+    ]
     if not defined:
         return []
     constructed = {gain.metric for gain in defined if gain.by_construction}
@@ -368,7 +388,9 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
     sentences = []
     for position, rule in enumerate(outcomes):
         names.append(style.row_name(rule, f"({count(totals[position])} pairs)"))
-        texts = [f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items()]
+        texts = [
+            f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items()
+        ]
         sentences.append(f"{rule}: {', '.join(texts)}.")
     figure, axes = style.new_rows(title, task_warnings(task), names, [*parts])
     _draw_outcomes(axes, parts, max(totals))
@@ -419,14 +441,23 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     for part in bins:
         center = (part.low + part.high) / 2
         width = 0.94 * (part.high - part.low)
-        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=_BLUE, linewidth=0.8)
+        axes.bar(
+            center, part.accuracy, width=width, color=_FILL, edgecolor=_BLUE, linewidth=0.8
+        )
         below.bar(center, part.samples, width=width, color=_BLUE)
-        sentences.append(f"Confidence {number(part.confidence)}: {number(part.accuracy)} right.")
+        sentences.append(
+            f"Confidence {number(part.confidence)}: {number(part.accuracy)} right."
+        )
     axes.tick_params(labelbottom=False)
     below.set_ylabel("questions")
     below.set_xlabel("confidence: probability of the chosen option")
     axes.plot(
-        [0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration"
+        [0, 1],
+        [0, 1],
+        color=style.GREY,
+        linestyle="--",
+        linewidth=1,
+        label="perfect calibration",
     )
     axes.plot(
         [part.confidence for part in bins],
@@ -438,7 +469,9 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
         label="this model",
     )
     axes.set_ylabel("right answers")
-    error = f"{measure_text(calibration.ece)}; {number(calibration.debiased_ece, False)} debiased"
+    error = (
+        f"{measure_text(calibration.ece)}; {number(calibration.debiased_ece, False)} debiased"
+    )
     facts = [
         f"{count(calibration.samples)} questions",
         f"expected calibration error\n{error}",

@@ -67,7 +67,9 @@ def _cross_table(name: str, rule: RuleScores) -> Table:
         for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
             numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
             rows.append(cells(name_cell(of_class.name), target, *numbers))
-    headings = cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed")
+    headings = cells(
+        "Class", "Target", "Called positive", "Called negative", "Invalid", "Failed"
+    )
     caption = f"Cross table by class, {rule.title}."
     return Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
 
@@ -149,7 +151,9 @@ def small_groups(groups: Iterable[Group]) -> set[str]:
     return {group.name for group in groups if not (group.compared or group.drawn)}
 
 
-def _group_table(task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str) -> Table:
+def _group_table(
+    task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str
+) -> Table:
     """Return one metric by group, with the gap of each group to all other samples."""
     small = small_groups(groups_under(rules, column))
     headings = [Cell(column), Cell("Questions")]
@@ -221,7 +225,9 @@ def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
             if (group.name, score.metric) == (name, metric) and position < len(group.gaps):
                 gap, p = group.gaps[position], group.p_holm[position]
                 remark = "" if math.isnan(p) else p_statement(p)
-                return Cell(difference(gap.value, gap.low, gap.high, score.share), remark=remark)
+                return Cell(
+                    difference(gap.value, gap.low, gap.high, score.share), remark=remark
+                )
     return Cell("")
 
 

@@ -200,7 +200,9 @@ def thumbnails(
         budget: Characters that all copies together may take.
         decodings: Decoding of files that are decoded otherwise than the prepared dataset says in which they lie.
     """
-    files = [(file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)]
+    files = [
+        (file, decodings.get(file) or decoding_of_file(file)) for file in dict.fromkeys(paths)
+    ]
     with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
         for side in _likely_sides(files, budget, workers):
             copies = _copies_in_budget(files, side, budget, workers)

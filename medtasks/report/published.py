@@ -97,7 +97,9 @@ def _scores(task_name: str) -> Iterator[tuple[str, PublishedScore]]:
                 value=float(Decimal(printed) / table["divided_by"]),
                 printed=printed,
                 source=table["source"],
-                remark=" ".join(entry["remark"] for entry in remarks if _fits(entry, file, row)),
+                remark=" ".join(
+                    entry["remark"] for entry in remarks if _fits(entry, file, row)
+                ),
                 column=table.get("column", ""),
                 group=row[table["group"]] if "group" in table else "",
             )

@@ -50,7 +50,11 @@ def published_group_table(task: TaskReport, column: str, metric: str) -> Table:
             scores.append(score)
     groups = list(dict.fromkeys(score.group for score in scores))
     rows = _rows(
-        task, scores, groups, "group", lambda rule, group: rule.group_score(column, group, metric)
+        task,
+        scores,
+        groups,
+        "group",
+        lambda rule, group: rule.group_score(column, group, metric),
     )
     return Table(
         label(task.name, column, metric, "published"),

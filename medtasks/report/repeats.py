@@ -57,7 +57,9 @@ def write_repeats(output: Path) -> dict[str, RepeatedTask]:
     return joined
 
 
-def collect_repeats(folder: Path, model: str | None = None, by: Sequence[str] = ()) -> RunReport:
+def collect_repeats(
+    folder: Path, model: str | None = None, by: Sequence[str] = ()
+) -> RunReport:
     """Collect the report of a run, or of the first repeat of a repeated one with the results of all.
 
     Args:
@@ -205,7 +207,9 @@ def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
     return True
 
 
-def _voted_scores(reading: TaskReading, by_id: Mapping[str, Score]) -> Mapping[str, MetricScore]:
+def _voted_scores(
+    reading: TaskReading, by_id: Mapping[str, Score]
+) -> Mapping[str, MetricScore]:
     """Aggregate the scores of the most frequent answers, if aggregates follow from single scores."""
     if not by_id or not reading.task.family.scores_suffice:
         return {}
@@ -242,7 +246,9 @@ def _score(
     within = mean(variances)
     replies = mean([1 / len(answers) for answers in questions]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
-    return replace(whole, error=estimate.error, low=low, high=high, between=between, within=within)
+    return replace(
+        whole, error=estimate.error, low=low, high=high, between=between, within=within
+    )
 
 
 def _majority_scores(
@@ -262,7 +268,9 @@ def _majority_scores(
             continue
         for doc_id, score in reading.computed[name].samples.items():
             failed += is_failed(score)
-            votes_by_id.setdefault(doc_id, []).append((_vote(name, reading, doc_id, score), score))
+            votes_by_id.setdefault(doc_id, []).append(
+                (_vote(name, reading, doc_id, score), score)
+            )
     if not has_answers:
         return {}, 0, failed
     ties = 0

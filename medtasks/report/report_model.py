@@ -58,7 +58,9 @@ class Gain:
     # Whether the variant's score is 0 for any model, so that there is no test.
     by_construction: bool = False
     # Until p-values are corrected.
-    test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)
+    test: tuple[PairedResult, PairedValues] | None = field(
+        default=None, compare=False, repr=False
+    )
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,9 @@ class TaskReport:
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     # Published results over all questions, best first per metric.
     published: tuple[PublishedScore, ...] = ()
-    published_groups: tuple[PublishedScore, ...] = ()  # published results of groups of questions
+    published_groups: tuple[
+        PublishedScore, ...
+    ] = ()  # published results of groups of questions
     gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
@@ -164,7 +168,9 @@ class TaskReport:
     # Image files by key; empty if withheld.
     pictures: Mapping[str, Path] = field(default_factory=dict)
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
-    image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
+    image_conversions: str = (
+        ""  # numbers of images by conversion, in words; empty if not recorded
+    )
     draw: tuple[str, ...] = ()  # sentences on scores that estimate those of a larger set
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
     # As recorded: version, prompt, decoding, source of the data.

@@ -141,7 +141,11 @@ def _summary_cells(task: TaskReport, rule: RuleScores) -> list[str | Cell]:
 
 def facts_table(report: RunReport) -> Table:
     """Return the recorded facts about a run."""
-    own = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
+    own = {
+        "model": report.model,
+        "run": moment(report.run_at),
+        "report": moment(report.created),
+    }
     facts = {name: value for name, value in own.items() if value}
     rows = [cells(name, value) for name, value in {**facts, **report.facts}.items()]
     return Table(

@@ -107,7 +107,9 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     if math.isnan(main.value):
         return f"On {task.name}, {model} has no score: {_no_score(rule)} ({data}).{caution}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
-    reached = f"{model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}"
+    reached = (
+        f"{model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}"
+    )
     others = ""
     for other in task.rules:
         score = other.estimates.get(main.metric)
@@ -129,7 +131,9 @@ def _samples_in_words(task: TaskReport, rule: RuleScores) -> str:
 def _no_score(rule: RuleScores) -> str:
     counts = rule.counts
     if not counts.lost or counts.scored:
-        return rule.failures.get(rule.scores[0].metric, "the reason is not recorded").rstrip(".")
+        return rule.failures.get(rule.scores[0].metric, "the reason is not recorded").rstrip(
+            "."
+        )
     return str(counts) if counts.unjudged else f"all {counts.failed} replies failed"
 
 
@@ -143,9 +147,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         blind = f"{task.name}_{BLIND}"
         if not variant_of(blind):
             return "It is compared with nothing."
-        return (
-            f"It is compared with nothing: {blind} in the same run would show what the image adds."
-        )
+        return f"It is compared with nothing: {blind} in the same run would show what the image adds."
     main = rule.scores[0]
     baseline, value = best
     sentence = f"The best baseline that sees no image, {baseline.name}, has {main.metric} {number(value, main.share)}"
@@ -154,9 +156,7 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
     metric, result = baseline.tests[rule.name]
     share = task.is_share(metric, result.first)
     change = change_text(result, share)
-    return (
-        f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
-    )
+    return f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
 
 
 def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
@@ -196,7 +196,9 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
 
 def _groups(rule: RuleScores) -> str:
     """Return the finding on the column of groups with the smallest p-value, or an empty text if none is tested."""
-    tests = {column: of_column[0] for column, of_column in rule.column_tests.items() if of_column}
+    tests = {
+        column: of_column[0] for column, of_column in rule.column_tests.items() if of_column
+    }
     if not tests:
         return ""
     column, test = min(tests.items(), key=lambda entry: entry[1].p_holm)
@@ -209,7 +211,9 @@ def _groups(rule: RuleScores) -> str:
             values.append(score.value)
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
     result = f"{finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
-    between = f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
+    between = (
+        f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
+    )
     return f"in compared groups of {column}, {between}; {result}"
 
 

@@ -27,7 +27,11 @@ _LETTERS = dict(
     zip("ßøØæÆœŒłŁı", ["ss", "o", "O", "ae", "AE", "oe", "OE", "l", "L", "i"], strict=True)
 )
 _FORMULAS = dict(
-    zip("−×±≤≥→µ", [r"-", r"\times", r"\pm", r"\leq", r"\geq", r"\rightarrow", r"\mu"], strict=True)
+    zip(
+        "−×±≤≥→µ",
+        [r"-", r"\times", r"\pm", r"\leq", r"\geq", r"\rightarrow", r"\mu"],
+        strict=True,
+    )
 )
 _QUOTES = {
     "–": "--",
@@ -161,7 +165,9 @@ def terminal(table: Table) -> RichTable:
     for index, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
         short = all(row[index].code and len(row[index].text) <= 24 for row in table.rows)
         justify: Literal["left", "right"] = "right" if column == "r" else "left"
-        rich_table.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
+        rich_table.add_column(
+            Text(heading.text), justify=justify, overflow="fold", no_wrap=short
+        )
     for position, row in enumerate(table.rows, 1):
         texts = [Text(plain(cell.text), _STYLES[cell.place]) for cell in row]
         rich_table.add_row(*texts, end_section=position == table.split)
@@ -181,7 +187,11 @@ def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
             number += 1
-            lines += [f"**Table {number}.** {_plain(table.caption)}", "", *_markdown_table(table)]
+            lines += [
+                f"**Table {number}.** {_plain(table.caption)}",
+                "",
+                *_markdown_table(table),
+            ]
             lines.append("")
     return "\n".join(lines)
 

@@ -142,7 +142,11 @@ def baselines_table(task: TaskReport) -> Table:
             score = rule.estimates.get(metric)
             if score is None or metric not in with_baseline:
                 continue
-            row: list[Cell | str] = [name_cell(metric), name_cell(rule.title), score_text(score)]
+            row: list[Cell | str] = [
+                name_cell(metric),
+                name_cell(rule.title),
+                score_text(score),
+            ]
             for baseline in task.baselines:
                 value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
                 row.append(number(value, task.is_share(metric, value)))
@@ -184,7 +188,15 @@ def gains_table(task: TaskReport) -> Table:
     for gain, row in _gain_rows(task, task.gains):
         rows.append(cells(gain.variant, *row))
     headings = cells(
-        "Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"
+        "Variant",
+        "Rule",
+        "Metric",
+        "Questions",
+        "Task",
+        "Variant",
+        "Difference",
+        "p",
+        "p, Holm",
     )
     caption = "Score minus that of a variant on the same questions."
     return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
@@ -198,13 +210,17 @@ def thinking_table(task: TaskReport) -> Table:
         gains = task.thinking.gains
         base = task.thinking.base
     rows = [row for _, row in _gain_rows(task, gains)]
-    headings = cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm")
+    headings = cells(
+        "Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"
+    )
     caption = f"Thinking against the direct form ({base}), on the same questions."
     notes = (INTERVALS, _HOLM)
     return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=notes)
 
 
-def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
+def _gain_rows(
+    task: TaskReport, gains: Sequence[Gain]
+) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
     """Yield each gain with its cells, those of rules that read the same answers in one row."""
     for gain in gains:
         if gain.same_as:
@@ -237,7 +253,9 @@ def lengths_table(task: TaskReport) -> Table:
     """Return the score of a thinking variant by the length of its replies."""
     thinking = task.thinking
     if thinking is None:
-        return Table(label(task.name, "lengths"), "", "lrr", cells("", "Questions", "Score"), [])
+        return Table(
+            label(task.name, "lengths"), "", "lrr", cells("", "Questions", "Score"), []
+        )
     rows = []
     for part in thinking.bins:
         lengths = f"{count(part.least)} to {count(part.most)}"
@@ -245,7 +263,9 @@ def lengths_table(task: TaskReport) -> Table:
     notes = [INTERVALS, f"Reasoning never ended: {score_text(thinking.truncated)}."]
     if not math.isnan(thinking.mean):
         notes.append(_lengths_sentence(thinking))
-    caption = f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
+    caption = (
+        f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
+    )
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
     return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=notes)
 
@@ -254,9 +274,7 @@ def _lengths_sentence(thinking: Thinking) -> str:
     unit = "Words of reasoning per reply (tokens were not counted)"
     if thinking.unit == "tokens":
         unit = "Tokens per reply"
-    lengths = (
-        f"mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
-    )
+    lengths = f"mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
     if thinking.at_limit is not None:
         at_limit = f"{thinking.at_limit:,} of {thinking.answered:,}"
         lengths += f"; {at_limit} used up the {thinking.limit:,} new tokens"
@@ -291,10 +309,14 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         f"Majority: score of the answer that most repeats gave, without failed replies and replies without an answer; "
         f"another quantity than the mean."
     )
-    headings = cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority")
+    headings = cells(
+        "Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority"
+    )
     caption = f"{repeated.repeats} repeats with other seeds."
     notes = (INTERVALS, method, *repeated.notes, *counts)
-    return Table(label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes)
+    return Table(
+        label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes
+    )
 
 
 def pairs_table(task: TaskReport) -> Table:
@@ -392,7 +414,9 @@ def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
     if len(points) <= _COVERAGE_ROWS:
         return list(points)
     coverages = [1 - step / _COVERAGE_ROWS for step in range(_COVERAGE_ROWS)]
-    nearest = [min(points, key=lambda point: abs(point.coverage - share)) for share in coverages]
+    nearest = [
+        min(points, key=lambda point: abs(point.coverage - share)) for share in coverages
+    ]
     return list(dict.fromkeys(nearest))
 
 

@@ -352,7 +352,9 @@ def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
         if score.clusters == 1:
             single.append((name, score.unit))
         elif 2 * score.most_shared > score.clusters:
-            decided.append(f"{score.most_shared} of {quantity(score.clusters, 'pair')} of {name}")
+            decided.append(
+                f"{score.most_shared} of {quantity(score.clusters, 'pair')} of {name}"
+            )
     notes = []
     for unit, names in names_by(single).items():
         notes.append(f"Of 1 {unit} each, without an interval: {names}.")

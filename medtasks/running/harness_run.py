@@ -219,7 +219,10 @@ def _run(
             _end(process, is_notified=isinstance(interruption, KeyboardInterrupt))
             raise
         finally:
-            facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
+            facts = {
+                "seconds": round(time.monotonic() - began, 3),
+                "exit_code": process.returncode,
+            }
             outcome.processes[-1] = running.model_copy(update=facts)
             cut = _add_results(names, _new_files(output, before), outcome)
             watch(outcome)
@@ -279,7 +282,9 @@ def _wait_for_end(process: "subprocess.Popen[bytes]", children: Sequence[RunProc
     return True
 
 
-def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutcome) -> list[Path]:
+def _add_results(
+    names: Sequence[str], new: Sequence[Path], outcome: HarnessOutcome
+) -> list[Path]:
     """Add the tasks of new results files. Return the files that are cut off.
 
     The harness goes on after a file that it could not write, so samples are counted here.
@@ -298,7 +303,9 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: HarnessOutc
             lines = read_lines(samples, note=lambda damage: None) if samples.is_file() else ()
             whole = len({line.row for line in lines})  # each has a line for every filter
             if whole < expected:
-                outcome.reasons[task] = _unwritten(samples, f"holds {whole} of {expected} samples")
+                outcome.reasons[task] = _unwritten(
+                    samples, f"holds {whole} of {expected} samples"
+                )
             outcome.asked[task] = count["effective"]
         outcome.results.append(path)
         outcome.notices += map(warn, results.content.get(NOTICES, ()))
@@ -358,7 +365,9 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     raised = [str((seed or 0) + added) for seed in others]
     changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
     is_simple = options.flag("force_simple")
-    path = class_path_of(options.text("model"), options.model_arguments(), force_simple=is_simple)
+    path = class_path_of(
+        options.text("model"), options.model_arguments(), force_simple=is_simple
+    )
     default = 0
     if takes_our_arguments(path):
         option = "--model_args"
@@ -379,7 +388,9 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     return [*changed, option, ",".join(map("=".join, pairs.items()))]
 
 
-def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
+def repeat_notices(
+    names: Sequence[str], options: HarnessOptions, repeats: int
+) -> Iterator[Notice]:
     """Yield the problems of repeats before they begin.
 
     Args:
@@ -420,4 +431,8 @@ def _is_sampled(settings: Mapping[str, Any]) -> bool:
         is_warm = float(settings.get("temperature", 0)) > 0
     except (TypeError, ValueError):
         return False
-    return is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")
+    return is_warm and str(settings.get("do_sample", True)).lower() not in (
+        "false",
+        "0",
+        "none",
+    )

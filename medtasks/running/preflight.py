@@ -60,7 +60,11 @@ _OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
 # Units of rows: their name, what becomes of cut ones, and a row of one.
 _PAIRS = ("pairs", "are then in no score of pairs", "each image of a pair")
-_ROTATIONS = ("questions", "have then no worst case and no flips", "each rotation of a question")
+_ROTATIONS = (
+    "questions",
+    "have then no worst case and no flips",
+    "each rotation of a question",
+)
 
 
 class PlannedRun:
@@ -172,7 +176,9 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
             f"--config sets {join_names(ours)} under 'env', too late for what medtasks looks up before the harness "
             f"starts; set it in the environment of this command"
         )
-    published = list(itertools.filterfalse(included_option, run.ours))  # with a published prompt
+    published = list(
+        itertools.filterfalse(included_option, run.ours)
+    )  # with a published prompt
     if options.text("system_instruction") and published:
         yield warn(
             f"--system_instruction goes in front of every prompt of {join_names(published)}, but not with chat models, "
@@ -428,7 +434,9 @@ def _units_by_task(run: PlannedRun) -> Iterator[tuple[str, tuple[str, str, str],
             yield task, _PAIRS, list(table["pair_id"] if has_pairs else range(len(table)))
 
 
-def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:
+def cut_units(
+    units: Sequence[Any], offset: int, limit: int | None
+) -> tuple[int, int, list[str]]:
     """Count the units that are cut when a part of the rows is asked.
 
     Args:

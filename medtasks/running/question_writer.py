@@ -137,7 +137,9 @@ def write_questions(
             samples, files = write(folder, named, settings)
             manifest = QuestionManifest.of(task, documents, samples, files)
             if not hides_ids:
-                _write_names(folder, [str(document["doc_id"]) for document in documents], name_of)
+                _write_names(
+                    folder, [str(document["doc_id"]) for document in documents], name_of
+                )
             page = _page(manifest, settings, batch=batch)
             (folder / "README.md").write_text(page, encoding="utf-8")
             (folder / MANIFEST).write_text(manifest.as_text(), encoding="utf-8")

@@ -71,7 +71,9 @@ class Recipe(Record):
     traps: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     scores: tuple[RecipeScores, ...] = ()
-    published_as: Mapping[str, str] = {}  # the model's name in tables of published results, by file
+    published_as: Mapping[
+        str, str
+    ] = {}  # the model's name in tables of published results, by file
 
     def fact(self, name: str, otherwise: str = "?") -> str:
         """Return the value of a fact as text.
@@ -187,7 +189,9 @@ def expansion(
     if backend not in ("", *_BACKENDS):
         raise unknown_name("backend", backend, _BACKENDS)
     if options.text("model"):
-        raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
+        raise MedTasksError(
+            f"the recipe {name} names the model; leave --model out, or --recipe"
+        )
     user_args = options.written_model_arguments()
     used: Backend = "server" if backend == "server" else "hf"
     if not backend and chosen.backends:

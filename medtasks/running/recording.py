@@ -184,7 +184,9 @@ def _first_records(names: Sequence[str], selection: Selection) -> dict[str, Task
                 fingerprints[dataset] = Manifest.read(dataset_folder(dataset)).fingerprint
         records[name] = TaskRecord(
             outcome=TaskOutcome.LEFT_OUT if name in selection.missing else TaskOutcome.NOT_RUN,
-            reason=without_home(selection.missing.get(name, "the run has not left results of it")),
+            reason=without_home(
+                selection.missing.get(name, "the run has not left results of it")
+            ),
             dataset=dataset,
             fingerprint=fingerprints.get(dataset or ""),
         )
@@ -232,7 +234,11 @@ class RunRecording:
             raise
         except SystemExit as leaving:
             number = leaving.code - 128 if isinstance(leaving.code, int) else 0
-            why = Signals(number).name if number in set(Signals) else f"it left with {leaving.code}"
+            why = (
+                Signals(number).name
+                if number in set(Signals)
+                else f"it left with {leaving.code}"
+            )
             raise
         except BaseException as error:
             why = f"{type(error).__name__}: {without_home(redact(str(error)))}"
@@ -363,7 +369,9 @@ def commit() -> str | None:
     if not (folder / ".git").exists():
         return None
     head = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
-    changes = _output(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    changes = _output(
+        ["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"]
+    )
     if not head or changes is None:
         return None
     return f"{head.strip()}-dirty" if changes else head.strip()
@@ -402,7 +410,9 @@ def hardware() -> Hardware:
 
 def _output(command: list[str]) -> str | None:
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return ran.stdout if ran.returncode == 0 else None
@@ -441,13 +451,13 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     )
 
 
-def _weights_by_argument(model: str, arguments: Mapping[str, str]) -> tuple[dict[str, str], str]:
+def _weights_by_argument(
+    model: str, arguments: Mapping[str, str]
+) -> tuple[dict[str, str], str]:
     """Return the weights that arguments name, or a model's own, and why it has none on disk or an empty text."""
     weights = {key: value for key, value in arguments.items() if key in WEIGHTS and value}
     if model == "medtasks_tiny" and arguments.get("weights") == "random":
-        cause = (
-            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
-        )
+        cause = "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
         return weights, cause
     weights = {**DEFAULTS.get(model, {}), **weights}
     if weights:

@@ -226,7 +226,9 @@ def fingerprint(
         name: _digest_of(document[name]) for name in sorted(columns & document.keys())
     }
     with contextlib.suppress(*_NO_IMAGE):
-        digests[_IMAGES] = [_image_key(image, document, settings) for image in images_of(document)]
+        digests[_IMAGES] = [
+            _image_key(image, document, settings) for image in images_of(document)
+        ]
     return digests
 
 

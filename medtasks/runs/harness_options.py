@@ -145,7 +145,9 @@ class HarnessOptions:
         arguments = self.given.get("model_args")
         if isinstance(arguments, Mapping):
             return dict(arguments)
-        parts = (part.strip().partition("=") for part in split_arguments(self.text("model_args")))
+        parts = (
+            part.strip().partition("=") for part in split_arguments(self.text("model_args"))
+        )
         return {name: value for name, mark, value in parts if mark}
 
     def written_model_arguments(self) -> dict[str, str]:
@@ -167,7 +169,9 @@ def write_argument(value: Any) -> str:
         if not has_parting and value == value.strip() and value[:1] != "@":
             return value
     # The harness takes a quote after one or two backslashes for a part of the text.
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\\\\", "\\u005c")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace(
+        "\\\\", "\\u005c"
+    )
 
 
 def read_options(arguments: Sequence[str]) -> HarnessOptions:

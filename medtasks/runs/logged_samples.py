@@ -149,7 +149,8 @@ def is_withheld(text: str) -> bool:
 def may_hold_words(results: Sequence[Any]) -> bool:
     """Return whether results may be text. Likelihoods that can be parsed are not."""
     return in_words(results) or any(
-        not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results
+        not isinstance(result, dict) and parse_loglikelihood(result) is FAILED
+        for result in results
     )
 
 

@@ -97,7 +97,9 @@ class LookRecord(Record):
         state = "ended" if is_last else "going on"
         if self.shows_difference and not is_last:
             state = "stopped"
-        text = f"{state} at look {self.index} of {self.rows.count}: {share:.0%} of the questions"
+        text = (
+            f"{state} at look {self.index} of {self.rows.count}: {share:.0%} of the questions"
+        )
         if share < 1:
             text = f"PARTIAL, {text}; a score of this part"
         if state == "stopped":

@@ -137,7 +137,9 @@ def _digest_of_prompts(task: TaskFile) -> str:
     configs = [
         _of_prompts(task_config(name)) for name in (task.name, task.base) if name is not None
     ]
-    settings = {name: value for name, value in image_settings(task).items() if name != _OF_MACHINE}
+    settings = {
+        name: value for name, value in image_settings(task).items() if name != _OF_MACHINE
+    }
     return digest(json.dumps([*configs, settings], sort_keys=True, default=str))
 
 

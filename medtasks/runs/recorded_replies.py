@@ -123,7 +123,9 @@ def _other_task(matched: MatchedReplies, task: TaskFile) -> RepliesError:
     """Build the error for a file of which too few rows answer the task."""
     counts = matched.counts
     name, answered, rows = nearest_task(matched.file, task)
-    hint = f"; {answered} of {rows} rows that were tried are questions of '{name}'" if name else ""
+    hint = (
+        f"; {answered} of {rows} rows that were tried are questions of '{name}'" if name else ""
+    )
     left_out = matched.unmatched_rows or matched.ambiguous
     return RepliesError(
         f"the file of {matched.file.kit} answers another task than '{task.name}', or in another form: "

@@ -21,7 +21,14 @@ from medtasks.families.family import Replies, Reply
 from medtasks.home import home
 from medtasks.metrics.metric import Score
 from medtasks.net.journal import digest_of
-from medtasks.runs.asked_questions import ASKED, GONE, QuestionIndex, changed_parts, name_of, row_of
+from medtasks.runs.asked_questions import (
+    ASKED,
+    GONE,
+    QuestionIndex,
+    changed_parts,
+    name_of,
+    row_of,
+)
 from medtasks.runs.logged_samples import (
     FOLDER_NAME,
     SCORE,
@@ -71,7 +78,9 @@ def read_replies(
     index = question_index(files, documents)
     for file in files:
         is_strict = not task_of(file)
-        samples = read_samples(file, documents, strict=is_strict, settings=settings, index=index)
+        samples = read_samples(
+            file, documents, strict=is_strict, settings=settings, index=index
+        )
         _add_saved_replies(samples, documents, settings)
         for doc_id, reply in samples.replies.items():
             if replies.setdefault(doc_id, reply) != reply:
@@ -122,7 +131,9 @@ def _files_of(path: Path) -> list[Path]:
 
 def of_one_run(replies: Replies) -> dict[str, Reply]:
     """Return the replies of a run with its digest, which identifies them whatever their order."""
-    recorded = [(doc_id, reply.text_for_files, reply.losses) for doc_id, reply in replies.items()]
+    recorded = [
+        (doc_id, reply.text_for_files, reply.losses) for doc_id, reply in replies.items()
+    ]
     run = digest_of(sorted(recorded))
     return {doc_id: replace(reply, run=run) for doc_id, reply in replies.items()}
 
@@ -329,8 +340,12 @@ def _reply_of_text(recorded: str, filtered: Any) -> Reply | None:
 class Samples:
     """Contents of a samples file, by document id in the order of the file."""
 
-    replies: dict[str, Reply] = field(default_factory=dict)  # empty where the file withholds them
-    prompts: dict[str, str] = field(default_factory=dict)  # without those that the file withholds
+    replies: dict[str, Reply] = field(
+        default_factory=dict
+    )  # empty where the file withholds them
+    prompts: dict[str, str] = field(
+        default_factory=dict
+    )  # without those that the file withholds
     # scores of the run by rule; only on request
     scores: dict[str, dict[str, Score]] = field(default_factory=dict)
     # tokens of each reply, where a model counted them

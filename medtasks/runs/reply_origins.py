@@ -14,9 +14,7 @@ ORIGIN = "reply_of"  # key of a samples file's line whose reply was not asked fo
 # Values of that key.
 COPIED = "an earlier run"
 KEPT = "the run that this one completes"
-ASK_ANEW = (
-    "to ask anew, run with journal=false in --model_args (a model of the harness: no --use_cache)"
-)
+ASK_ANEW = "to ask anew, run with journal=false in --model_args (a model of the harness: no --use_cache)"
 SampleOrigins = dict[tuple[str, int], str]
 """Origins by task and row; empty for a reply that was asked for."""
 _BY_WEIGHT = ("", KEPT, COPIED)

@@ -23,7 +23,9 @@ from medtasks.tasks.task_index import mapping_in
 # In names of files.
 RESULTS = "_results.json"
 SAMPLES = "_samples_"
-SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
+SERVED_MODEL = (
+    "served_model"  # key of a results file with the server's description of its model
+)
 NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"
@@ -60,7 +62,12 @@ class ResultsFile:
         try:  # the harness writes the time in the time zone of its option --timezone
             time = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
             return time.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
-        except (ValueError, TypeError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        except (
+            ValueError,
+            TypeError,
+            OSError,
+            KeyError,
+        ):  # ZoneInfoNotFoundError is a KeyError
             return None
 
     @property

@@ -46,7 +46,9 @@ class TaskRun:
     name: str
     # by <metric>,<filter>; empty where only samples are left
     scores: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)  # the task's configuration as recorded
+    config: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the task's configuration as recorded
     # direction by metric, as recorded
     higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
@@ -137,7 +139,9 @@ class RecordedRun:
     # tasks and groups with scores, and tasks with samples only, in the order of --tasks
     tasks: Mapping[str, TaskRun]
     results: tuple[ResultsFile, ...] = ()  # oldest first
-    manifests: tuple[RunManifest, ...] = ()  # oldest first, without calls of which no results count
+    manifests: tuple[
+        RunManifest, ...
+    ] = ()  # oldest first, without calls of which no results count
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
 
     @property
@@ -430,7 +434,9 @@ def _number_of_repeats(manifest: RunManifest) -> int:
 def _without_seeds(manifest: RunManifest) -> dict[str, str]:
     """Return the arguments of a call, without seeds."""
     options = HarnessOptions(manifest.options)
-    shared = {name: value for name, value in asked_options(options).items() if name not in _SEEDS}
+    shared = {
+        name: value for name, value in asked_options(options).items() if name not in _SEEDS
+    }
     return shared | {**options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
 
 
@@ -446,7 +452,11 @@ class Source:
     @cached_property
     def run(self) -> RecordedRun:
         """The run, read once. Damage is logged. Raises MedTasksError if no results are found."""
-        run = open_run(self.path, self.model) if self.path.is_dir() else _run_of_samples(self.path)
+        run = (
+            open_run(self.path, self.model)
+            if self.path.is_dir()
+            else _run_of_samples(self.path)
+        )
         for note in run.notes:
             warn_once(note)
         return run
@@ -459,14 +469,18 @@ class Source:
         runs = read_repeats(self.path, self.model).runs
         repeats = [Source(folder, self.model) for folder, run in runs.items() if run.tasks]
         if not repeats:
-            raise RepliesError(f"{self.path} holds repeats of a run, and none of them has results")
+            raise RepliesError(
+                f"{self.path} holds repeats of a run, and none of them has results"
+            )
         return repeats
 
 
 def _run_of_samples(path: Path) -> RecordedRun:
     """Return the run of one samples file, with the results next to it if there are any."""
     if not path.is_file():
-        raise RepliesError(f"there is no {path}; give the folder that was named with --output_path")
+        raise RepliesError(
+            f"there is no {path}; give the folder that was named with --output_path"
+        )
     task = result_files.task_of(path)
     if not task:
         raise RepliesError(

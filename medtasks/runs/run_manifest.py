@@ -116,7 +116,9 @@ class TaskRecord(Record):
     reason: str = ""  # why results or samples are missing; empty if none are
     dataset: str | None = None  # prepared by us; None for a task that is not ours
     fingerprint: str | None = None  # of the dataset when the run began
-    results: str | None = None  # results file and samples file, relative to the manifest's folder
+    results: str | None = (
+        None  # results file and samples file, relative to the manifest's folder
+    )
     samples: str | None = None
     scored_samples: int | None = None  # see SampleCounts
     failed_samples: int | None = None
@@ -130,7 +132,9 @@ class TaskRecord(Record):
         """Numbers of samples, if the results have them."""
         if self.scored_samples is None or self.failed_samples is None:
             return None
-        return SampleCounts(self.scored_samples, self.failed_samples, self.unjudged_samples or 0)
+        return SampleCounts(
+            self.scored_samples, self.failed_samples, self.unjudged_samples or 0
+        )
 
 
 class HarnessProcess(Record):
@@ -328,7 +332,9 @@ class RunManifest(Record):
         if self.state is not RunState.RUNNING:
             return self.state.replace("_", " ")
         running = is_running(self.process)
-        return {True: "still running", False: "killed", None: "killed or still running"}[running]
+        return {True: "still running", False: "killed", None: "killed or still running"}[
+            running
+        ]
 
     @property
     def can_go_on(self) -> bool:
@@ -373,7 +379,10 @@ def continued_run_id(output: Path, current: RunManifest) -> str:
     """
     model = current.model
     for earlier in reversed(read_manifests(output, lambda _: None)):
-        is_same_model = (earlier.model.name, earlier.model.weights) == (model.name, model.weights)
+        is_same_model = (earlier.model.name, earlier.model.weights) == (
+            model.name,
+            model.weights,
+        )
         if is_same_model and earlier.part == current.part:
             return earlier.run if earlier.can_go_on else ""
     return ""
@@ -394,7 +403,9 @@ def manifest_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob(f"*{ENDING}") if not path.name.startswith("."))
 
 
-def read_manifests(folder: Path, note: Callable[[str], None] | None = None) -> list[RunManifest]:
+def read_manifests(
+    folder: Path, note: Callable[[str], None] | None = None
+) -> list[RunManifest]:
     """Read the manifests of all runs with this ``--output_path``, oldest first.
 
     Args:

@@ -17,7 +17,11 @@ from medtasks.tasks.task_index import harness_folder, mapping_in
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _ENDED = ("finished", "finished with failures")
 
-_NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
+_NOTHING = (
+    None,
+    "",
+    "unknown@unknown",
+)  # the last is what an installed harness records of itself
 _CONFIG = {
     "adapter": "model_backend",
     "batch size": "batch_size",
@@ -160,7 +164,9 @@ def _facts_of_results(results: Mapping[str, Any]) -> dict[str, Any]:
         build = f" (build {served['build']})" if served.get("build") else ""
         described = {name: value for name, value in served.items() if value is not None}
         recorded["served model"] = _in_words(described)
-        recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
+        recorded["fingerprint of the weights"] = (
+            f"not known: the weights are on the server{build}"
+        )
     installed = harness_folder()
     # Elsewhere the harness records the clone around its environment.
     if installed and (installed.parents[1] / ".git").exists():
@@ -186,7 +192,9 @@ def _facts_of_call(manifest: RunManifest) -> dict[str, Any]:
     return {
         "command": shlex.join(manifest.command),
         "started": moment(manifest.started),
-        "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
+        "ended": moment(manifest.ended)
+        if manifest.ended
+        else f"not recorded: {manifest.standing}",
         "wall time, s": manifest.seconds,
         "recipe": manifest.recipe,
         "model arguments": manifest.model.arguments,

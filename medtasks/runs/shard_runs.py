@@ -90,10 +90,14 @@ class ShardRun:
         facts |= _with_prefix("version of ", manifest.versions)
         facts["commit of medtasks"] = manifest.commit
         facts |= manifest.settings
-        facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
+        facts |= {
+            f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()
+        }
         for name, part in self.tasks.items():
             facts |= part.facts(name)
-        return {name: str(value) for name, value in facts.items() if not _ACCESS.fullmatch(name)}
+        return {
+            name: str(value) for name, value in facts.items() if not _ACCESS.fullmatch(name)
+        }
 
 
 def _with_prefix(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,8 +127,12 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     for run in runs:
         _check_same_settings(runs[0], run)
         _check_same_replies(by_index.setdefault(run.shard.index, run), run)
-    if missing := [Shard(index, count) for index in range(1, count + 1) if index not in by_index]:
-        causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
+    if missing := [
+        Shard(index, count) for index in range(1, count + 1) if index not in by_index
+    ]:
+        causes = [
+            f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished
+        ]
         raise MedTasksError(
             f"of {count} shards these are missing: {join_names(list(map(str, missing)))}{''.join(causes)}; run each "
             f"with 'medtasks run --shard', and name the folders of all"
@@ -226,7 +234,9 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
 
 def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
     undone = [
-        name for name, record in manifest.tasks.items() if record.outcome is not TaskOutcome.DONE
+        name
+        for name, record in manifest.tasks.items()
+        if record.outcome is not TaskOutcome.DONE
     ]
     if undone:
         raise _Unfinished(

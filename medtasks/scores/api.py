@@ -106,7 +106,9 @@ class Scores:
             Columns ``task``, ``row``, ``rule`` (extractor and version), ``metric``, ``value``, ``standard_error``,
             ``low``, ``high``. Shares are fractions.
         """
-        return _table((self.task, name, row.rule, row.scores) for name, row in self.rows.items())
+        return _table(
+            (self.task, name, row.rule, row.scores) for name, row in self.rows.items()
+        )
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and row, with the columns of :meth:`Run.samples`."""
@@ -268,7 +270,9 @@ def evaluate(
             {"model": model, "journal": journal},
             {"batch_size": batch_size, "limit": limit},
         )
-    return replace(read_run(folder, model=label, include_path=include_path), _temporary=temporary)
+    return replace(
+        read_run(folder, model=label, include_path=include_path), _temporary=temporary
+    )
 
 
 def parse(

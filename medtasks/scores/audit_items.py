@@ -47,7 +47,9 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
                 distinct.update(values(document, column))
             if 0 < len(distinct) <= MOST_GROUPS:
                 columns[column] = None
-    bands = {column: number_bands(list(rows.values()), column) for column in reading.task.breakdown}
+    bands = {
+        column: number_bands(list(rows.values()), column) for column in reading.task.breakdown
+    }
     items = []
     for document in reading.answered_documents:
         row = rows.get(str(document["doc_id"]), {})

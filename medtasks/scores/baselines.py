@@ -192,7 +192,9 @@ def _test_best(
             continue
         by_constant = {}
         for number, scores in constants.items():
-            by_constant[number] = values(metric, [scores[position] for position in shared.values()])
+            by_constant[number] = values(
+                metric, [scores[position] for position in shared.values()]
+            )
         best = _best_constant(metric, by_constant)
         if best is None:
             continue

@@ -44,7 +44,9 @@ Notes = dict[str, dict[str, None]]
 """Runs and tasks by the sentence that is true of them."""
 Records = Mapping[str, TaskRun]
 """Records of one task by the name of the run."""
-_STEP = re.compile(r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE)
+_STEP = re.compile(
+    r"(?:checkpoint|ckpt|step|iter|iteration|epoch)[-_=]?(\d+)(?!\d)", re.IGNORECASE
+)
 _OF_READING: Mapping[Reading, Callable[[Mapping[str, str]], str | None]] = {
     "published": published_rule,
     "careful": careful_rule,
@@ -118,7 +120,9 @@ class Board:
 
     def fullest(self, column: BoardColumn) -> Cells:
         """Return the cells of a column by row, without runs that were asked a smaller part of it (``--limit``)."""
-        cells = {row.name: row.cells[column.task] for row in self.rows if column.task in row.cells}
+        cells = {
+            row.name: row.cells[column.task] for row in self.rows if column.task in row.cells
+        }
         most = max((cell.share_of_questions for cell in cells.values()), default=1.0)
         return {name: cell for name, cell in cells.items() if cell.share_of_questions == most}
 
@@ -347,7 +351,9 @@ def _scored_cells(
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
                 for replies in recorded.runs:
-                    replied &= {doc_id for doc_id, reply in replies.items() if not reply.is_failure}
+                    replied &= {
+                        doc_id for doc_id, reply in replies.items() if not reply.is_failure
+                    }
             cell = _cell(task, metric, repeats)
             cells[run] = replace(cell, questions=len(documents) * len(repeats))
         except MedTasksError as error:

@@ -108,7 +108,9 @@ class ComparedTask:
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()
-    repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
+    repeats: Mapping[str, int] = field(
+        default_factory=dict
+    )  # number of repeats by name of the run
     # Origins of replies by name of the run.
     origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)
 
@@ -145,7 +147,13 @@ def compare_runs(
     )
     for names in itertools.combinations(repeats, 2):
         pair = _compare_pair(
-            task, documents, {name: repeats[name] for name in names}, chosen, rules, margin, labels
+            task,
+            documents,
+            {name: repeats[name] for name in names},
+            chosen,
+            rules,
+            margin,
+            labels,
         )
         whole = replace(
             pair,
@@ -266,7 +274,9 @@ def _compare_together(
     results: dict[TestKey, PairedResult] = {}
     for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
         try:
-            results[rule, name], values[rule, name] = compare_together(metrics[name], scores[rule])
+            results[rule, name], values[rule, name] = compare_together(
+                metrics[name], scores[rule]
+            )
             del skipped[rule, name]
         except NotComparable as why:
             skipped[rule, name] = str(why)
@@ -279,7 +289,9 @@ def _judge_warnings(
     """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once."""
     sizes = set()
     for by_id in itertools.chain.from_iterable(scores):
-        sizes |= {score.get("models_judged", 1) for score in by_id.values() if score.get("judge")}
+        sizes |= {
+            score.get("models_judged", 1) for score in by_id.values() if score.get("judge")
+        }
     if not sizes:
         return []
     warnings = [_TAKEN_AS_TRUE]
@@ -310,7 +322,8 @@ def _corrected_values(
             "labels are of one repeat; give the repeat that they are of, such as FOLDER/repeat_1"
         )
     first, second = [
-        checked_scores(task, documents, replies, labels[name]) for name, [replies] in runs.items()
+        checked_scores(task, documents, replies, labels[name])
+        for name, [replies] in runs.items()
     ]
     corrected = {}
     for rule, score in first.items():
@@ -336,7 +349,9 @@ def _tests(
     margin: float | None,
 ) -> list[Comparison]:
     """Test every metric under every rule, but for those with ``results``."""
-    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
+    main = {
+        metric for _, metric in values if metrics[metric].role is Role.MAIN
+    } or metrics.keys()
     tests = []
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
@@ -420,7 +435,9 @@ def compare_task(
     if data.get("draw") and (margin is not None or with_labels):
         raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
-    origins = _checked_origins(task.name, files, data["fingerprint"], strictly=margin is not None)
+    origins = _checked_origins(
+        task.name, files, data["fingerprint"], strictly=margin is not None
+    )
     replies = {}
     notes: list[str] = []
     for name, source in runs.items():

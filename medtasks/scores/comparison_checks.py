@@ -15,9 +15,7 @@ from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_index import SETTINGS, mapping_in
 
-_NOT_COMPARABLE = (
-    "so that their numbers cannot be compared; run both with the same data, task file and options"
-)
+_NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
 def check_for_verdict(
@@ -79,12 +77,16 @@ def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool)
                 raise RepliesError(
                     f"the runs {how} ({first_value} in {first}, {value} in {name}), {_NOT_COMPARABLE}"
                 )
-    instructions = {json.dumps(file.content.get("system_instruction")) for file in results.values()}
+    instructions = {
+        json.dumps(file.content.get("system_instruction")) for file in results.values()
+    }
     if strictly and len(instructions) > 1:
         raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
 
 
-def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
+def prompt_warnings(
+    task: TaskFile, documents: Documents, files: Sequence[Path]
+) -> tuple[str, ...]:
     """List possible differences in prompts and sampling of two runs, one sentence each.
 
     Args:
@@ -104,7 +106,9 @@ def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path])
     if pairs:
         _check_words(pairs, hashed=is_private_task(task, documents))
         if spaced := sum(first != second for first, second in pairs.values()):
-            warnings.append(f"{spaced} prompts differ in white space or in the mark of an image")
+            warnings.append(
+                f"{spaced} prompts differ in white space or in the mark of an image"
+            )
     else:
         _check_templates(configs)
         warnings.append(
@@ -153,5 +157,7 @@ def _sampling_warnings(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             different.append(f"generation setting {name}")
     if different:
         yield f"the runs drew replies with different settings ({', '.join(different)})"
-    if any(setting.get("do_sample") or setting.get("temperature") for setting in (first, second)):
+    if any(
+        setting.get("do_sample") or setting.get("temperature") for setting in (first, second)
+    ):
         yield "replies are drawn at random, so that two runs of one backend differ, too; use temperature 0"

@@ -73,7 +73,9 @@ def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> C
     return Curve(name, column, list(points.items()), best, gains.get(best), decline)
 
 
-def _tests_against(points: Mapping[int, BoardCell], reference: int) -> dict[int, CheckpointTest]:
+def _tests_against(
+    points: Mapping[int, BoardCell], reference: int
+) -> dict[int, CheckpointTest]:
     """Test all other checkpoints against one, corrected for the number of looks."""
     tests = {}
     for step, cell in points.items():

@@ -30,14 +30,23 @@ from medtasks.metrics.metric import Score, ScoreList
 from medtasks.net.journal import digest_of
 from medtasks.tasks.task_file import TaskFile
 
-_REFERENCE = re.compile(r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE)
+_REFERENCE = re.compile(
+    r"https?:|\bwww\.|\bdoi\b|\bet al\b|\b(?:19|20)\d\d;\s*\d", re.IGNORECASE
+)
 # Label of an option. "A" may be an article.
 _LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")
 # Metrics of tasks whose single answers are right or wrong.
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})
 AnswerKey = tuple[str, str]
 """Document id and digest of a reply."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
+_FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+)  # first characters of texts that a spreadsheet computes
 HUMAN_COLUMN = "class_by_human"  # of an export, empty
 # Columns that are shown in their own way, and a patient's, which is never shown.
 _TASK_COLUMNS = (
@@ -162,7 +171,11 @@ def wrong_answers(
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):
-        if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
+        if (
+            is_failed(score)
+            or "value" not in score
+            or score["target"] in (None, score["value"])
+        ):
             continue
         wrong.append(_wrong_answer(document, score, replies[document["doc_id"]].text))
     return wrong
@@ -208,7 +221,9 @@ def draw_wrong_answers(
     drawn = {ids[position // size] for position in places} or {*ids}
     drawn_answers = {}
     for name, answers in wrong.items():
-        drawn_answers[name] = [answer for answer in answers if answer.document["doc_id"] in drawn]
+        drawn_answers[name] = [
+            answer for answer in answers if answer.document["doc_id"] in drawn
+        ]
     return drawn_answers
 
 

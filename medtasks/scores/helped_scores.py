@@ -74,7 +74,12 @@ def with_help(
             value = min(max(result.value, 0.0), 1.0) if score.share else result.value
             error = result.error
             estimate = Estimate(
-                value, error.error, error.clusters, error.degrees, error.effective, unit=score.unit
+                value,
+                error.error,
+                error.clusters,
+                error.degrees,
+                error.effective,
+                unit=score.unit,
             )
             scores[index] = with_interval(metrics[score.metric], estimate)
             sentences.append(

@@ -114,7 +114,9 @@ def _joint_verdicts(
     for field, questions in by_field.items():
         by_model = _ask(judge, questions, fenced=rule.fenced)
         for index, question in questions.items():
-            verdict = by_model.get(f"model_{index + 1}") if question.answer else question.of_empty
+            verdict = (
+                by_model.get(f"model_{index + 1}") if question.answer else question.of_empty
+            )
             verdicts.setdefault(index, {})[field] = verdict
     return {index: JointVerdicts(len(runs), fields) for index, fields in verdicts.items()}
 
@@ -132,11 +134,21 @@ def _ask(
     first = next(iter(answered.values()))  # all have the same prompt about the same sample
     answers = {model: question.answer for model, question in answered.items()}
     parsers = {model: question.parse for model, question in answered.items()}
-    return first.prompt.ask_jointly(judge, first.pairs, answers, parsers, fenced=fenced).value or {}
+    return (
+        first.prompt.ask_jointly(judge, first.pairs, answers, parsers, fenced=fenced).value
+        or {}
+    )
 
 
 def _name(rule: Rule, document: Document, reply: Reply) -> str:
     """Return the name under which the verdicts on one reply of a run are kept."""
     return json.dumps(
-        ["joint", reply.run, rule.extractor, rule.fenced, document["doc_id"], reply.text_for_files]
+        [
+            "joint",
+            reply.run,
+            rule.extractor,
+            rule.fenced,
+            document["doc_id"],
+            reply.text_for_files,
+        ]
     )

@@ -54,7 +54,9 @@ class _Verdicts:
     metric: str
     inverted: bool  # whether that is the share of wrong replies
     right: Values  # cluster and verdict by document id
-    asked: frozenset[str]  # ids of replies that the judge read; of others a rule gives the verdict
+    asked: frozenset[
+        str
+    ]  # ids of replies that the judge read; of others a rule gives the verdict
 
 
 def write_sheet(
@@ -161,7 +163,9 @@ def read_labels(path: Path) -> dict[str, Label]:
                 )
             answer = (row.values["right"] or "").strip().casefold()
             if answer not in _LABELS:
-                raise RepliesError(f"{row.place}: '{answer}' under 'right' is neither yes nor no")
+                raise RepliesError(
+                    f"{row.place}: '{answer}' under 'right' is neither yes nor no"
+                )
             weight = float(row.values["weight"].replace(",", "."))
             doc_id = row.values["doc_id"].removeprefix("'")
             labels[doc_id] = Label(_LABELS[answer], weight, row.values["digest"])
@@ -227,7 +231,9 @@ def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[st
     metrics: list[AnyMetric] = []
     if task.family.asks is not Asks.NOBODY:
         metrics = [
-            metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared
+            metric
+            for metric in task.metrics
+            if isinstance(metric, Metric) and metric.is_compared
         ]
     verdicts: dict[str, _Verdicts] = {}
     computed = run_values(task, documents, replies, metrics)

@@ -87,7 +87,9 @@ def merge(
         The manifest of the run, and the counts of tasks that exceed the limit.
     """
     if manifest_files(output) or results_files(output):
-        raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
+        raise MedTasksError(
+            f"{output} holds a run already; name a new folder for what is joined"
+        )
     runs = read_shards(folders)
     tasks = [_task_to_merge(name) for name in runs[0].tasks]
     _check_versions(runs[0])
@@ -134,7 +136,9 @@ def _check_versions(run: ShardRun) -> None:
         **run.manifest.settings,
     }
     of_metrics = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
-    settings_of_metrics = sorted(name for name in {*here, *there} if name.startswith(of_metrics))
+    settings_of_metrics = sorted(
+        name for name in {*here, *there} if name.startswith(of_metrics)
+    )
     different = []
     for name in ("medtasks", "lmms_eval", "commit of medtasks", *settings_of_metrics):
         if here.get(name) != there.get(name):
@@ -194,7 +198,9 @@ def _without_values(row: Mapping[str, Any]) -> Row:
     return cleared
 
 
-def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> Row:
+def _values(
+    task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]
+) -> Row:
     """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
     values: Row = {}
     for index, name in enumerate(filters):
@@ -244,8 +250,12 @@ def _add_texts(
         reply = replies.get(document["doc_id"])  # None for a question that has changed
         for score in by_filter:
             rule = str(score.get("rule", "")).removesuffix(FENCED)
-            texts = {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
-            if reply is None or any(str(text) != score.get(field) for field, text in texts.items()):
+            texts = (
+                {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
+            )
+            if reply is None or any(
+                str(text) != score.get(field) for field, text in texts.items()
+            ):
                 raise MedTasksError(
                     f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data "
                     f"and replies"
@@ -287,7 +297,9 @@ def _declared_metrics(group: str) -> Sequence[Mapping[str, Any]]:
 
 def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
     weights = sizes if is_weighted else [1] * len(sizes)
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(
+        weights
+    )
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
@@ -309,7 +321,9 @@ def _content(runs: Shards, rows: TaskRows) -> dict[str, Any]:
     for name, part in runs[0].tasks.items():
         joined["n-samples"][name] = {"original": part.total, "effective": part.total}
     for column in ("results", "groups"):
-        joined[column] = _merged_rows(joined[column], joined["group_subtasks"], rows, runs[0].tasks)
+        joined[column] = _merged_rows(
+            joined[column], joined["group_subtasks"], rows, runs[0].tasks
+        )
     if not joined["groups"]:
         del joined["groups"]
     kept = dict(contents[0])

@@ -48,7 +48,9 @@ def compare_together(
     if math.isnan(result.difference):
         raise NotComparable("has no value in one of the runs")
     names = list(map(str, units))
-    before, after = (dict(zip(names, zip(units, run, strict=True), strict=True)) for run in values)
+    before, after = (
+        dict(zip(names, zip(units, run, strict=True), strict=True)) for run in values
+    )
     return result, (before, after)
 
 
@@ -60,7 +62,9 @@ def _shared_samples(first: ScoresById, second: ScoresById) -> list[str]:
     """
     shared = sorted(first.keys() & second.keys())
     if not shared or any(REPEAT in sample for sample in [*first, *second]):
-        raise NotComparable("takes one repeat of each run, with a sample that has a value in both")
+        raise NotComparable(
+            "takes one repeat of each run, with a sample that has a value in both"
+        )
     return shared
 
 

@@ -163,11 +163,15 @@ def _with_measured_values(
     first, second, clusters = paired
     measured = first
     source = "of the run's scores"
-    assumed = replace(assumed, score=math.fsum(first) / len(first), score_source="of the first run")
+    assumed = replace(
+        assumed, score=math.fsum(first) / len(first), score_source="of the first run"
+    )
     if are_two:
         measured = [after - before for before, after in zip(first, second, strict=True)]
         discordance = math.fsum(map(abs, measured)) / len(measured)
-        assumed = replace(assumed, discordance=discordance, discordance_source="of the two runs")
+        assumed = replace(
+            assumed, discordance=discordance, discordance_source="of the two runs"
+        )
         source = "of the runs' differences"
     error = mean_error(measured, clusters).error
     independent = mean_standard_error(measured)
@@ -216,7 +220,9 @@ def plan(
         power,
         room,
     )
-    answers = Plan(assumed, level, power, difference, None, None, detectable, margin, None, None)
+    answers = Plan(
+        assumed, level, power, difference, None, None, detectable, margin, None, None
+    )
     if difference is not None:
         samples = _planned_samples(power_for_difference, power, assumed.design)
         answers = replace(answers, needed=samples, reached=power_for_difference(prepared))
@@ -254,7 +260,9 @@ def _check_numbers(
         )
 
 
-def _planned_samples(power_of: Callable[[int], float], power: float, design: float) -> int | None:
+def _planned_samples(
+    power_of: Callable[[int], float], power: float, design: float
+) -> int | None:
     """Return the number of samples that reaches a power, with the design effect, or None if it is too large."""
     independent = required_samples(power_of, power)
     return None if independent is None else math.ceil(without_noise(independent * design))

@@ -114,7 +114,9 @@ def is_rounded(printed: Decimal, value: float, share: bool) -> bool:
         True
     """
     half = Decimal(5).scaleb(int(printed.as_tuple().exponent) - 1)
-    return math.isfinite(value) and abs(printed - in_printed_unit(value, share)) <= half + _SLACK
+    return (
+        math.isfinite(value) and abs(printed - in_printed_unit(value, share)) <= half + _SLACK
+    )
 
 
 def check_printed(
@@ -173,7 +175,9 @@ def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleS
     for row, rule in rules.items():
         if name not in rule.estimates:
             raise unknown_name("metric", name, rule.estimates)
-        by_row[row] = RuleScore(row, rule.rule, rule.estimates[name], rule.failures.get(name, ""))
+        by_row[row] = RuleScore(
+            row, rule.rule, rule.estimates[name], rule.failures.get(name, "")
+        )
     return by_row
 
 
@@ -207,7 +211,9 @@ def _with_explanations(
     return replace(verdict, explanations=equal)
 
 
-def _is_share_of_samples(metric: AnyMetric | None, scores: ScoreList) -> TypeGuard[Metric[Score]]:
+def _is_share_of_samples(
+    metric: AnyMetric | None, scores: ScoreList
+) -> TypeGuard[Metric[Score]]:
     """Return whether a metric is a mean over samples that is higher for better replies."""
     if not isinstance(metric, Metric) or not metric.higher_is_better:
         return False

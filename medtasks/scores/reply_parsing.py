@@ -51,7 +51,9 @@ def parse_reply(name: str, item: Mapping[str, Any], location: str) -> dict[str, 
     is_list = isinstance(options, list | tuple)
     has_texts = is_list and all(isinstance(option, str) for option in options)
     if not isinstance(reply, str | None) or not has_texts:
-        raise RepliesError(f"{location}: 'reply' must be text or null, 'options' a list of texts")
+        raise RepliesError(
+            f"{location}: 'reply' must be text or null, 'options' a list of texts"
+        )
     if not options and (rule.kind is AnswerKind.LABELS or name in _WORDS):
         example = _WORDS.get(name, '["atelectasis", "effusion"]')
         raise RepliesError(
@@ -72,7 +74,9 @@ def _document(
     options: list[str],
 ) -> dict[str, Any]:
     """Return the columns that a rule may look at. A closed question without options asks for yes or no."""
-    columns = {name: item[name] for name in ("question", "answer") if item.get(name) is not None}
+    columns = {
+        name: item[name] for name in ("question", "answer") if item.get(name) is not None
+    }
     columns["options"] = options
     if item.get("language") is not None:
         columns[REPLY_LANGUAGE] = known_language(item["language"])

@@ -125,7 +125,9 @@ def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
         return parts or {name}
     if any(metric.name == name for metric in task.metrics):
         listed = ", ".join(comparable)
-        raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {listed}")
+        raise UnknownName(
+            f"'{name}' has no value per sample; those that can be compared: {listed}"
+        )
     raise unknown_name("metric", name, comparable)
 
 
@@ -210,7 +212,9 @@ def estimate_mean(values: Collection[tuple[Hashable, float]]) -> Estimate:
     return Estimate(average, error.error, error.clusters, error.degrees, error.effective)
 
 
-def _check_mean(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values) -> None:
+def _check_mean(
+    task: TaskFile, metric: AnyMetric, scores: Sequence[Score], values: Values
+) -> None:
     """Raise NotComparable if a metric is not the mean of these values."""
     # Texts are compared with their mean already, by computing all their metrics.
     texts = compares_texts(metric)
@@ -514,7 +518,9 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
     return {name: float(np.quantile(values, share)) for name, share in shares.items()}
 
 
-def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
+def likelihood_agreement(
+    pairs: Mapping[str, tuple[Reply, Reply]],
+) -> LikelihoodAgreement | None:
     """Compare two runs' likelihoods by sample id.
 
     Args:

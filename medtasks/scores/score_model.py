@@ -53,7 +53,9 @@ class Group:
     questions: int  # answered
     # The main metrics, with intervals that hold for all compared groups together.
     scores: tuple[MetricScore, ...]
-    compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
+    compared: bool = (
+        True  # whether it is large enough; else its interval is its own 95 % interval
+    )
     # Whether it estimates a group of a benchmark from a draw; then it is not compared.
     drawn: bool = False
     # Per score: test against all other samples, corrected for the column's groups.
@@ -94,7 +96,14 @@ class PairOutcomes:
 class RuleScores:
     """Scores under one rule, of which the fields after ``failures`` are known only if replies were scored."""
 
-    not_in_json: ClassVar = ("settings", "categories", "wrong", "few_clusters", "remarks", "also")
+    not_in_json: ClassVar = (
+        "settings",
+        "categories",
+        "wrong",
+        "few_clusters",
+        "remarks",
+        "also",
+    )
     name: str  # filter name, such as reference
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
     describes: str  # one sentence on the rule; empty if unknown

@@ -121,10 +121,14 @@ def answered_documents(documents: Documents, replies: Container[str]) -> list[Do
 
 def main_metric(task: TaskFile) -> AnyMetric:
     """Return the first main metric of a task, which is the first one that its report shows."""
-    return next((metric for metric in task.metrics if metric.role is Role.MAIN), task.metrics[0])
+    return next(
+        (metric for metric in task.metrics if metric.role is Role.MAIN), task.metrics[0]
+    )
 
 
-def verdict_scores(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, RuleScores]:
+def verdict_scores(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> dict[str, RuleScores]:
     """Return the scores that come from a judge, and numbers of replies, by row."""
     answered = answered_documents(documents, replies)
     metrics = [*task.family.judged]
@@ -273,7 +277,9 @@ def rule_scores(
     scores = list(with_units(task.family.final_scores(list(scores))))
     estimates = evaluate(metrics, scores)
     no_image = task.variant in WITHOUT_IMAGE
-    table = [with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics]
+    table = [
+        with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics
+    ]
     failures: dict[str, str] = {}
     if is_stopped(scores):
         cause = next(score_warnings(task, columns, scores), "")
@@ -338,7 +344,9 @@ def _pair_outcomes(
     )
 
 
-def _few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> Iterator[str]:
+def _few_clusters(
+    metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]
+) -> Iterator[str]:
     """Yield a sentence on the main metrics without an interval, or with one that rests on few effective clusters.
 
     These are degrees of freedom plus one. Source: Carter, Schnepel and Steigerwald (2017), Review of Economics and
@@ -466,7 +474,9 @@ def score_warnings(
 ) -> Iterator[str]:
     """Yield warnings on scores, by default of the task's metrics. Ids of a private task are hashed."""
     if is_stopped(scores) and is_private_task(task, documents):
-        scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
+        scores = [
+            {**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores
+        ]
     for metric in metrics or task.metrics:
         warning = metric.warning(scores) if metric.warning else None
         if warning:

@@ -67,7 +67,9 @@ class Subgroups:
     """Groups of a task's samples, and whether they differ, by column."""
 
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    tests: Mapping[str, tuple[ColumnTest, ...]] = field(default_factory=dict)  # one per main metric
+    tests: Mapping[str, tuple[ColumnTest, ...]] = field(
+        default_factory=dict
+    )  # one per main metric
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,9 @@ def number_bands(documents: Documents, column: str) -> dict[str, str]:
         return {}
     quarters: dict[int, list[float]] = {}
     for number in distinct:
-        middle = (bisect.bisect_left(ordered, number) + bisect.bisect_right(ordered, number)) / 2
+        middle = (
+            bisect.bisect_left(ordered, number) + bisect.bisect_right(ordered, number)
+        ) / 2
         quarters.setdefault(int(4 * middle / len(ordered)), []).append(number)
     names: dict[float, str] = {}
     for band in quarters.values():
@@ -237,7 +241,9 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or is_stopped(scores):
         return Subgroups()
-    joined = with_image_clusters(scores)  # patients of different groups that share an image, too
+    joined = with_image_clusters(
+        scores
+    )  # patients of different groups that share an image, too
     answered = [pair for pair in zip(documents, joined, strict=True) if not is_failed(pair[1])]
     is_drawn = bool(units_by_cluster(scores))
     by_column: dict[str, tuple[Group, ...]] = {}
@@ -269,7 +275,9 @@ def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_P
     parts = []
     for metric in metrics:
         weight = len(metric.values(members))
-        parts.append(_Part(metric, metric.estimate(members), weight, metric.deviations(members)))
+        parts.append(
+            _Part(metric, metric.estimate(members), weight, metric.deviations(members))
+        )
     return parts
 
 

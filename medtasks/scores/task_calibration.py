@@ -96,7 +96,9 @@ def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> _Lik
     if all(replies[sample.doc_id].losses is None for sample in answered):
         return None
     readable = _Likelihoods([], [], [], [], [])
-    for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
+    for sample, cluster in zip(
+        answered, task.family.independent_clusters(answered), strict=True
+    ):
         losses = replies[sample.doc_id].losses or ()
         target = sample.target
         if target is None or len(losses) != len(sample.options):
@@ -117,7 +119,9 @@ def _probabilities(losses: Sequence[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
-def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple[ClassArea, ...]:
+def class_areas(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> tuple[ClassArea, ...]:
     """Return the AUROC of each class against all others. There are none unless all questions have the same options."""
     likelihoods = _likelihoods(task, documents, replies)
     if likelihoods is None or len(set(likelihoods.options)) != 1:
@@ -128,7 +132,9 @@ def class_areas(task: TaskFile, documents: Documents, replies: Replies) -> tuple
     for index, name in enumerate(likelihoods.options[0]):
         shares, positive, clusters = likelihoods.of_class(index)
         area = roc_area(shares, positive, clusters)
-        areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
+        areas.append(
+            ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high))
+        )
     return tuple(areas)
 
 
@@ -144,4 +150,6 @@ def area_by_sample(
         return {}
     index = likelihoods.options[0].index(of_class)
     values = area_values(*likelihoods.of_class(index))
-    return dict(zip(likelihoods.ids, zip(likelihoods.clusters, values, strict=False), strict=False))
+    return dict(
+        zip(likelihoods.ids, zip(likelihoods.clusters, values, strict=False), strict=False)
+    )

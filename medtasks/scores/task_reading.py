@@ -76,7 +76,9 @@ class Computed:
     """Scores of one rule, computed from the replies."""
 
     samples: Mapping[str, Score]  # by document id
-    report: RuleScores  # their aggregates, without the rule's name in the task and its description
+    report: (
+        RuleScores  # their aggregates, without the rule's name in the task and its description
+    )
 
 
 @dataclass
@@ -163,7 +165,9 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         )
     generation = mapping_in(recorded.config, "generation_kwargs")
     if generation:
-        settings["decoding"] = ", ".join(f"{name}={value}" for name, value in generation.items())
+        settings["decoding"] = ", ".join(
+            f"{name}={value}" for name, value in generation.items()
+        )
     elif reading.task.compares_likelihoods:
         settings["decoding"] = "log-likelihood of each option"
     if recorded.data:
@@ -227,7 +231,11 @@ def rule_reports(
         failures = {metric: recomputed.failures.get(metric, default) for metric in undefined}
         reports.append(
             replace(
-                recomputed, name=name, describes=describes, scores=tuple(scores), failures=failures
+                recomputed,
+                name=name,
+                describes=describes,
+                scores=tuple(scores),
+                failures=failures,
             )
         )
     return tuple(reports), notes
@@ -478,8 +486,12 @@ def _compute(reading: TaskReading) -> None:
         else:
             _aggregate_records(reading)
     except (MedTasksError, *_RECORD_ERRORS) as error:
-        cause = str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
-        reading.missing.append(f"Its samples cannot be read by this version of medtasks: {cause}.")
+        cause = (
+            str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
+        )
+        reading.missing.append(
+            f"Its samples cannot be read by this version of medtasks: {cause}."
+        )
         return
     if not reading.computed:
         reading.missing.append(
@@ -509,7 +521,9 @@ def _aggregate_records(reading: TaskReading) -> None:
 def _recorded_rules(reading: TaskReading) -> dict[str, str]:
     """Return the names of rules in the recorded scores by row."""
     rows = reading.task.rows
-    if reading.task.family.extractor is None:  # a judge reads the replies, in the order of the rows
+    if (
+        reading.task.family.extractor is None
+    ):  # a judge reads the replies, in the order of the rows
         return dict(zip(rows, reading.samples.scores, strict=False))
     rules = {}
     for name, row in rows.items():

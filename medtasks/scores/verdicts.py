@@ -155,7 +155,9 @@ def _non_inferiority(
     """
     if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
-    unproven = [test for test in task.comparisons if test.main and _loss_and_excess(test)[1] >= 0]
+    unproven = [
+        test for test in task.comparisons if test.main and _loss_and_excess(test)[1] >= 0
+    ]
     worse = [test for test in unproven if test.holm < ALPHA and _loss_and_excess(test)[0] > 0]
     if worse:
         return NonInferiority.WORSE, max(worse, key=_loss_and_excess)

@@ -31,7 +31,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
-from medtasks.stats.intervals import LEVEL, Ends, EstimatedValue, Pair, bisect, interval, t_quantile
+from medtasks.stats.intervals import (
+    LEVEL,
+    Ends,
+    EstimatedValue,
+    Pair,
+    bisect,
+    interval,
+    t_quantile,
+)
 from medtasks.stats.standard_error import Units, clustered_error
 
 Prediction = tuple[float, float, float]
@@ -222,7 +230,9 @@ def _answer(row: Sequence[float], target: int) -> Prediction:
     # NaN fails these comparisons, too.
     are_shares = all(0 <= value <= 1 for value in row)
     if not (are_shares and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
-        raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
+        raise ValueError(
+            f"expected probabilities of options that sum to 1, but got {list(row)}"
+        )
     if not 0 <= target < len(row):
         raise ValueError(
             f"expected the index of one of {len(row)} options as target, but got {target}"
@@ -333,7 +343,9 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     weights = weights[:, order]
     entered = np.cumsum(weights, axis=1)[:, last]
     wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
-    risk = wrong / np.maximum(entered, 1)  # before the first drawn sample, nothing is wrong either
+    risk = wrong / np.maximum(
+        entered, 1
+    )  # before the first drawn sample, nothing is wrong either
     steps = np.diff(entered, axis=1, prepend=0)
     return np.asarray((steps * risk).sum(axis=1) / entered[:, -1])
 

@@ -206,7 +206,9 @@ def ratio_of_shares(
 
     def end(target: float) -> float:
         low, _ = bisect(
-            lambda logarithm: statistic(logarithm) > target, -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM
+            lambda logarithm: statistic(logarithm) > target,
+            -_LARGEST_LOGARITHM,
+            _LARGEST_LOGARITHM,
         )
         return math.exp(low)
 
@@ -266,7 +268,9 @@ def difference_of_values(
     value = first.value - second.value
     below = combine(first.value - first.low, second.high - second.value)
     above = combine(first.high - first.value, second.value - second.low)
-    return EstimatedValue(value, combine(first.error, second.error), value - below, value + above)
+    return EstimatedValue(
+        value, combine(first.error, second.error), value - below, value + above
+    )
 
 
 def t_quantile(probability: float, degrees: float | None) -> float:

@@ -77,7 +77,9 @@ def boundaries(shares: Sequence[float]) -> Boundaries:
     return Boundaries(shares, limits)
 
 
-def stopping(limits: Sequence[float], shares: Sequence[float], drift: float = 0.0) -> list[float]:
+def stopping(
+    limits: Sequence[float], shares: Sequence[float], drift: float = 0.0
+) -> list[float]:
     """Return the probability of first exceeding the limit, upwards or downwards, at each look.
 
     Args:

@@ -26,7 +26,9 @@ Units = Sequence[Hashable]
 
 _WORKING_CORRELATION = 0.2  # within clusters; degrees of freedom depend on it little
 _LEAST_DEGREES = 1.5  # of clusters of very unequal size
-FEW_CLUSTERS = 8  # with the rarer outcome, which then do not show the correlation within clusters
+FEW_CLUSTERS = (
+    8  # with the rarer outcome, which then do not show the correlation within clusters
+)
 _NO_SPREAD = 1e-9
 
 
@@ -133,7 +135,9 @@ def _effective_number(mean: float, variance: float, without_spread: float) -> fl
         without_spread: Number to return if there is no variance.
     """
     spread = mean * (1 - mean)
-    return spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(without_spread)
+    return (
+        spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(without_spread)
+    )
 
 
 def _correction(sizes: Floats) -> tuple[float, float]:
@@ -330,7 +334,9 @@ def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> li
     least: dict[int, str] = {}
     for component, (cluster, _) in zip(components, different, strict=True):
         least[component] = min(least.get(component, cluster), cluster)
-    names = {pair: least[component] for pair, component in zip(different, components, strict=True)}
+    names = {
+        pair: least[component] for pair, component in zip(different, components, strict=True)
+    }
     return [names[pair] for pair in pairs]
 
 

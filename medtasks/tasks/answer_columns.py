@@ -68,7 +68,9 @@ def listed_options(options: Any) -> Any:
     """
     content = parsed_list(options)
     if isinstance(content, list):
-        if not content or not all(isinstance(each, Mapping) and len(each) == 2 for each in content):
+        if not content or not all(
+            isinstance(each, Mapping) and len(each) == 2 for each in content
+        ):
             return content
         content = {str(key): text for key, text in (pair.values() for pair in content)}
     if not isinstance(content, Mapping):
@@ -87,7 +89,10 @@ def in_order_of_keys(content: Mapping[Any, Any]) -> list[Any]:
     """
     texts: dict[str, Any] = {}
     for key, text in content.items():
-        if text is not None and texts.setdefault(str(key).strip("(). :").upper(), text) is not text:
+        if (
+            text is not None
+            and texts.setdefault(str(key).strip("(). :").upper(), text) is not text
+        ):
             return []
     keys = "".join(sorted(texts))
     if not any(sequence.startswith(keys) for sequence in _KEYS):

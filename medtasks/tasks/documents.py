@@ -41,7 +41,12 @@ from medtasks.errors import (
     one_line,
     unknown_name,
 )
-from medtasks.extract.extractor_registry import NO_OPTIONS, AnswerKind, extractors, lacks_options
+from medtasks.extract.extractor_registry import (
+    NO_OPTIONS,
+    AnswerKind,
+    extractors,
+    lacks_options,
+)
 from medtasks.families.family import Asks, TaskFamily
 from medtasks.families.templates import names_in_template
 from medtasks.judges.judge_client import is_configured, settings_for
@@ -207,7 +212,9 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
             if column in _IMAGES and isinstance(value, list):
                 features[column] = datasets.List(datasets.Value("string"))
             else:
-                features[column] = table.features.get(column) or datasets.Value(NEW_COLUMNS[column])
+                features[column] = table.features.get(column) or datasets.Value(
+                    NEW_COLUMNS[column]
+                )
         return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
     return process_docs
@@ -222,7 +229,9 @@ def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[st
         family = task_file(str(task.base)).family
         clusters = family.independent_clusters(list(map(Sample, documents)))
         return variants.rotated(documents, clusters)
-    change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(variants, task.variant)
+    change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(
+        variants, task.variant
+    )
     return change(documents)
 
 
@@ -403,7 +412,11 @@ def _resolve_values(written: Config) -> tuple[NewConfig, list[str]]:
         except MedTasksError as error:
             problems.append(f"{key}: {error}")
             continue
-        if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
+        if (
+            key in _FUNCTIONS
+            and isinstance(written[key], DottedName)
+            and not callable(config[key])
+        ):
             problems.append(f"{key}: '{written[key]}' is no function; name one")
     return config, problems
 
@@ -495,7 +508,9 @@ def _filter_steps(config: Config) -> Iterator[tuple[str, Config]]:
 
 def _unknown_rules(task: TaskFile) -> Iterator[str]:
     """Yield the rules of a task that read no replies for its family."""
-    rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind)
+    rules = extractors(
+        AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
+    )
     for name, row in task.rows.items():
         if row.extractor and row.extractor not in rules:
             cause = f"no rule '{row.extractor}' reads replies for '{task.family.name}'"
@@ -531,7 +546,9 @@ def _different_images(task: TaskFile, other: str) -> list[str]:
     """Return why a task cannot be compared on the same images with the ``other`` one, which its metadata name."""
     if other not in task_files():
         return [f"same_as: {unknown_name('task', other, task_files(), 'medtasks tasks')}"]
-    images = [{*images_by_id(task_documents(each)).values()} for each in (task, task_file(other))]
+    images = [
+        {*images_by_id(task_documents(each)).values()} for each in (task, task_file(other))
+    ]
     if images[0] & images[1]:
         return []
     return [

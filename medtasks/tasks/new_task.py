@@ -15,7 +15,12 @@ from medtasks.data.document_store import is_file_name
 from medtasks.errors import MedTasksError, join_names
 from medtasks.extract.reading.languages import pattern_of
 from medtasks.families.columns import Column
-from medtasks.tasks.answer_columns import in_order_of_keys, is_blank, listed_options, read_column
+from medtasks.tasks.answer_columns import (
+    in_order_of_keys,
+    is_blank,
+    listed_options,
+    read_column,
+)
 from medtasks.tasks.own_documents import columns_of, without_media
 from medtasks.tasks.question_files import local_tables
 from medtasks.tasks.task_index import dump_task_file
@@ -50,7 +55,9 @@ class QuestionFile:
     """
 
     def __init__(self, file: Path) -> None:
-        tables = local_tables({"task": file.stem, "dataset_path": str(file)}, lambda names: names)
+        tables = local_tables(
+            {"task": file.stem, "dataset_path": str(file)}, lambda names: names
+        )
         if tables is None or not len(tables["test"]):
             raise MedTasksError(
                 f"there are no questions in {file}; give a CSV, TSV, .xlsx, JSON or parquet file"
@@ -64,7 +71,9 @@ class QuestionFile:
                 self.columns.pop(name, None)
 
     def _are_images(self, cells: Values) -> bool:
-        lists = [cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)]
+        lists = [
+            cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)
+        ]
         images = [*itertools.chain(*lists)]
         return bool(images) and all(map(self._is_image, images))
 
@@ -135,7 +144,9 @@ class QuestionFile:
         if role in names:
             return role
         pattern = pattern_of(role)
-        matching = [name for name in names if pattern.search(name.replace("_", " "))] or [*names]
+        matching = [name for name in names if pattern.search(name.replace("_", " "))] or [
+            *names
+        ]
         if len(matching) != 1:
             raise MedTasksError(
                 f"{self.file}: which column is the {role} is not clear, of {join_names(matching or [*self.columns])}; "
@@ -148,7 +159,9 @@ class QuestionFile:
         """Return the columns in which every cell is a text, without those that are taken."""
         names = []
         for name, cells in self.columns.items():
-            if name not in taken and all(isinstance(cell, str) and cell.strip() for cell in cells):
+            if name not in taken and all(
+                isinstance(cell, str) and cell.strip() for cell in cells
+            ):
                 names.append(name)
         return names
 
@@ -175,7 +188,9 @@ def new_task(name: str, questions: QuestionFile) -> str:
         MedTasksError: No family fits the columns, or it is unclear which column has a role.
     """
     family, columns = _family(questions)
-    image = questions.images if len(questions.images) > 1 else next(iter(questions.images), "none")
+    image = (
+        questions.images if len(questions.images) > 1 else next(iter(questions.images), "none")
+    )
     config = {"task": name, "family": family, "data": questions.file.name, "image": image}
     renamed = {role: column for role, column in columns.items() if column not in (role, [role])}
     if renamed:

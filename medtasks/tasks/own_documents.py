@@ -32,7 +32,14 @@ from medtasks.tasks.question_files import (
     split_of,
 )
 from medtasks.tasks.task_file import names_in_templates
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, Config, mapping_in, names_in, resolve_names
+from medtasks.tasks.task_index import (
+    COLUMNS,
+    SETTINGS,
+    Config,
+    mapping_in,
+    names_in,
+    resolve_names,
+)
 
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
@@ -52,7 +59,9 @@ _PROMPTS: Mapping[str, Mapping[str, Column]] = {
 }
 _WITH_TEMPLATES = ("medtasks.prompts.template.", "medtasks.prompts.judged.")
 _IMAGE_HOOK = "medtasks.prompts.images.images"
-_FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
+_FIELDS = _LETTERED | dict.fromkeys(
+    ("context", "details", "indication", "hint"), Column.ANYTHING
+)
 
 
 def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
@@ -185,7 +194,9 @@ def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> It
         if not isinstance(family, Mapping):
             family = {}
         for image in cell if isinstance(cell, list) else [cell]:
-            with contextlib.suppress(MedTasksError, ValueError):  # of no path, as the checks say
+            with contextlib.suppress(
+                MedTasksError, ValueError
+            ):  # of no path, as the checks say
                 yield image_path(str(image), document, family)
 
 
@@ -236,7 +247,9 @@ def own_table(task: str, config: Config) -> Any:
             f"the documents of '{task}' ({location}) cannot be loaded: {cause}"
         ) from error
     if not len(table):
-        raise MedTasksError(f"the documents of '{task}' ({location}) are none: the file is empty")
+        raise MedTasksError(
+            f"the documents of '{task}' ({location}) are none: the file is empty"
+        )
     return table
 
 

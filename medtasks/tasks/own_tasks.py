@@ -306,7 +306,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     if name not in tasks:
         return
     members = (name, *tasks[name].members)
-    others = {tasks[member].dataset or dataset for member in members if member in tasks} - {dataset}
+    others = {tasks[member].dataset or dataset for member in members if member in tasks} - {
+        dataset
+    }
     if others:
         raise MedTasksError(
             f"there is a task '{name}' on your dataset '{min(others)}' already; choose another name with {option}"

@@ -18,7 +18,14 @@ _MARK = "image_mark"
 # Simple models that find an image's position by a mark; all others put images first.
 _MARKS = {
     family: {_MARK: "<image>"}
-    for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server")
+    for family in (
+        "llava",
+        "llava_hf",
+        "llava_onevision",
+        "radfm",
+        "med_flamingo",
+        "vlm_server",
+    )
 }
 
 

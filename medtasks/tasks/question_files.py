@@ -32,7 +32,13 @@ from medtasks.tasks.task_index import (
 )
 
 # Arguments of a task's data that the harness does not pass on to the library.
-_OF_HARNESS = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
+_OF_HARNESS = (
+    "local_files_only",
+    "create_link",
+    "force_download",
+    "force_unzip",
+    "load_from_disk",
+)
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
 _OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
@@ -300,7 +306,9 @@ def asked_rows(table: Any, config: Config) -> Any:
             f'column and its values, such as {{type: "yes/no"}}, yes and no in quotes; there are the columns '
             f"{', '.join(table.column_names)}"
         )
-    warn_once(f"'{task}' asks {len(chosen)} of {len(table)} rows, those with {conditions}", "INFO")
+    warn_once(
+        f"'{task}' asks {len(chosen)} of {len(table)} rows, those with {conditions}", "INFO"
+    )
     with without_progress_bars():
         selected = table.select(chosen).flatten_indices()
     selected.places = [table.places[row] for row in chosen] if hasattr(table, "places") else []

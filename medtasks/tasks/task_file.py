@@ -173,7 +173,9 @@ class TaskFile:
             config: The whole configuration of this task.
         """
         family = self.family if self.has_family else None
-        changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
+        changes = variant_changes(
+            self.name, variant, config, self.rows, family, self.description
+        )
         task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
         return replace(
             task, variants=(), thinking=(), variant=variant, base=self.name, same_as=None
@@ -296,7 +298,9 @@ def _named_rule(steps: Sequence[Config]) -> Rule | None:
     fenced = any(step.get("fenced") for step in steps)
     for step in steps:
         if "rule" in step:
-            return Rule(str(step["rule"]), step.get("option"), fenced, bool(step.get("reasoned")))
+            return Rule(
+                str(step["rule"]), step.get("option"), fenced, bool(step.get("reasoned"))
+            )
     return None
 
 

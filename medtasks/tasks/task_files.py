@@ -134,8 +134,12 @@ def few_shot_problems(configs: Configs) -> list[str]:
     ):
         if not names:
             continue
-        twins = [f"{name}{TWIN_ENDING}" for name in names if f"{name}{TWIN_ENDING}" in task_files()]
-        instead = f"choose {join_names(twins)} instead, in lmms_eval" if twins else "leave it out"
+        twins = [
+            f"{name}{TWIN_ENDING}" for name in names if f"{name}{TWIN_ENDING}" in task_files()
+        ]
+        instead = (
+            f"choose {join_names(twins)} instead, in lmms_eval" if twins else "leave it out"
+        )
         problems.append(f"--num_fewshot {effect.format(join_names(names))}; {instead}")
     return problems
 
@@ -281,7 +285,9 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
     """Yield the tasks and groups of an index. Tasks that are Python classes only the harness knows."""
     for name, config in index.groups.items():
         members = index.members[name]
-        yield TaskFile(name, "group", index.paths[name], description_in(config), members=members)
+        yield TaskFile(
+            name, "group", index.paths[name], description_in(config), members=members
+        )
     for name, config in index.configs.items():
         if "class" in config:
             continue
@@ -355,12 +361,18 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
 def _variant(name: str, tasks: TasksByName) -> TaskFile | None:
     for variant in ENDINGS:
         base = tasks.get(name.removesuffix(f"_{variant}"))
-        if name not in tasks and base is not None and variant in (*base.variants, *base.thinking):
+        if (
+            name not in tasks
+            and base is not None
+            and variant in (*base.variants, *base.thinking)
+        ):
             return base.as_variant(variant, _config_of(base))
     return None
 
 
-def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
+def variants_of(
+    task: TaskFile, *, sanity: bool = True, thinking: bool = False
+) -> list[TaskFile]:
     """Return variants of a task, without those whose name belongs to a file.
 
     Args:
@@ -507,7 +519,12 @@ def _variant_tags(
         members = [name for variant, name in names.items() if variant in variants]
         if members and tag not in index:
             members = [task.name, *members]
-            entries[tag] = {"type": "tag", "task": members, "yaml_path": -1, VARIANT_OF: task.name}
+            entries[tag] = {
+                "type": "tag",
+                "task": members,
+                "yaml_path": -1,
+                VARIANT_OF: task.name,
+            }
     return entries
 
 

@@ -127,7 +127,9 @@ def resolve_names(value: Any, resolve: Callable[[DottedName], Any] = DottedName.
         >>> resolve_names([DottedName("math.pi"), 1], lambda name: name.upper())
         ['MATH.PI', 1]
     """
-    return _map_leaves(value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf)
+    return _map_leaves(
+        value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf
+    )
 
 
 def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -313,14 +315,18 @@ def with_included(path: Path, content: Config) -> NewConfig:
     """
     config = dict(content)
     merged: NewConfig = {}
-    for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
+    for name in reversed(
+        names_in(config.pop("include", None))
+    ):  # of several, the first one wins
         file = Path(name) if Path(name).is_file() else path.parent / name
         merged |= with_included(file, own_config(file))
     merged |= config
     arguments = mapping_in(merged, "dataset_kwargs")
     folder = path.parent.absolute()
 
-    def locate(name: Any) -> Any:  # names of files elsewhere stay relative to the working folder
+    def locate(
+        name: Any,
+    ) -> Any:  # names of files elsewhere stay relative to the working folder
         return str(folder / name) if type(name) is str and (folder / name).is_file() else name
 
     if merged.get("dataset_path") not in LOCAL_LOADERS:
@@ -358,7 +364,9 @@ def with_family(config: Config, folder: Path) -> NewConfig:
         base["dataset_path"] = str(folder.absolute() / str(data))
         default["image_root"] = os.path.dirname(base["dataset_path"])
     if not isinstance(columns, Mapping):
-        raise MedTasksError("'columns' has to be a mapping; write columns: {question: YOUR COLUMN}")
+        raise MedTasksError(
+            "'columns' has to be a mapping; write columns: {question: YOUR COLUMN}"
+        )
     images = _image_columns(image)
     if not images:
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
@@ -368,7 +376,11 @@ def with_family(config: Config, folder: Path) -> NewConfig:
     settings = written.get(SETTINGS, {})
     if isinstance(settings, Mapping):
         default |= mapping_in(settings, "default")
-        volumes = {**default, "slices": 0, **mapping_in(settings, "radfm")}  # it reads them itself
+        volumes = {
+            **default,
+            "slices": 0,
+            **mapping_in(settings, "radfm"),
+        }  # it reads them itself
         written[SETTINGS] = {**settings, "default": default, "radfm": volumes}
     merged = {**dict.fromkeys(written), **base, **written}
     merged["metadata"] = {**metadata, **mapping_in(written, "metadata")}

@@ -25,7 +25,15 @@ from typing import Any
 
 from medtasks.data.images import degrading
 from medtasks.data.samples import Document
-from medtasks.data.variants import ABSTAIN, DEGRADATION, DEGRADED, ROTATED, SEVERITY, TOLD, VARIANTS
+from medtasks.data.variants import (
+    ABSTAIN,
+    DEGRADATION,
+    DEGRADED,
+    ROTATED,
+    SEVERITY,
+    TOLD,
+    VARIANTS,
+)
 from medtasks.families.family import AskedFor, Rule, TaskFamily
 from medtasks.prompts.template import NO_IMAGE
 from medtasks.tasks.hook_names import HOOKS
@@ -154,7 +162,11 @@ def variant_changes(
         description: Description of the task.
     """
     made = f"{name}_{variant}"
-    about = {"description": f"{description}; {_MEANING[variant]}", "variant": variant, "base": name}
+    about = {
+        "description": f"{description}; {_MEANING[variant]}",
+        "variant": variant,
+        "base": name,
+    }
     metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_name_changes(made, is_prepared=is_prepared), "tag": []}
@@ -206,7 +218,11 @@ def _reasoned_filters(rows: Rules) -> list[NewConfig]:
         if title.startswith("reference"):
             continue
         step: NewConfig = {"function": DottedName(f"{HOOKS}filters.ReadWith")}
-        options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None}
+        options = {
+            "rule": row.extractor,
+            "option": row.option_form,
+            "fenced": row.fenced or None,
+        }
         step |= {key: value for key, value in options.items() if value is not None}
         filters.append({"name": title, "filter": [step | {"reasoned": True}]})
     return filters
@@ -313,7 +329,9 @@ def _instruct_turns(
 
 @cache
 def _instruction() -> str:  # MedVLThinker's, with the blank line after it
-    before, line, _ = str(prompt_settings("medvlthinker")["default"]["template"]).partition("\n\n")
+    before, line, _ = str(prompt_settings("medvlthinker")["default"]["template"]).partition(
+        "\n\n"
+    )
     return f"{before}{line}"
 
 

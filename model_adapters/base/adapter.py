@@ -264,7 +264,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             )
         rows = ids[:, skip:].tolist()
         return [
-            self._reply_of(row, prompt, until) for prompt, row in zip(prompts, rows, strict=True)
+            self._reply_of(row, prompt, until)
+            for prompt, row in zip(prompts, rows, strict=True)
         ]
 
     def _reply_of(
@@ -318,7 +319,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         features: torch.Tensor = self.network.image_features(pixels)
         return features
 
-    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+    def model_inputs(
+        self, batch: PaddedBatch, before: PaddedBatch | None = None
+    ) -> dict[str, Any]:
         """Return the keyword inputs of the language model for a batch, attention mask and positions included.
 
         Args:
@@ -326,7 +329,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             before: The prompts with all of their images, if the cache holds the beginning of them, or all.
         """
         embedded = self.language_model.get_input_embeddings()(batch.ids)
-        features = [row.flatten(0, -2) for row in self.cached_features(batch) if row is not None]
+        features = [
+            row.flatten(0, -2) for row in self.cached_features(batch) if row is not None
+        ]
         if features:
             is_real = batch.attention_mask[:, -batch.ids.shape[1] :].bool()
             slots = (batch.ids == self.slot_id) & is_real
@@ -477,7 +482,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         is_shared = self.arguments.prefix_cache
         columns = ("task", "split", "doc_id", "context") if is_shared else ("name", "repeat")
         unit = attrgetter(*columns)
-        streams = plan_streams(typed, lambda _: None, unit, self.task_dict if is_shared else None)
+        streams = plan_streams(
+            typed, lambda _: None, unit, self.task_dict if is_shared else None
+        )
         return self.format_scores(self._run(work, typed, streams))
 
     def clean(self) -> None:
@@ -489,7 +496,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     def _score_with_shared_passes(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score with one pass over what items share. ``HfVlm`` overrides it and proves each way first."""
-        return score_by_question(Questions.of(items, self), self, self._score_whole, self._prefixes)
+        return score_by_question(
+            Questions.of(items, self), self, self._score_whole, self._prefixes
+        )
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score each item in a pass of its own sequence. ``HfVlm`` overrides it, too."""
@@ -512,7 +521,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         failures = self.open_failure_log(work.kind, requests)
         if requests and self._journal is None:
-            self._journal = self.open_journal(self.arguments, self.device.type, self.fingerprint)
+            self._journal = self.open_journal(
+                self.arguments, self.device.type, self.fingerprint
+            )
         rows = self.arguments.batch_size
         tokens = self.arguments.batch_tokens or math.inf
         if tokens < math.inf and rows == 1:
@@ -520,7 +531,15 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         rows = min(rows, self.arguments.max_batch_size or rows)
         with self.open_progress(work.kind, len(requests)) as bar:
             runner = BatchRunner(
-                requests, work, reader, rows, tokens, failures, self._journal, bar, self.stops_after
+                requests,
+                work,
+                reader,
+                rows,
+                tokens,
+                failures,
+                self._journal,
+                bar,
+                self.stops_after,
             )
             results = runner.run(streams)
         self.copied |= runner.copied

@@ -67,7 +67,9 @@ class HarnessArguments:
     seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
     token_counts: bool = argument(False)
     loglikelihood_format: str = argument("pair", choices=("pair", "json"))
-    journal: str = argument("true")  # ``true``, ``false``, or the folder of the crash-safe journal
+    journal: str = argument(
+        "true"
+    )  # ``true``, ``false``, or the folder of the crash-safe journal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,9 @@ class CheckpointArguments(AdapterArguments):
     device_map: str | None = argument(None, choices=("auto",))
 
 
-def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model: str) -> Arguments:
+def parse_arguments(
+    cls: type[Arguments], arguments: Mapping[str, object], model: str
+) -> Arguments:
     """Convert arguments to the types that a dataclass declares.
 
     Args:
@@ -114,7 +118,9 @@ def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model
             )
         if value is None:
             continue
-        if name == "batch_size" and _AUTO.fullmatch(str(value)):  # the harness passes it on unread
+        if name == "batch_size" and _AUTO.fullmatch(
+            str(value)
+        ):  # the harness passes it on unread
             value = _AUTO_BATCH_SIZE
         values[name] = _read_value(model, fields[name], _plain_type(declared[name]), value)
     return cls(**values)

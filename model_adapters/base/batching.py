@@ -30,7 +30,9 @@ from medtasks.errors import MedTasksError
 Value = TypeVar("Value")
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: (first, after the last)."""
-KV_CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+KV_CACHE = (
+    "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+)
 """Name of the cached keys and values in arguments and outputs of models: transformers 5.24 renamed it."""
 # Version and keys of every living tensor: options of a question share one tensor, a volume's has hundreds of megabytes.
 _keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
@@ -46,7 +48,9 @@ class Encoded:
 
     # Every position of the language model, with placeholder ids where image features will go.
     ids: Sequence[int]
-    pixels: torch.Tensor | None  # preprocessed images, shape (images, ...); ``None`` without images
+    pixels: (
+        torch.Tensor | None
+    )  # preprocessed images, shape (images, ...); ``None`` without images
 
     @property
     def image_keys(self) -> tuple[str, ...]:
@@ -102,7 +106,11 @@ class PaddedBatch:
         Args:
             **inputs: Ids or embeddings under the name that the model gives them.
         """
-        return {**inputs, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
+        return {
+            **inputs,
+            "attention_mask": self.attention_mask,
+            "position_ids": self.position_ids,
+        }
 
 
 def group_positions(keys: Iterable[Hashable]) -> dict[Hashable, list[int]]:
@@ -266,7 +274,9 @@ def score(
     return scores
 
 
-def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def token_losses(
+    logits: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the loss of each target in nats, and whether it is the most likely token.
 
     Args:
@@ -436,7 +446,9 @@ class GenerationSettings:
 
     max_new_tokens: int  # length limit in tokens
     until: tuple[str, ...] = ()  # stop strings; the reply ends before the first that occurs
-    temperature: float = 0.0  # 0 for greedy decoding or beam search, else the sampling temperature
+    temperature: float = (
+        0.0  # 0 for greedy decoding or beam search, else the sampling temperature
+    )
     top_p: float = 1.0  # probability mass to sample from
     top_k: int = 0  # number of most likely tokens to sample from; 0 for all
     num_beams: int = 1  # width of the beam search; 1 for none
@@ -505,7 +517,9 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
         raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error
     least = min(settings.max_new_tokens, settings.num_beams)
     if least < 1 or not 0 < settings.top_p <= 1 or settings.temperature < 0:
-        raise MedTasksError(f"the task's generation_kwargs hold an impossible value: {settings}")
+        raise MedTasksError(
+            f"the task's generation_kwargs hold an impossible value: {settings}"
+        )
     return settings
 
 

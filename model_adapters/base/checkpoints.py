@@ -114,7 +114,9 @@ def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
     """Open a torch checkpoint, whose tensors are read from disk where they are used."""
     check_unpickling(file)
     try:
-        state: dict[Any, Any] = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+        state: dict[Any, Any] = torch.load(
+            file, map_location="cpu", mmap=True, weights_only=True
+        )
     except MemoryError:
         raise
     except Exception as error:  # a damaged pickle raises errors of many kinds
@@ -244,7 +246,9 @@ def refuse_missing(
     """
     if missing:
         others = f" and {len(missing) - 1} {more}" if len(missing) > 1 else ""
-        raise CheckpointError(f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?")
+        raise CheckpointError(
+            f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?"
+        )
 
 
 def published_folder(
@@ -442,7 +446,9 @@ def _plan_layers(language: Any, model: str) -> dict[str, Any]:
     """Choose the GPU of each part of a language model, by the memory that is free now."""
     memory = {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
     whole = sorted(language._no_split_modules)
-    balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
+    balanced = get_balanced_memory(
+        language, max_memory=dict(memory), no_split_module_classes=whole
+    )
     limits = {gpu: balanced[gpu] for gpu in memory}
     parts = infer_auto_device_map(language, max_memory=limits, no_split_module_classes=whole)
     if not memory.keys() >= set(parts.values()):

@@ -174,7 +174,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             return list(replies)
         results = []
         for reply in replies:
-            counts = TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens)
+            counts = TokenCounts(
+                reply.input_tokens, reply.output_tokens, reply.reasoning_tokens
+            )
             results.append(GenerationResult(str(reply), counts))
         return results
 

@@ -36,7 +36,9 @@ IMAGES: tuple[type, ...] = (Image.Image,)
 """Visuals that a model takes by default; see ``visual_types`` of its adapter."""
 VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
 """Images, and volumes: files, arrays, lists of images as slices."""
-_IMAGE_ID = "image_id"  # column of documents, see ``medtasks.data.schema``: equal for equal images
+_IMAGE_ID = (
+    "image_id"  # column of documents, see ``medtasks.data.schema``: equal for equal images
+)
 _LONGEST_MESSAGE = 300  # characters
 _NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
 
@@ -149,12 +151,16 @@ def plan_streams(
 
     streams = []
     for positions in groups.values():
-        runs = itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))
+        runs = itertools.groupby(
+            sorted(positions, key=order), key=lambda at: unit(requests[at])
+        )
         streams.append([list(run) for _, run in runs])
     return streams
 
 
-def _image_names(requests: Sequence[Request], documents: TaskDocuments) -> list[tuple[str, ...]]:
+def _image_names(
+    requests: Sequence[Request], documents: TaskDocuments
+) -> list[tuple[str, ...]]:
     """Return per request task, split and ``image_id``, or an empty tuple where its image has no id."""
 
     @functools.cache
@@ -421,7 +427,9 @@ class BatchRunner(Generic[Item, Result]):
     # Samples with an answer that another run asked for.
     copied: set[tuple[str, int]] = field(default_factory=set)
     _results: dict[int, Result] = field(default_factory=dict)
-    _fitting: int | None = None  # largest batch that fits into memory, once a larger one did not
+    _fitting: int | None = (
+        None  # largest batch that fits into memory, once a larger one did not
+    )
 
     def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
         """Run requests in batches.
@@ -516,7 +524,9 @@ class BatchRunner(Generic[Item, Result]):
             return self._halve(batch)
         return max(self._execute([row]) for row in batch)  # so that only the culprit fails
 
-    def _keep_answers(self, answers: Sequence[tuple[_Prepared[Item], Result | Exception]]) -> None:
+    def _keep_answers(
+        self, answers: Sequence[tuple[_Prepared[Item], Result | Exception]]
+    ) -> None:
         """Take the results of a batch, and write them into the journal."""
         entries: dict[str, Entry] = {}
         for row, result in answers:

@@ -379,7 +379,10 @@ def score_by_question(
     ways = (
         (single, score_single),
         (several, partial(_score_after_prompts, model=model)),
-        ([*cuts], partial(_score_after_prefixes, cuts=[*cuts.values()], model=model, cache=cache)),
+        (
+            [*cuts],
+            partial(_score_after_prefixes, cuts=[*cuts.values()], model=model, cache=cache),
+        ),
     )
     scores: dict[int, Likelihood] = {}  # by position in the batch
     for numbers, score_options in ways:
@@ -394,7 +397,9 @@ def _score_after_prompts(options: Options, model: CausalModel) -> list[Likelihoo
     """Score the options of questions in one pass over the whole prompts."""
     contexts = pad_left([group[0].prompt for group in options], model.pad_id, model.device)
     # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
-    output = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
+    output = model.language_model(
+        **model.model_inputs(contexts), logits_to_keep=1, use_cache=True
+    )
     shift = model.position_shift(contexts).to(contexts.position_ids.device)
     contexts = replace(contexts, position_ids=contexts.position_ids + shift)
     return _score_options(options, contexts, output, model)

@@ -107,7 +107,9 @@ class HfVlm(MedicalAdapter):
         ends = {*(ends if isinstance(ends, list) else [ends])}
         ends |= {self.tokenizer.eos_token_id, self.writer.turn_end()}
         self.stop_ids = tuple(sorted(ends - {None}))
-        self._fits: dict[tuple[str, bool], bool] = {}  # ways of scoring, with and without images
+        self._fits: dict[
+            tuple[str, bool], bool
+        ] = {}  # ways of scoring, with and without images
 
     @property
     def language_model(self) -> Any:
@@ -164,7 +166,9 @@ class HfVlm(MedicalAdapter):
         slots = [column for column, token in enumerate(prompt.ids) if token == slot]
         return [(0, slots[-1] + 1)] if slots else None
 
-    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+    def model_inputs(
+        self, batch: PaddedBatch, before: PaddedBatch | None = None
+    ) -> dict[str, Any]:
         """Return the processor's batch on the device, pixels in the model's precision.
 
         Positions are added unless the model itself places images in two dimensions.

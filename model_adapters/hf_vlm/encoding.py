@@ -36,7 +36,9 @@ class ProcessedPrompt(Encoded):
 
     text: str  # with chat template and one placeholder per image; empty for a part of a prompt
     images: tuple[Image.Image, ...]
-    inputs: Mapping[str, Any] | None  # the processor's output for this prompt alone, if it has run
+    inputs: (
+        Mapping[str, Any] | None
+    )  # the processor's output for this prompt alone, if it has run
 
     @cached_property
     def image_keys(self) -> tuple[str, ...]:
@@ -70,7 +72,9 @@ class ScoredPrompt(ProcessedPrompt):
     """A prompt with its continuation at the end."""
 
     context: ProcessedPrompt  # the prompt alone
-    targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
+    targets: tuple[
+        int, ...
+    ]  # ids of the continuation when it follows the tokens of ``context``
     merged: bool  # whether the tokenizer merges the two where they meet, which changes the last ids of the prompt
     closed: bool  # whether the processor appends something to every text, so that it cannot encode both together
 
@@ -127,7 +131,9 @@ class PromptWriter:
         self._processor = processor
         self._chat = chat
         self._image_token = str(getattr(processor, "image_token", None) or "")
-        template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
+        template = (
+            getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
+        )
         self._template = template.get("default") if isinstance(template, dict) else template
         self._last: ProcessedPrompt | None = None
         # Whether the template takes content in parts, or else as text.
@@ -149,7 +155,9 @@ class PromptWriter:
             return False
         with contextlib.suppress(*_RENDERING_ERRORS):
             rendered = self._render([None, _PROBE], Template())
-            return rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
+            return (
+                rendered.count(_PROBE) == 1 and rendered.count(self._image_token or _PROBE) == 1
+            )
         return False
 
     def _image_block(self) -> str:
@@ -193,7 +201,9 @@ class PromptWriter:
         rgb = tuple(image.convert("RGB") for image in images)
         if self._last is None or self._last.text != text or self._last.images != rgb:
             inputs = self.batch([text], [rgb])
-            self._last = ProcessedPrompt(inputs["input_ids"][0].tolist(), None, text, rgb, inputs)
+            self._last = ProcessedPrompt(
+                inputs["input_ids"][0].tolist(), None, text, rgb, inputs
+            )
         return self._last
 
     def prompt_with_reply(
@@ -333,7 +343,9 @@ class PromptWriter:
         chat = chat or self._chat or Template()
         turns = [{"role": "user", "content": self._content(parts)}]
         if chat.system is not None:
-            system = [{"type": "text", "text": chat.system}] if self._structured else chat.system
+            system = (
+                [{"type": "text", "text": chat.system}] if self._structured else chat.system
+            )
             turns.insert(0, {"role": "system", "content": system})
         rendered: str = self._processor.apply_chat_template(
             turns, chat_template=self._template, add_generation_prompt=True, **chat.variables

@@ -45,7 +45,9 @@ class HfVlmArguments(AdapterArguments):
     chat_template: bool = argument(True)
     max_length: int | None = argument(None, least=1)
     revision: str | None = argument(None)  # revision on the hub
-    trust_remote_code: bool = argument(False)  # whether code that comes with the checkpoint may run
+    trust_remote_code: bool = argument(
+        False
+    )  # whether code that comes with the checkpoint may run
     system_prompt: str | None = argument(None, prose=True)  # empty is another prompt than none
     # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
     prompt_family: str | None = argument(None)
@@ -147,7 +149,10 @@ def _check_architecture(arguments: HfVlmArguments) -> None:
         raise CheckpointError(
             f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models"
         )
-    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and not arguments.trust_remote_code:
+    if (
+        kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+        and not arguments.trust_remote_code
+    ):
         raise CheckpointError(
             f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers"
         )
@@ -184,7 +189,9 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
         options["quantization_config"] = _quantization(arguments.quantization_config)
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(
-            dtype=arguments.dtype if arguments.dtype == "auto" else getattr(torch, arguments.dtype),
+            dtype=arguments.dtype
+            if arguments.dtype == "auto"
+            else getattr(torch, arguments.dtype),
             device_map=arguments.device_map or {"": device},
             output_loading_info=True,
             **options,

@@ -170,7 +170,9 @@ class _Sizes:
             raise CheckpointError(
                 f"{config} has num_hidden_layers {named}, the weights have {layers}; which is damaged?"
             )
-        frequencies = self.shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
+        frequencies = self.shapes.get(
+            f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ()
+        )
         head = max(1, 2 * frequencies[0]) if frequencies else _PUBLISHED_HEAD
         if hidden % head:
             raise CheckpointError(
@@ -224,7 +226,10 @@ class RadFM(MedicalAdapter):
     def load(self) -> None:
         """Read weights and tokenizer."""
         check_device_map(
-            self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
+            self.arguments.device_map,
+            self.device,
+            self.accelerator.num_processes,
+            self.model_id,
         )
         weights = Path(self.arguments.pretrained).expanduser()
         if not weights.exists():
@@ -238,7 +243,10 @@ class RadFM(MedicalAdapter):
         texts = weights if weights.is_dir() else weights.parent
         texts = texts if (texts / "tokenizer.model").is_file() else texts / "Language_files"
         network = load_network(
-            weights, texts, getattr(torch, self.arguments.dtype), self.arguments.attn_implementation
+            weights,
+            texts,
+            getattr(torch, self.arguments.dtype),
+            self.arguments.attn_implementation,
         )
         self.network = place(
             network, network.lang_model, self.device, self.arguments.device_map, self.model_id
@@ -332,7 +340,9 @@ class RadFM(MedicalAdapter):
             spans.append((start, columns[-1] + 1))
         return spans
 
-    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+    def model_inputs(
+        self, batch: PaddedBatch, before: PaddedBatch | None = None
+    ) -> dict[str, Any]:
         """Return embeddings, with all images of each prompt, because a slot's id counts from the first one."""
         features = self.cached_features(before or batch)
         return batch.inputs(inputs_embeds=self.network.embed(batch.ids, features))

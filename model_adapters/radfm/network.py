@@ -143,7 +143,9 @@ class VisionTransformer3D(nn.Module):
             )
             feed_forward = nn.Sequential(OrderedDict(net=mlp))
             attention = _SelfAttention(width)
-            parts.append(nn.Sequential(_Residual(width, attention), _Residual(width, feed_forward)))
+            parts.append(
+                nn.Sequential(_Residual(width, attention), _Residual(width, feed_forward))
+            )
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -194,7 +196,9 @@ class ImageEmbedding(nn.Module):
         self.vision_encoder = vision
         self.perceiver = PerceiverResampler(width, latents, layers)
         self.fc = nn.Linear(width, hidden)
-        self.figure_token_weight = nn.Parameter(torch.empty(2, hidden))  # the marks around an image
+        self.figure_token_weight = nn.Parameter(
+            torch.empty(2, hidden)
+        )  # the marks around an image
 
 
 class RadFMNetwork(nn.Module):
@@ -232,7 +236,9 @@ class RadFMNetwork(nn.Module):
             Shape (batch, length, hidden).
         """
         vocabulary = self.lang_model.config.vocab_size
-        words: torch.Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
+        words: torch.Tensor = self.lang_model.get_input_embeddings()(
+            ids.clamp(max=vocabulary - 1)
+        )
         # One table for all rows, the marks first, so that no value has to be read back from a GPU.
         marks = self.embedding_layer.figure_token_weight
         latents = [marks[:0] if images is None else images.flatten(0, 1) for images in features]
@@ -241,7 +247,9 @@ class RadFMNetwork(nn.Module):
         )[:, None]
         row = (ids - vocabulary).clamp(min=0)
         row = torch.where(row < len(marks), row, row + starts)
-        return torch.where((ids >= vocabulary)[..., None], torch.cat((marks, *latents))[row], words)
+        return torch.where(
+            (ids >= vocabulary)[..., None], torch.cat((marks, *latents))[row], words
+        )
 
 
 # ---- images and volumes ----
@@ -276,7 +284,9 @@ def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) ->
     return (torch.from_numpy(resized) / 255).permute(2, 0, 1)[..., None]
 
 
-def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[int, int, int, int]:
+def random_crop_box(
+    width: int, height: int, generator: random.Random
+) -> tuple[int, int, int, int]:
     """Draw a part of an image as RadFM's training and demo do: 80 to 100 % of the area, aspect 3:4 to 4:3.
 
     After ten draws that do not fit, the largest centred part of an allowed aspect is taken.
@@ -393,4 +403,6 @@ def _read_file(path: Path) -> NDArray[Any]:
         raise MedTasksError(
             f"{path} is damaged or holds no plain array; write it again with numpy.save"
         ) from error
-    raise MedTasksError(f"{path} holds {len(names)} arrays ({', '.join(names)}); save one alone")
+    raise MedTasksError(
+        f"{path} holds {len(names)} arrays ({', '.join(names)}); save one alone"
+    )

@@ -101,7 +101,9 @@ class VlmServer(HarnessAdapter):
             **(self.arguments.extra_body or {}),
         }
         self._tokenizer = Tokenizer(self.pool, self.model)
-        self._scorer = OptionScorer(self._tokenizer, _without_none(self._fields), self.arguments)
+        self._scorer = OptionScorer(
+            self._tokenizer, _without_none(self._fields), self.arguments
+        )
         self._special: dict[str, bool] = {}
         self.harness_tasks: Mapping[str, Any] = {}  # by name, set before an evaluation
 
@@ -155,7 +157,9 @@ class VlmServer(HarnessAdapter):
                 f"{self.model_id} decodes without beam search, which servers do not offer over this interface"
             )
         # All requests in one stream, each alone; those on one image follow each other.
-        streams = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict)
+        streams = plan_streams(
+            typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict
+        )
         replies = self._run(
             "generate_until",
             typed,

@@ -57,7 +57,9 @@ class ServedPrompt:
         """The user's texts."""
         return [part for part in self.parts if part is not None]
 
-    def messages(self, urls: Sequence[str], continued: str | None = None) -> list[dict[str, Any]]:
+    def messages(
+        self, urls: Sequence[str], continued: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return the conversation.
 
         Args:
@@ -215,7 +217,9 @@ def next_token_record(
     Raises:
         BadAnswer: A log-probability is missing, ambiguous or no number.
     """
-    missing = MissingField("the server's answer lacks the log-probabilities of logprob_token_ids")
+    missing = MissingField(
+        "the server's answer lacks the log-probabilities of logprob_token_ids"
+    )
     content = (choice_of(answer, model).get("logprobs") or {}).get("content")
     position = _only_object(content)
     if position is None:
@@ -266,7 +270,9 @@ def prompt_scores(answer: ServerAnswer, model: str, start: int) -> JsonObject:
     for candidates, token in zip(logprobs[start:], ids[start:], strict=True):
         entry = candidates.get(str(token)) if isinstance(candidates, dict) else None
         if not isinstance(entry, dict):
-            raise BadAnswer("the server's prompt_logprobs are of other tokens than the prompt's")
+            raise BadAnswer(
+                "the server's prompt_logprobs are of other tokens than the prompt's"
+            )
         entries.append(entry)
     values = [read_logprob(entry.get("logprob")) for entry in entries]
     return {"values": values, "greedy": all(entry.get("rank") == 1 for entry in entries)}

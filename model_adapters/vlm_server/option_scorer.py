@@ -259,7 +259,9 @@ class OptionScorer:
         rendered, scored = await self._letters(prompt, tokens, tail)
         return context or rendered, scored
 
-    async def _learn_ids(self, prompt: ServedPrompt, options: Sequence[str]) -> Conversation | None:
+    async def _learn_ids(
+        self, prompt: ServedPrompt, options: Sequence[str]
+    ) -> Conversation | None:
         """Ask for the ids of short options that are unknown so far.
 
         Returns:
@@ -303,7 +305,9 @@ class OptionScorer:
         record = await self._pool.chat(prompt, self._fields, parse)
         return Conversation(tuple(record["ids"]), record["text"])
 
-    async def _as_text(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+    async def _as_text(
+        self, prompt: ServedPrompt, context: Conversation, option: str
+    ) -> Scored:
         """Score an option as an open assistant turn by ``prompt_logprobs``, which reads the whole prompt.
 
         Every answer proves the boundary: by the rendered text, or if that is not reported by the text of the option's
@@ -345,7 +349,9 @@ class OptionScorer:
                 "the server's tokenizer makes other tokens of the prompt than its chat route"
             )
         start = common_length(base, ids)
-        common = start + len(context.ids) - len(base)  # as start, with all positions of the images
+        common = (
+            start + len(context.ids) - len(base)
+        )  # as start, with all positions of the images
         if start == len(ids) or common < 1:
             raise BadAnswer("the option adds no token to the question")
 
@@ -367,7 +373,9 @@ class OptionScorer:
 
     # ---- the first question ----
 
-    async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[LikelihoodOutcome]:
+    async def _prove(
+        self, prompt: ServedPrompt, options: Sequence[str]
+    ) -> list[LikelihoodOutcome]:
         """Score the first question, by token ids if the template does not allow text."""
         # With outer blanks, which a template may cut, else the shortest.
         first_option = max(options, key=lambda option: (option != option.strip(), -len(option)))
@@ -449,7 +457,9 @@ class OptionScorer:
             return self._record(context, option, await self._score_one(prompt, context, option))
         except BoundaryBroken as error:
             with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
-                return self._record(context, option, await self._as_ids(prompt, context, option))
+                return self._record(
+                    context, option, await self._as_ids(prompt, context, option)
+                )
             return error
         except BadAnswer as error:
             return error

@@ -64,7 +64,9 @@ class VlmServerArguments(HarnessArguments):
     base_url: str = argument("")  # one address, or several with ``;`` between them; required
     model: str = argument("")  # as the server calls it; by default the only one it has
     concurrency: int = argument(64, least=1, most=4096)  # most requests under way at once
-    timeout: float = argument(600.0, least=0.001)  # seconds without a byte before a try is given up
+    timeout: float = argument(
+        600.0, least=0.001
+    )  # seconds without a byte before a try is given up
     attempts: int = argument(6, least=1)  # most tries of a request after passing errors
     system_prompt: str | None = argument(None, prose=True)
     # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
@@ -122,7 +124,9 @@ def check_arguments(arguments: VlmServerArguments) -> None:
             )
     key = arguments.servers[0].api_key
     if not (key.isascii() and key.isprintable() and " " not in key):
-        raise AdapterArgumentError(f"{API_KEY} contains a character that no HTTP header may hold.")
+        raise AdapterArgumentError(
+            f"{API_KEY} contains a character that no HTTP header may hold."
+        )
 
 
 def _words_of(body: Any) -> str:
@@ -209,7 +213,9 @@ class ServerPool:
         self._has_build = False
         self._first_answer = asyncio.Lock()
         self.replayed = 0
-        self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
+        self._lacking: set[tuple[ChatClient, str]] = (
+            set()
+        )  # servers and paths that never answered
         # Whether messages may quote a server's error, which can repeat the prompt.
         self.quotes = False
         self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)

@@ -90,7 +90,9 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     def run(*lines: object, name: str = "replies.jsonl") -> Path:
         path = tmp_path / name
         path.write_text(
-            "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+            "".join(
+                line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines
+            )
         )
         return path
 

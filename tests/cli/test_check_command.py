@@ -80,7 +80,8 @@ def test_what_explains_another_number(medtasks, pmc, printed, gap, explained):
 
 
 @each_row(
-    "text, value", [("72.50 %", "72.50"), (".45", "0.45"), ("−3", "-3"), ("+0", "0"), ("72", "72")]
+    "text, value",
+    [("72.50 %", "72.50"), (".45", "0.45"), ("−3", "-3"), ("+0", "0"), ("72", "72")],
 )
 def test_numbers_as_printed(text, value):
     number = printed_number(text)
@@ -122,13 +123,23 @@ def test_another_metric_is_checked(medtasks, pmc, tmp_path):
 
     assert (
         medtasks(
-            "check", PMC, pmc, "--printed", "39.96", "--metric", "fallback_rate", "--json", target
+            "check",
+            PMC,
+            pmc,
+            "--printed",
+            "39.96",
+            "--metric",
+            "fallback_rate",
+            "--json",
+            target,
         ).code
         == 1
     )
 
     content = json.loads(target.read_text())
-    shown = [content[name] for name in ("metric", "printed", "consistent", "samples", "missing")]
+    shown = [
+        content[name] for name in ("metric", "printed", "consistent", "samples", "missing")
+    ]
     assert shown == ["fallback_rate", "39.96", False, 6, 1]
     assert content["counts"] == {"scored": 5, "failed": 0, "unjudged": 0}
     assert content["compared"]["score"]["value"] == pytest.approx(0.4)
@@ -168,7 +179,9 @@ def test_a_rule_that_reads_all_replies_by_similarity(medtasks, tmp_path, monkeyp
 
     assert ran.code == 1
     assert "gives 100.0% [" in ran.out
-    assert "; 25.0 pts of it are replies in which a careful reading finds no answer; " in ran.out
+    assert (
+        "; 25.0 pts of it are replies in which a careful reading finds no answer; " in ran.out
+    )
     assert "It is the number under the rule 'robust' (robust_choice v" in ran.out
 
 
@@ -195,7 +208,9 @@ def test_a_check_counts_the_samples_that_its_metric_is_about(
 ):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     tiny_multimedeval.prepare("vqa_rad")
-    documents = load_documents("multimedeval_vqa_rad")  # answers are yes, left lung, no, an {MRI}
+    documents = load_documents(
+        "multimedeval_vqa_rad"
+    )  # answers are yes, left lung, no, an {MRI}
     replies = write(*({"doc_id": row["doc_id"], "reply": "yes"} for row in documents))
     ran = medtasks("check", "multimedeval_vqa_rad", replies, "--printed", "50")
     assert ran.code == 0
@@ -245,7 +260,13 @@ def test_a_file_without_options_cannot_stand_in_for_the_data(medtasks, tmp_path,
 
 def test_a_number_of_pairs_is_checked(medtasks, constant):
     ran = medtasks(
-        "check", "mediconfusion", constant(), "--printed", "50.0", "--metric", "individual_accuracy"
+        "check",
+        "mediconfusion",
+        constant(),
+        "--printed",
+        "50.0",
+        "--metric",
+        "individual_accuracy",
     )
 
     assert ran.code == 0

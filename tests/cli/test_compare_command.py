@@ -29,7 +29,9 @@ def run_of(sample, tmp_path):
             for row, document in enumerate(load_documents("mediconfusion")):
                 reply = document["answer"] if right(row) else other[document["answer"]]
                 if row in rows:
-                    file.write(json.dumps({"doc_id": document["doc_id"], "reply": reply}) + "\n")
+                    file.write(
+                        json.dumps({"doc_id": document["doc_id"], "reply": reply}) + "\n"
+                    )
         return path
 
     return write
@@ -101,9 +103,15 @@ def test_a_comparison_is_summarised_in_one_sentence(compared):
 def test_rules_that_read_alike_are_tested_once(compared):
     out, found = compared
 
-    assert [one["same_as"] for one in found["comparisons"]] == ["", "", "reference", "reference"]
+    assert [one["same_as"] for one in found["comparisons"]] == [
+        "",
+        "",
+        "reference",
+        "reference",
+    ]
     assert (
-        "robust gives every sample the same set_accuracy, individual_accuracy as reference" in out
+        "robust gives every sample the same set_accuracy, individual_accuracy as reference"
+        in out
     )
 
 
@@ -151,7 +159,9 @@ def test_runs_of_a_comparison_are_counted(fails, run_of, runs):
 
 
 def test_a_margin_is_a_fraction(fails, runs):
-    fails(["compare", *runs, "--margin", "5"], "the margin 5 is no fraction between 1e-06 and 1")
+    fails(
+        ["compare", *runs, "--margin", "5"], "the margin 5 is no fraction between 1e-06 and 1"
+    )
     fails(
         ["compare", *runs, "--equivalence", "1e-300"],
         "the margin 1e-300 is no fraction between 1e-06 and 1",
@@ -166,7 +176,8 @@ def test_runs_of_different_prompts_are_not_equivalent(fails, runs):
 def test_a_comparison_is_not_written_over_a_folder(fails, run_of, tmp_path):
     first = run_of("first", rows=range(10))
     fails(
-        ["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}"
+        ["compare", "mediconfusion", first, first, "--json", tmp_path],
+        f"cannot write {tmp_path}",
     )
 
 
@@ -190,10 +201,19 @@ def test_credentialed_runs_show_no_document(medtasks, tmp_path):
     for name, reply in (("one", "canary clear lungs"), ("two", "canary effusion on the left")):
         runs.append(tmp_path / f"{name}.jsonl")
         runs[-1].write_text(
-            "".join(json.dumps({"doc_id": d["doc_id"], "reply": reply}) + "\n" for d in documents)
+            "".join(
+                json.dumps({"doc_id": d["doc_id"], "reply": reply}) + "\n" for d in documents
+            )
         )
 
-    asked = ["--metric", "bleu_1", "--metric", "invalid_rate", "--json", tmp_path / "found.json"]
+    asked = [
+        "--metric",
+        "bleu_1",
+        "--metric",
+        "invalid_rate",
+        "--json",
+        tmp_path / "found.json",
+    ]
 
     ran = medtasks("compare", "multimedeval_mimic_cxr_report", *runs, *asked)
 
@@ -307,7 +327,9 @@ def runs_with_copies(folder, copies):
 )
 @each_row("copies", [32, 1])
 @each_row("alone", [True, False])
-def test_no_verdict_on_copies_of_an_earlier_run(medtasks, sample, tmp_path, command, copies, alone):
+def test_no_verdict_on_copies_of_an_earlier_run(
+    medtasks, sample, tmp_path, command, copies, alone
+):
     first, second, path = runs_with_copies(tmp_path, copies)
 
     ran = medtasks(*command, first, path if alone else second)
@@ -321,7 +343,9 @@ def test_no_verdict_on_copies_of_an_earlier_run(medtasks, sample, tmp_path, comm
 
 
 @each_row("copies", [32, 1])
-def test_copies_of_an_earlier_run_are_counted_next_to_the_score(medtasks, sample, tmp_path, copies):
+def test_copies_of_an_earlier_run_are_counted_next_to_the_score(
+    medtasks, sample, tmp_path, copies
+):
     first, second, _ = runs_with_copies(tmp_path, copies)
 
     assert (
@@ -332,7 +356,9 @@ def test_copies_of_an_earlier_run_are_counted_next_to_the_score(medtasks, sample
 
 
 @each_row("copies", [32, 1])
-def test_copies_of_an_earlier_run_are_counted_in_a_comparison(medtasks, sample, tmp_path, copies):
+def test_copies_of_an_earlier_run_are_counted_in_a_comparison(
+    medtasks, sample, tmp_path, copies
+):
     first, second, _ = runs_with_copies(tmp_path, copies)
 
     ran = medtasks("compare", first, second, "--json", tmp_path / "found.json")
@@ -458,7 +484,8 @@ def test_a_task_that_the_second_run_lacks_does_not_pass_the_gate(medtasks, sampl
         ran = medtasks("compare", more, less, "--require", required)
         assert "Not compared: mediconfusion_gd: has no samples in B\n" in ran.out
         assert (
-            ran.err == f"medtasks: --require {required} is not met: 1 of their tasks not compared\n"
+            ran.err
+            == f"medtasks: --require {required} is not met: 1 of their tasks not compared\n"
         )
         assert medtasks("compare", less, more, "--require", required).code == 0
 
@@ -478,7 +505,9 @@ def test_equivalence_is_told_with_its_margin(equivalence):
     assert "likely: equivalent within the margin" in out.splitlines()
     assert out.splitlines()[-1] == "Verdict on the scores: equivalent within the margin"
     assert (found["schema_version"], found["verdict"]) == (1, "equivalent within the margin")
-    assert found["settings"].items() >= {"margin": 0.01, "alpha": 0.05, "near_tie": 0.25}.items()
+    assert (
+        found["settings"].items() >= {"margin": 0.01, "alpha": 0.05, "near_tie": 0.25}.items()
+    )
 
 
 def test_differences_of_likelihoods_are_told(equivalence):
@@ -491,7 +520,11 @@ def test_differences_of_likelihoods_are_told(equivalence):
     )
     assert "  choices       800 of 800 (100.0%) equal" in lines
     task = found["tasks"]["likely"]
-    assert (task["lacking"], task["likelihoods"]["options"], task["replies"]) == ("", 1600, None)
+    assert (task["lacking"], task["likelihoods"]["options"], task["replies"]) == (
+        "",
+        1600,
+        None,
+    )
 
 
 def test_scores_are_tested_for_equivalence(equivalence):
@@ -509,7 +542,10 @@ def test_a_task_with_different_prompts_is_not_compared(equivalence):
     (refused,) = (line for line in out.splitlines() if line.startswith("Not compared: "))
     prompts = "the runs gave different prompts to 800 of 800 questions, such as 0 (some"
     assert refused.startswith(f"Not compared: letters: {prompts}")
-    assert (list(found["tasks"]), list(found["tasks_not_compared"])) == (["likely"], ["letters"])
+    assert (list(found["tasks"]), list(found["tasks_not_compared"])) == (
+        ["likely"],
+        ["letters"],
+    )
 
 
 def test_a_task_that_cannot_be_compared_does_not_pass_a_gate(medtasks, runs):
@@ -523,7 +559,9 @@ def test_scores_of_all_samples_together_are_compared(medtasks, write):
         write(*({"doc_id": doc_id, "reply": reply} for doc_id in ids), name=f"{reply}.jsonl")
         for reply in ("edema", "no finding")
     ]
-    printed = medtasks("compare", "multimedeval_chestxray14", *runs, "--equivalence", "0.01").out
+    printed = medtasks(
+        "compare", "multimedeval_chestxray14", *runs, "--equivalence", "0.01"
+    ).out
     assert "exchange of units" in printed
     assert "Not compared" not in printed
 
@@ -534,8 +572,13 @@ def test_a_named_task_has_a_verdict_of_its_own(medtasks, runs, tmp_path):
     )
     assert ran.code == 0
     named = json.loads((tmp_path / "named.json").read_text())
-    assert (named["verdict"], named["settings"]["margin"]) == ("equivalent within the margin", 0.01)
-    ran = medtasks("compare", "likely", *runs, "--equivalence", "0.001", "--require", "equivalent")
+    assert (named["verdict"], named["settings"]["margin"]) == (
+        "equivalent within the margin",
+        0.01,
+    )
+    ran = medtasks(
+        "compare", "likely", *runs, "--equivalence", "0.001", "--require", "equivalent"
+    )
     assert (ran.code, ran.err) == (
         1,
         "medtasks: --require equivalent is not met: the verdict is 'same answers'\n",
@@ -563,7 +606,8 @@ def damages(run):
         json.dumps({"doc_id": number, "resps": ["neither"]}) + "\n" for number in (4711, 0)
     )
     copies = {
-        run / path.name.replace("20260102", "20260203"): path.read_text() for path in run.iterdir()
+        run / path.name.replace("20260102", "20260203"): path.read_text()
+        for path in run.iterdir()
     }
     return {
         f"Torn lines, left out: 1 of {samples}.": {samples: text[:-20]},

@@ -44,7 +44,10 @@ GOOD = {
         "qa_pairs": [MASS, {**MASS, "question": "Is it edema?", "answer": "Perhaps"}]
     },
     "knowledge_open": [EDEMA, EDEMA],
-    "contextual": [MASS, {**MASS, "question": "Given the report, is it edema?", "answer": "Yes"}],
+    "contextual": [
+        MASS,
+        {**MASS, "question": "Given the report, is it edema?", "answer": "Yes"},
+    ],
 }
 DRAFTED = {
     "visual_closed": 4,
@@ -75,7 +78,9 @@ def reports(tmp_path):
         "notes": "Cough.",
         "metadata": {"modality": "CT"},
     }
-    rows = [{"id": f"secret_{name}", "report": report, **facts} for name, report in ROWS.items()]
+    rows = [
+        {"id": f"secret_{name}", "report": report, **facts} for name, report in ROWS.items()
+    ]
     path = tmp_path / "data" / "reports.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -109,7 +114,9 @@ def script(endpoint, reply):
             return endpoint.reply("Edema is fluid.")
         if "REFUSED" in said:
             return endpoint.reply("I'm sorry, but I cannot help with that.")
-        return endpoint.reply("Is there a mass? No." if "MALFORMED" in said else json.dumps(reply))
+        return endpoint.reply(
+            "Is there a mass? No." if "MALFORMED" in said else json.dumps(reply)
+        )
 
     endpoint.choose = choose
 
@@ -119,7 +126,9 @@ def test_the_page_makes_a_list_of_a_prepared_dataset(medtasks, endpoint, tmp_pat
     monkeypatch.chdir(tmp_path)
     source = put_r2gen(tmp_path / "source")
     assert (
-        medtasks("data", "prepare", "iu_xray_report", "--source", source, "--allow-incomplete").code
+        medtasks(
+            "data", "prepare", "iu_xray_report", "--source", source, "--allow-incomplete"
+        ).code
         == 0
     )
     (example,) = re.findall(
@@ -161,7 +170,9 @@ def test_questions_of_each_kind_are_drafted(medtasks, endpoint, reports, tmp_pat
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_the_llm_gets_reports_without_ids_and_paths(medtasks, endpoint, reports, tmp_path, kind):
+def test_the_llm_gets_reports_without_ids_and_paths(
+    medtasks, endpoint, reports, tmp_path, kind
+):
     script(endpoint, GOOD[kind])
 
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
@@ -203,7 +214,9 @@ def knowledge_study(medtasks, endpoint, reports, tmp_path):
 
 
 def test_knowledge_is_filtered_before_questions_are_asked_for(endpoint, knowledge_study):
-    filtering, asking = ([one["content"] for one in body["messages"]] for body in endpoint.bodies)
+    filtering, asking = (
+        [one["content"] for one in body["messages"]] for body in endpoint.bodies
+    )
     assert "retrieved knowledge: Edema is fluid., return" in filtering[1]
     assert "JSON" not in filtering[0]
     assert "retrieved knowledge: Useful: edema.. Generate" in asking[1]
@@ -232,7 +245,8 @@ def test_a_refusal_is_asked_again_of_other_texts(medtasks, endpoint, knowledge_s
     )
     assert len(endpoint.bodies) == 4
     assert (
-        tally(knowledge_study, StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""] == 1
+        tally(knowledge_study, StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""]
+        == 1
     )
 
 
@@ -274,7 +288,10 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
 ):
     logged = []
     sink = logger.add(
-        lambda message: logged.append(str(message)), level="TRACE", diagnose=True, backtrace=True
+        lambda message: logged.append(str(message)),
+        level="TRACE",
+        diagnose=True,
+        backtrace=True,
     )
     caplog.set_level("DEBUG")
 
@@ -287,7 +304,9 @@ def test_no_word_of_a_report_is_printed_logged_or_cached(
 
     def choose(body):
         found = [
-            mark for mark in quoting if mark in str(body) and "return the filtered" not in str(body)
+            mark
+            for mark in quoting
+            if mark in str(body) and "return the filtered" not in str(body)
         ]
         return quoting[found[-1]] if found else chosen(body)
 

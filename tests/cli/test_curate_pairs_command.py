@@ -87,7 +87,10 @@ def flawed(folder):
     Image.open(folder / "5.png").resize((90, 90)).save(folder / "copy.png")
     (folder / "cut.png").write_bytes((folder / "1.png").read_bytes()[:999])
     rows += [{"id": "copy", "image": "copy.png", "caption": "c", "groups": "x"}]
-    rows += [{"id": "cut", "image": "cut.png", "caption": "c"}, {"id": "none", "image": "1.png"}]
+    rows += [
+        {"id": "cut", "image": "cut.png", "caption": "c"},
+        {"id": "none", "image": "1.png"},
+    ]
     write(folder, rows)
     return folder
 
@@ -159,7 +162,9 @@ def test_an_image_is_in_as_many_pairs_as_asked_for(medtasks, flawed):
 
 
 def test_a_study_without_pairs_is_not_made(medtasks, flawed):
-    none = medtasks("curate", "pairs", "list.jsonl", "--out", "none", *eyes(), "--sim-gen", -0.9)
+    none = medtasks(
+        "curate", "pairs", "list.jsonl", "--out", "none", *eyes(), "--sim-gen", -0.9
+    )
 
     assert (none.code, (flawed / "none").exists(), "0.00 in the middle" in none.err) == (
         1,
@@ -330,7 +335,10 @@ def large_study(medtasks, llm, tmp_path):
 def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, large_study):
     ran = medtasks("curate", "patterns", large_study)
 
-    assert (ran.code, ran.out) == (0, f"{large_study / 'patterns.md'}: 2 of 2 requests answered\n")
+    assert (ran.code, ran.out) == (
+        0,
+        f"{large_study / 'patterns.md'}: 2 of 2 requests answered\n",
+    )
     written = (large_study / "patterns.md").read_text()
     assert (
         "## 100 pairs, p0 to p99\n\n1. Left and right\n2. Masses\n\nPairs by their number in the prompt: 0: p0, 1: p1"
@@ -375,14 +383,19 @@ def test_categories_are_drafted_from_a_hundred_captions(medtasks, partly_unfit, 
 
     ran = medtasks("curate", "categories", partly_unfit)
 
-    assert (ran.code, "100 captions, for an expert to correct" in " ".join(ran.out.split())) == (
+    assert (
+        ran.code,
+        "100 captions, for an expert to correct" in " ".join(ran.out.split()),
+    ) == (
         0,
         True,
     ), ran.err
     (prompt,) = llm.asked("I have several medical images related to radiology")
     sent = prompt.split("general categories.")[1].split("\n\n")[1:]
     written = (partly_unfit / "categories.md").read_text()
-    ids = [part.split(": ")[1] for part in written.split("in the prompt: ")[1].strip().split(", ")]
+    ids = [
+        part.split(": ")[1] for part in written.split("in the prompt: ")[1].strip().split(", ")
+    ]
     assert sent == [
         f"Caption {place}: {images[image_id].text}" for place, image_id in enumerate(ids)
     ]
@@ -423,7 +436,9 @@ def test_failure_modes_of_the_published_pairs_need_their_file(fails, tmp_path, l
     fails(command, "dataset.json is malformed")
 
 
-def test_failure_modes_of_the_published_pairs_are_those_of_their_captions(medtasks, tmp_path, llm):
+def test_failure_modes_of_the_published_pairs_are_those_of_their_captions(
+    medtasks, tmp_path, llm
+):
     (tmp_path / "dataset.json").write_text(json.dumps({"1": {**RECORD, "option_B": "right"}}))
 
     ran = medtasks(

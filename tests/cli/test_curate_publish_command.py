@@ -48,7 +48,8 @@ def counts(out):
     """Return the numbers of drafts by what became of them, as printed."""
     table = out[out.index("drafts  ") :].split("\n", 1)[1]
     return {
-        name: int(number) for name, number in re.findall(r"^(\w.*?)  +(\d+)$", table, re.MULTILINE)
+        name: int(number)
+        for name, number in re.findall(r"^(\w.*?)  +(\d+)$", table, re.MULTILINE)
     }
 
 
@@ -80,7 +81,12 @@ def test_pairs_that_reach_the_score_are_published(partly_scored, publish):
     assert counts(out) == {"published": 2, "scored too low": 1}
     assert "Right answers: A 2, B 2" in out
     assert "Run it with 'lmms_eval --tasks made_up_all'" in out
-    assert [one["doc_id"] for one in load_documents("made_up")] == ["p1/1", "p1/2", "p3/1", "p3/2"]
+    assert [one["doc_id"] for one in load_documents("made_up")] == [
+        "p1/1",
+        "p1/2",
+        "p3/1",
+        "p3/2",
+    ]
 
 
 def test_a_lower_score_publishes_more_pairs(partly_scored, publish):
@@ -142,7 +148,8 @@ def test_tasks_of_a_study_run_like_those_of_the_paper(publish):
             name: one for name, one in model[SETTINGS].items() if name != "med_flamingo"
         }
         assert (
-            task_file(f"made_up{ending}").variants == task_file(f"mediconfusion{ending}").variants
+            task_file(f"made_up{ending}").variants
+            == task_file(f"mediconfusion{ending}").variants
         )
 
 
@@ -160,7 +167,11 @@ def test_tasks_of_a_study_claim_nothing_of_the_paper(publish):
 
 def edited(draft):
     return scored(
-        draft, 9, question="Which side?", answers=("B", "A"), categories=(("Spinal",), ("Spinal",))
+        draft,
+        9,
+        question="Which side?",
+        answers=("B", "A"),
+        categories=(("Spinal",), ("Spinal",)),
     )
 
 
@@ -239,7 +250,11 @@ def test_the_datasheet_lies_next_to_the_study_and_the_dataset(sheet, page, study
 
 
 def test_the_datasheet_counts_drafts(sheet, page):
-    assert (sheet["drafts"], sheet["published"], sheet["left_out"]) == (3, 2, {"scored too low": 1})
+    assert (sheet["drafts"], sheet["published"], sheet["left_out"]) == (
+        3,
+        2,
+        {"scored too low": 1},
+    )
     assert "| scored too low | 1 |" in page
 
 
@@ -296,7 +311,11 @@ def publish_kind(medtasks, tmp_path):
 @pytest.mark.parametrize("kind", [kind for kind in StudyKind if kind is not StudyKind.PAIRS])
 def test_hallucination_studies_name_image_and_patient(publish_kind, kind):
     first, _ = publish_kind(kind)
-    assert (first["doc_id"], first["patient_id"], first["image_id"]) == ("im1/1", "patient1", "im1")
+    assert (first["doc_id"], first["patient_id"], first["image_id"]) == (
+        "im1/1",
+        "patient1",
+        "im1",
+    )
 
 
 def test_open_questions_on_images_have_the_report(publish_kind):
@@ -394,7 +413,9 @@ def test_the_command_of_a_damaged_manifest_names_no_study(publish):
     publish()
     (dataset_folder("made_up") / "manifest.json").write_text("{")
 
-    assert preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
+    assert (
+        preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
+    )
     publish()
 
 
@@ -411,7 +432,9 @@ def test_a_part_of_a_published_study_is_selected(medtasks, publish):
 def test_a_published_study_is_scored(medtasks, publish, tmp_path):
     publish()
     replies, scores = tmp_path / "right.jsonl", tmp_path / "scores.json"
-    lines = [{"doc_id": row["doc_id"], "reply": row["answer"]} for row in load_documents("made_up")]
+    lines = [
+        {"doc_id": row["doc_id"], "reply": row["answer"]} for row in load_documents("made_up")
+    ]
     replies.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     assert medtasks("score", "made_up", replies, "--json", scores).code == 0
@@ -452,7 +475,8 @@ def test_a_visual_mark_that_a_reviewer_names_as_a_category_is_scored_apart(
     replies, scores = tmp_path / "replies.jsonl", tmp_path / "scores.json"
     replies.write_text(
         "".join(
-            f'{{"doc_id": "{one["doc_id"]}", "reply": "B"}}\n' for one in load_documents("made_up")
+            f'{{"doc_id": "{one["doc_id"]}", "reply": "B"}}\n'
+            for one in load_documents("made_up")
         )
     )
 

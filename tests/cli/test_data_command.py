@@ -71,7 +71,9 @@ def test_list_shows_one_dataset_with_its_source(medtasks, home):
 
 
 def test_list_says_that_a_source_may_change(medtasks, home):
-    moving = "at 2013-08-01, without a digest of its files, so that numbers may move with them\n"
+    moving = (
+        "at 2013-08-01, without a digest of its files, so that numbers may move with them\n"
+    )
     assert moving in medtasks("data", "list", "iu_xray_report").out
 
 
@@ -114,7 +116,9 @@ def test_list_of_an_unknown_name_is_refused(fails, home):
     )
 
 
-def test_a_group_of_several_sources_takes_a_folder_for_each_set(medtasks, fails, home, tmp_path):
+def test_a_group_of_several_sources_takes_a_folder_for_each_set(
+    medtasks, fails, home, tmp_path
+):
     WRITERS["pubmedqa"](tmp_path / "copies")
     command = ["data", "prepare", "multimedeval", "--source", tmp_path / "copies"]
     fails(
@@ -122,7 +126,9 @@ def test_a_group_of_several_sources_takes_a_folder_for_each_set(medtasks, fails,
         "24 of the datasets above could not be prepared; the command at the end is for them",
     )
     WRITERS["medqa"](tmp_path / "copies" / "multimedeval_medqa")
-    ran = fails([*command, "--allow-incomplete"], "23 of the datasets above could not be prepared")
+    ran = fails(
+        [*command, "--allow-incomplete"], "23 of the datasets above could not be prepared"
+    )
     lines = ran.out.splitlines()
     assert any(line.startswith("Prepared multimedeval_medqa: 6 questions") for line in lines)
     # Rows that are left out tell equal names of several sources no longer apart.
@@ -156,7 +162,8 @@ def test_an_incomplete_dataset_is_called_so(medtasks, incomplete, final):
     ]
     verified = medtasks("data", "verify", "mediconfusion")
     assert (
-        verified.out == f"mediconfusion is as prepared: 32 questions, incomplete, {fingerprint}\n"
+        verified.out
+        == f"mediconfusion is as prepared: 32 questions, incomplete, {fingerprint}\n"
     )
     assert state(medtasks("data", "list")) == "incomplete"
 
@@ -224,7 +231,9 @@ def test_the_sample_needs_no_data_folder(medtasks, tmp_path, monkeypatch, home):
     assert len(load_documents("mediconfusion")) == 32
 
 
-def test_sample_does_not_replace_real_data_or_files(medtasks, fails, source, home, final, tmp_path):
+def test_sample_does_not_replace_real_data_or_files(
+    medtasks, fails, source, home, final, tmp_path
+):
     medtasks("data", "prepare", "mediconfusion", "--source", source, "--allow-incomplete")
     before = Manifest.read(final)
     fails(["data", "sample", home], "holds the real MediConfusion", "choose another folder")
@@ -232,7 +241,9 @@ def test_sample_does_not_replace_real_data_or_files(medtasks, fails, source, hom
     (final / "manifest.json").write_text("{")
     fails(["data", "sample", home], "choose another folder")
     (tmp_path / "file").touch()
-    fails(["data", "sample", tmp_path / "file"], f"cannot write the sample to {tmp_path / 'file'}")
+    fails(
+        ["data", "sample", tmp_path / "file"], f"cannot write the sample to {tmp_path / 'file'}"
+    )
 
 
 def test_golden_mediconfusion_data_commands(medtasks, test_data, final, write):
@@ -317,9 +328,13 @@ def test_a_prepared_folder_is_prepared_again_by_its_name(medtasks, public):
     assert Manifest.read(dataset_folder(NAME)) == first
 
 
-def test_a_folder_that_was_moved_is_named_with_source(medtasks, fails, public, folder, tmp_path):
+def test_a_folder_that_was_moved_is_named_with_source(
+    medtasks, fails, public, folder, tmp_path
+):
     shutil.move(folder, tmp_path / "moved")
-    moved = f"'{NAME}' came from {folder}, which is not there; give its new location with --source"
+    moved = (
+        f"'{NAME}' came from {folder}, which is not there; give its new location with --source"
+    )
 
     fails(["data", "prepare", NAME], moved)
     assert medtasks("data", "prepare", NAME, "--source", tmp_path / "moved").code == 0
@@ -352,7 +367,10 @@ def test_a_folder_is_prepared_under_another_name(medtasks, folder):
     [
         ([], "give the NAME of a dataset"),
         (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
-        (["--from-folder", "FOLDER", "--source", "FOLDER"], "--source are for published datasets"),
+        (
+            ["--from-folder", "FOLDER", "--source", "FOLDER"],
+            "--source are for published datasets",
+        ),
         (
             ["mediconfusion", "medheval", "--source", "FOLDER"],
             "--source are for published datasets, one NAME at a time",
@@ -373,7 +391,9 @@ def test_a_folder_is_prepared_under_another_name(medtasks, folder):
 )
 def test_what_does_not_go_together(medtasks, folder, arguments, complaint):
     ran = medtasks(
-        "data", "prepare", *(folder if argument == "FOLDER" else argument for argument in arguments)
+        "data",
+        "prepare",
+        *(folder if argument == "FOLDER" else argument for argument in arguments),
     )
     assert ran.code == 2
     assert complaint in " ".join(ran.err.replace("│", " ").split())
@@ -414,7 +434,10 @@ def test_what_is_done_with_images_is_told(medtasks, folder):
 
     ran = medtasks("data", "prepare", "--from-folder", folder)
 
-    assert (ran.code, ran.out.splitlines()[1]) == (0, f"Models see its images by the rule {DONE}")
+    assert (ran.code, ran.out.splitlines()[1]) == (
+        0,
+        f"Models see its images by the rule {DONE}",
+    )
     assert f"  images:   {DONE}" in medtasks("data", "list", NAME).out.splitlines()
 
 
@@ -440,7 +463,8 @@ def test_verify_says_how_to_close_credentialed_files(medtasks, folder, umask):
 
     command = f"chmod -R go= {dataset_folder(NAME)}"
     assert (
-        f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
+        f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n"
+        in ran.out
     )
     subprocess.run(command, shell=True, check=True)
     assert "chmod" not in medtasks("data", "verify", NAME).out
@@ -448,7 +472,16 @@ def test_verify_says_how_to_close_credentialed_files(medtasks, folder, umask):
 
 def test_public_files_have_the_modes_of_the_user(medtasks, folder, umask):
     write_deep_image(folder)
-    command = ["data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public"]
+    command = [
+        "data",
+        "prepare",
+        "--from-folder",
+        folder,
+        "--name",
+        "open",
+        "--access",
+        "public",
+    ]
 
     assert medtasks(*command).code == 0
 

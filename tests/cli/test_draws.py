@@ -74,7 +74,9 @@ def test_a_draw_takes_the_same_share_of_each_stratum(drawn):
     out, _ = drawn
 
     documents = load_documents("exam_draw")
-    assert f"{EXAM}: {len(documents)} of 120 questions drawn at random (seed 0, by answer)" in out
+    assert (
+        f"{EXAM}: {len(documents)} of 120 questions drawn at random (seed 0, by answer)" in out
+    )
     assert rows_of(out)["A"] == ["27 of 80", "27 of 80"]
     draw = Manifest.read(dataset_folder("exam_draw")).draw
     numbers = [(part.name, part.existing, part.drawn) for part in draw.strata]
@@ -158,7 +160,9 @@ def test_missing_replies_are_weighed_within_their_stratum(five_missing, medtasks
 
     ran = medtasks("score", "exam_draw", file, "--json", scores)
 
-    assert "5 drawn questions have no reply: the others of their stratum stand for them" in ran.out
+    assert (
+        "5 drawn questions have no reply: the others of their stratum stand for them" in ran.out
+    )
     right = {letter: [] for letter in "AB"}
     for document in documents:
         if document["doc_id"] in five_missing:
@@ -171,10 +175,15 @@ def test_missing_replies_are_weighed_within_their_stratum(five_missing, medtasks
 def test_a_stratum_without_replies_is_in_no_score(five_missing, medtasks, tmp_path):
     documents = [row for row in load_documents("exam_draw") if row["answer"] == "A"]
     file = write(tmp_path / "a.jsonl", five_missing, documents)
-    assert "1 of 2 strata have none and are in no score" in medtasks("score", "exam_draw", file).out
+    assert (
+        "1 of 2 strata have none and are in no score"
+        in medtasks("score", "exam_draw", file).out
+    )
 
 
-def test_failed_replies_are_represented_by_the_others_of_their_stratum(exam, medtasks, tmp_path):
+def test_failed_replies_are_represented_by_the_others_of_their_stratum(
+    exam, medtasks, tmp_path
+):
     medtasks("data", "select", EXAM, "--draw", 40, "--by", "answer", "--as", "exam_draw")
     documents = load_documents("exam_draw")
     failed = [document["doc_id"] for document in documents if document["answer"] == "B"][:5]
@@ -185,7 +194,13 @@ def test_failed_replies_are_represented_by_the_others_of_their_stratum(exam, med
             of_run = {doc_id: reply for doc_id, reply in of_run.items() if doc_id not in failed}
         file = write(tmp_path / f"{name}.jsonl", of_run, documents)
         ran = medtasks(
-            "score", "exam_draw", file, "--max-failed", "50%", "--json", tmp_path / f"{name}.json"
+            "score",
+            "exam_draw",
+            file,
+            "--max-failed",
+            "50%",
+            "--json",
+            tmp_path / f"{name}.json",
         )
         assert ran.code == 0, ran.err
         assert "5 drawn questions have no reply" in ran.out
@@ -217,7 +232,9 @@ def test_a_page_says_that_another_model_helped(helped, medtasks, tmp_path):
     replies, same = helped
     page = tmp_path / "page.html"
 
-    ran = medtasks("report", replies, "--task", "exam_draw", "--helped-by", same, "--html", page)
+    ran = medtasks(
+        "report", replies, "--task", "exam_draw", "--helped-by", same, "--html", page
+    )
 
     assert f"note: exam_draw: accuracy (robust): helped by {same}" in ran.out
 

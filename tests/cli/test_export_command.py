@@ -102,7 +102,11 @@ def test_an_export_holds_no_text_of_credentialed_data(exported):
 def test_the_hub_gets_a_score_of_each_rule(exported):
     entries = yaml.safe_load((exported("first") / "house.yaml").read_text())
 
-    facts = {"dataset": {"id": "org/house", "task_id": "main"}, "value": 75.0, "date": "2026-03-01"}
+    facts = {
+        "dataset": {"id": "org/house", "task_id": "main"},
+        "value": 75.0,
+        "date": "2026-03-01",
+    }
     for row, entry in zip(("reference", "robust"), entries, strict=True):
         notes = rf"percent; accuracy, rule {row} \(robust_choice\): 75.0% \[59.1 to 86.2\]; 40 samples in 40 clusters, "
         versions = "; task house_set version 1, data fingerprint [0-9a-f]{12}; medtasks 1.0.0"
@@ -122,7 +126,12 @@ def record(record_file):
 
 
 def test_a_record_names_the_run_and_the_model(record_file, record):
-    assert {"source_metadata", "model_info", "eval_library", "evaluation_results"} <= record.keys()
+    assert {
+        "source_metadata",
+        "model_info",
+        "eval_library",
+        "evaluation_results",
+    } <= record.keys()
     assert (record["schema_version"], record["retrieved_timestamp"]) == ("0.3.0", "1772361000")
     assert record["evaluation_id"] == "house_set/org/made-up/1772361000"
     assert re.fullmatch(
@@ -154,7 +163,14 @@ def test_a_record_holds_scores_with_their_uncertainty(record):
 )
 def test_a_record_is_valid(record_file):
     validator = "every_eval_ever.validator.validate"
-    command = [os.environ["MEDTASKS_TEST_EEE"], "-m", validator, "--format", "json", record_file]
+    command = [
+        os.environ["MEDTASKS_TEST_EEE"],
+        "-m",
+        validator,
+        "--format",
+        "json",
+        record_file,
+    ]
 
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -193,7 +209,9 @@ REFUSALS = {
     "missing or damaged": lambda run: finished(run, record={"results": "later_results.json"}),
     "the run recorded 0.9": lambda run: edit(run, "house_set", scores={"accuracy,robust": 0.9}),
     "has no manifest": lambda run: [path.unlink() for path in run.glob("*_run.json")],
-    "no results of other_set": lambda run: finished(run, more={"other_set": {"outcome": "failed"}}),
+    "no results of other_set": lambda run: finished(
+        run, more={"other_set": {"outcome": "failed"}}
+    ),
     "10 failed of 40": lambda run: rerun(
         run, ALL | {f"d{n}": Reply(text=failed_reply("broken")) for n in range(10)}
     ),
@@ -217,4 +235,6 @@ def test_an_export_needs_a_place_and_a_task(fails, run, tmp_path):
         "--benchmark house_set=",
     )
     fails(["export", run], "--hub", "--eee")
-    fails(["export", run, "--eee", tmp_path / "eee", "--task", "other"], "has no results of other")
+    fails(
+        ["export", run, "--eee", tmp_path / "eee", "--task", "other"], "has no results of other"
+    )

@@ -34,7 +34,12 @@ def medevalkit(folder, replies=REPLIES, name="results.json", options=OPTIONS):
     for question, reply in zip(QUESTIONS, replies, strict=False):
         choices = [f"{letter}. {option}" for letter, option in zip("ABC", options, strict=True)]
         prompt = "\n".join(
-            (f"\nQuestion: {question}", "Options: ", *choices, "Answer with the option's letter.")
+            (
+                f"\nQuestion: {question}",
+                "Options: ",
+                *choices,
+                "Answer with the option's letter.",
+            )
         )
         rows.append(
             {

@@ -114,7 +114,12 @@ def printed(medtasks, folder):
 
 
 def test_images_of_16_bits_are_shown_by_their_range(printed):
-    deep = {"size": "30 x 40", "bits": "16, 1 channel", "values": "0 to 61200", "rule": "linear"}
+    deep = {
+        "size": "30 x 40",
+        "bits": "16, 1 channel",
+        "values": "0 to 61200",
+        "rule": "linear",
+    }
     done = {"done": "16 bits scaled from 0..65535"}
     assert facts_of(printed, "deep.png") == {"kind": "PNG", **deep, **done}
     assert facts_of(printed, "deep.tif") == {"kind": "TIFF", **deep, **done}

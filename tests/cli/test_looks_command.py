@@ -38,7 +38,9 @@ class Model:
         kept = {}
         if KEPT_VARIABLE in variables:
             manifest = RunManifest.read(Path(variables[KEPT_VARIABLE]))
-            lines = (manifest.path.parent / manifest.tasks[TASK].samples).read_text().splitlines()
+            lines = (
+                (manifest.path.parent / manifest.tasks[TASK].samples).read_text().splitlines()
+            )
             kept = {line["doc_id"]: line for line in map(json.loads, lines)}
         self.asked.append([row for row in rows if row not in kept])
         lines = []
@@ -68,7 +70,9 @@ class Model:
         }
         path = output / f"{stamp}_results.json"
         path.write_text(json.dumps(content))
-        outcome = HarnessOutcome(results=[path], done=[TASK], files={TASK: path}, rows={TASK: row})
+        outcome = HarnessOutcome(
+            results=[path], done=[TASK], files={TASK: path}, rows={TASK: row}
+        )
         watch(outcome)
         return outcome
 
@@ -97,7 +101,9 @@ def records():
 
 
 def test_a_plan_is_written_and_printed(medtasks, call):
-    ran = medtasks("plan", TASK, "--difference", "0.5", "--looks", "4", "--seed", "3", "--out", "p")
+    ran = medtasks(
+        "plan", TASK, "--difference", "0.5", "--looks", "4", "--seed", "3", "--out", "p"
+    )
 
     plan = json.loads(Path("p").read_text())
     assert (plan["task"], plan["metric"], plan["rule"]) == (TASK, "set_accuracy", "reference")
@@ -109,13 +115,26 @@ def test_a_plan_is_written_and_printed(medtasks, call):
         "0.5",
     ]  # twice as much is all there is, without a spread
     assert plan["expected_share"]["0.5"] < 0.8 < 0.98 < plan["expected_share"]["0"]
-    for words in ("32 of 32 questions", f"p <= {plan['levels'][1]:.5f}", "Assumed: metric, rule"):
+    for words in (
+        "32 of 32 questions",
+        f"p <= {plan['levels'][1]:.5f}",
+        "Assumed: metric, rule",
+    ):
         assert words in ran.out
 
 
 def test_no_more_questions_than_the_difference_takes(medtasks, call):
     medtasks(
-        "plan", TASK, "--against", "0.5", "--difference", "0.48", "--looks", "2", "--power", "0.5"
+        "plan",
+        TASK,
+        "--against",
+        "0.5",
+        "--difference",
+        "0.48",
+        "--looks",
+        "2",
+        "--power",
+        "0.5",
     )
     plan = json.loads(Path("looks.json").read_text())
     assert plan["looks"][-1] < plan["questions"] == 32
@@ -177,7 +196,9 @@ def test_a_run_that_stopped_early_is_not_asked_again(stopped, medtasks, call, mo
 def test_a_run_that_stopped_early_is_noted_with_its_primary_outcome(stopped):
     notes = run_notes(open_run(Path("out")))
     assert str(records()[-1]) in notes
-    assert any(note.startswith("Primary outcome, stated before the run: set_acc") for note in notes)
+    assert any(
+        note.startswith("Primary outcome, stated before the run: set_acc") for note in notes
+    )
 
 
 def test_a_comparison_does_not_allow_for_the_looks(stopped, medtasks):
@@ -280,7 +301,10 @@ def test_what_is_refused(fails, call, unfit, model, changes, sentence):
         (["--looks", "1", "--difference", "0.5"], "--looks is between 2 and 10"),
         (["--looks", "11", "--difference", "0.5"], "--looks is between 2 and 10"),
         (["--looks", "4", "--difference", "0.5", "--seed", "-1"], "not negative"),
-        (["--looks", "4", "--difference", "0.5", "--rule", "robustt"], "unknown rule 'robustt'"),
+        (
+            ["--looks", "4", "--difference", "0.5", "--rule", "robustt"],
+            "unknown rule 'robustt'",
+        ),
     ],
 )
 def test_what_cannot_be_planned(fails, sample, tmp_path, monkeypatch, options, sentence):

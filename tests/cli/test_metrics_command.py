@@ -15,7 +15,12 @@ from medtasks.metrics.report_metrics import REPORT_METRICS
 
 from .conftest import rows_of
 
-REFERENCES = ["No pleural effusion.", "Heart is large.\n\nLungs are clear.", "", "Unchanged tube."]
+REFERENCES = [
+    "No pleural effusion.",
+    "Heart is large.\n\nLungs are clear.",
+    "",
+    "Unchanged tube.",
+]
 HYPOTHESES = ["No effusion.", "Heart is large.", "Clear.", ""]
 
 
@@ -90,7 +95,11 @@ def test_pairs_of_reports_are_counted(lexical):
     out, written = lexical
 
     assert out.splitlines()[0] == "pairs: 4, empty replies: 1, empty references: 1"
-    assert (written["ids"], written["pairs"], written["failed"]) == (["0", "1", "2", "3"], 4, {})
+    assert (written["ids"], written["pairs"], written["failed"]) == (
+        ["0", "1", "2", "3"],
+        4,
+        {},
+    )
     assert written["versions"]["torch"]
 
 
@@ -163,7 +172,8 @@ def test_golden_bertscore_cache_is_kept_or_not(medtasks, files, weights, tmp_pat
     assert without.out == with_cache.out == medtasks(*command).out
     ran = medtasks(*command, "--dtype", "bfloat16")
     assert (
-        ran.out.splitlines()[-1] == "Computed in bfloat16, which moves scores a little: bertscore."
+        ran.out.splitlines()[-1]
+        == "Computed in bfloat16, which moves scores a little: bertscore."
     )
 
 
@@ -210,9 +220,12 @@ def test_a_failing_metric_costs_no_other_one(all_metrics):
 def test_files_that_cannot_be_used_are_named(fails, files, tmp_path):
     (tmp_path / "file").touch()
     fails(
-        ["metrics", "--refs", tmp_path / "none.txt", *files[3:], "--metric", "bleu"], "cannot read"
+        ["metrics", "--refs", tmp_path / "none.txt", *files[3:], "--metric", "bleu"],
+        "cannot read",
     )
-    fails([*files, "--metric", "bleu", "--json", tmp_path / "file" / "file.json"], "cannot write")
+    fails(
+        [*files, "--metric", "bleu", "--json", tmp_path / "file" / "file.json"], "cannot write"
+    )
 
 
 def test_misspelt_metrics_and_weights_are_refused(fails, files):
@@ -258,7 +271,9 @@ def hub(monkeypatch):
     monkeypatch.setattr(
         downloads, "download", lambda _, target: download("", [target.name], target.parent)
     )
-    monkeypatch.setattr(model_settings, "_write_counts", lambda pickle, blob, table: table.touch())
+    monkeypatch.setattr(
+        model_settings, "_write_counts", lambda pickle, blob, table: table.touch()
+    )
     return gone
 
 

@@ -124,7 +124,12 @@ CASES = [
         "single_choice",
         {"answer": "B", "options": ["links", "rechts"]},
     ),
-    ("q.xlsx", with_images(YES_NO, "Aufnahme"), "yes_no", {"gold": "Yes", "image_file": IMAGES[0]}),
+    (
+        "q.xlsx",
+        with_images(YES_NO, "Aufnahme"),
+        "yes_no",
+        {"gold": "Yes", "image_file": IMAGES[0]},
+    ),
     ("q.jsonl", MEDQA, "single_choice", {"answer": "D", "options": TEXTS}),
     ("q.jsonl", CLASSES, "classification", {"label": 0, "image_file": IMAGES[0]}),
     ("q.jsonl", FINDINGS, "several_findings", {"labels": [1, 0, 0], "image_files": IMAGES[:2]}),
@@ -141,9 +146,10 @@ def test_new_finds_family_and_columns(medtasks, tmp_path, name, rows, family, ex
 
     ran = medtasks("new", "own_new", file)
 
-    assert (ran.code, "Hooks, rules and the first prompt are in order" in ran.out) == (0, True), (
-        ran.out + ran.err
-    )
+    assert (ran.code, "Hooks, rules and the first prompt are in order" in ran.out) == (
+        0,
+        True,
+    ), ran.out + ran.err
     text = (tmp_path / "own_new.yaml").read_text()
     assert yaml.safe_load(text)["family"] == family
     assert text in ran.out
@@ -169,7 +175,8 @@ def test_what_new_refuses(fails, medtasks, tmp_path):
     assert not (tmp_path / "own_new.yaml").exists()
     assert medtasks("new", "own_new", written(tmp_path, "q.jsonl", MEDQA)).code == 0
     fails(
-        ["new", "own_new", file], f"{tmp_path / 'own_new.yaml'} exists already; choose another name"
+        ["new", "own_new", file],
+        f"{tmp_path / 'own_new.yaml'} exists already; choose another name",
     )
 
 
@@ -286,7 +293,8 @@ def test_expand_prints_a_file_that_is_the_same_task(medtasks, fails, short, tmp_
     (tmp_path / "whole" / "whole.yaml").write_text(ran.out)
     assert read_config(tmp_path / "whole" / "whole.yaml") == read_config(short)
     fails(
-        ["tasks", "expand", tmp_path / "no.yaml"], f"there is no task file {tmp_path / 'no.yaml'}"
+        ["tasks", "expand", tmp_path / "no.yaml"],
+        f"there is no task file {tmp_path / 'no.yaml'}",
     )
 
 
@@ -300,7 +308,9 @@ def test_keys_that_are_misspelt_or_need_a_family(medtasks, short):
         ("family: single_choice", "dataset_path: q.jsonl", "'data' needs a line family: NAME"),
     ):
         short.write_text(SHORT.replace(old, new))
-        assert complaint in medtasks("data", "verify", "short", "--include_path", short.parent).out
+        assert (
+            complaint in medtasks("data", "verify", "short", "--include_path", short.parent).out
+        )
 
 
 @each_row(

@@ -69,7 +69,9 @@ def own_folder(tmp_path):
 @pytest.fixture
 def replies(tmp_path):
     def write(texts, name="replies.jsonl"):
-        lines = [json.dumps({"doc_id": str(row), "reply": text}) for row, text in enumerate(texts)]
+        lines = [
+            json.dumps({"doc_id": str(row), "reply": text}) for row, text in enumerate(texts)
+        ]
         (tmp_path / name).write_text("\n".join(lines))
         return tmp_path / name
 
@@ -99,7 +101,9 @@ def test_a_task_is_scored_by_its_own_documents(medtasks, folder, replies, tmp_pa
 
 def test_a_variant_is_scored_by_its_own_documents(medtasks, folder, tmp_path):
     options = ["--include_path", folder, "--json", tmp_path / "s"]
-    lines = [{"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)]
+    lines = [
+        {"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)
+    ]
     (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
     assert medtasks("score", "sides_rotated", tmp_path / "r.jsonl", *options).code == 0
@@ -155,7 +159,12 @@ def test_samples_that_changed_after_a_run_are_asked_again(
     ]
 
     rows = (folder / "sides.jsonl").read_text()
-    new = {"question": "New?", "options": ["left", "right"], "answer": "A", "image_file": "0.png"}
+    new = {
+        "question": "New?",
+        "options": ["left", "right"],
+        "answer": "A",
+        "image_file": "0.png",
+    }
     (folder / "sides.jsonl").write_text(f"{json.dumps(new)}\n{rows}")
 
     fails(
@@ -174,7 +183,9 @@ def test_samples_that_changed_after_a_run_are_asked_again(
 
 def test_a_task_is_unknown_without_its_folder(fails, medtasks, replies):
     fails(
-        ["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER"
+        ["score", "sides", replies(ANSWERS)],
+        "unknown task 'sides'",
+        "needs --include_path FOLDER",
     )
     assert "sides" not in medtasks("tasks").out
 
@@ -265,7 +276,10 @@ def test_an_unknown_key_of_a_task_file_is_a_warning(medtasks, folder):
     assert (found.code, "has a key 'hospital' that lmms-eval" in found.out) == (0, True)
     with including([folder]):
         assert task_files()["sides"].breakdown == ("question",)
-        assert [one.state for one in own_tasks(scope_of(["sides"]))] == [State.WARNING, State.OK]
+        assert [one.state for one in own_tasks(scope_of(["sides"]))] == [
+            State.WARNING,
+            State.OK,
+        ]
 
 
 def test_a_function_of_the_users_own_selects_the_questions(medtasks, folder, replies):
@@ -309,9 +323,7 @@ def test_verify_names_an_archive_in_place_of_a_folder(fails, folder):
 
 def test_verify_and_run_name_a_missing_column(fails, folder):
     (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A"}\n')
-    complaint = (
-        f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
-    )
+    complaint = f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
     run = ["run", "--tasks", "sides", "--model", "medtasks_tiny", "--log_samples"]
     run += ["--output_path", folder / "out", "--include_path", folder]
 
@@ -368,7 +380,9 @@ def test_a_sheet_is_asked_by_the_rows_of_one_kind(medtasks, save_sheet, folder):
         f"sides can be read: 2 questions of {folder / 'sides.xlsx'} with their images"
     )
     notes = [
-        line.removeprefix("note: ") for line in verified.splitlines() if line.startswith("note: ")
+        line.removeprefix("note: ")
+        for line in verified.splitlines()
+        if line.startswith("note: ")
     ]
     assert "'sides': 'answer' is read as texts of the options" in notes
     assert any(line.startswith("'sides' asks 2 of ") for line in notes)
@@ -380,7 +394,9 @@ def test_a_sheet_is_scored(medtasks, save_sheet, folder, replies, tmp_path):
     scored = medtasks(*score_run(folder, replies(["A", "A"])), "--json", tmp_path / "s")
 
     assert scored.code == 0
-    assert json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]["accuracy"] == 0.5
+    assert (
+        json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]["accuracy"] == 0.5
+    )
 
 
 def test_a_changed_sheet_has_another_fingerprint(medtasks, save_sheet, folder):
@@ -513,7 +529,9 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
     )
     (folder / "wrong.py").write_text("x\n")
     with (folder / "sides.yaml").open("a") as file:
-        file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))
+        file.write(
+            FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice")
+        )
 
     change(folder, old, new)
     file = re.escape(f"the task file {folder / 'sides.yaml'}: ")
@@ -545,7 +563,9 @@ def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, tmp_path, old, new, 
 
 def test_a_language_for_replies_to_a_prepared_dataset_is_refused(folder):
     change(
-        folder, "dataset_path: json", "dataset_path: !function medtasks.data.path_of.mediconfusion"
+        folder,
+        "dataset_path: json",
+        "dataset_path: !function medtasks.data.path_of.mediconfusion",
     )
     change(folder, "{data_files: {test: sides.jsonl}}", "{load_from_disk: true}")
     change(folder, "metric_list:", "metadata: {language: de}\nmetric_list:")
@@ -639,7 +659,9 @@ def test_the_error_of_an_own_function_does_not_quote_credentialed_text(
 ):
     (folder / "mine.py").write_text("def target(doc):\n    raise ValueError(doc['question'])\n")
     change(folder, "medtasks.hooks.prompts.target", "mine.target")
-    (folder / "sides.jsonl").write_text(json.dumps({**credentialed[0], "question": "Is it Doe?"}))
+    (folder / "sides.jsonl").write_text(
+        json.dumps({**credentialed[0], "question": "Is it Doe?"})
+    )
 
     found = medtasks(*verify(folder))
 
@@ -650,7 +672,9 @@ def test_the_error_of_an_own_function_does_not_quote_credentialed_text(
 
 def test_duplicates_of_an_own_task_name_its_questions(medtasks, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for number, picture in enumerate([texture(1), texture(2), jpeg(texture(2), 80), texture(3)]):
+    for number, picture in enumerate(
+        [texture(1), texture(2), jpeg(texture(2), 80), texture(3)]
+    ):
         picture.save(folder / "images" / f"{number}.png")
     texture(3).save(
         folder / "images" / "training.png"
@@ -681,7 +705,9 @@ def test_duplicates_need_every_image(fails, folder):
     )
 
 
-def test_duplicates_of_credentialed_own_data_show_no_name(medtasks, folder, tmp_path, monkeypatch):
+def test_duplicates_of_credentialed_own_data_show_no_name(
+    medtasks, folder, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
     rows = [
@@ -863,7 +889,9 @@ def test_intervals_of_two_images_are_called_rough(medtasks, findings, replies, t
 
     assert medtasks(*shown, "--html", page).code == 0
 
-    assert "Only about 2 independent images: intervals are rough (accuracy)." in page.read_text()
+    assert (
+        "Only about 2 independent images: intervals are rough (accuracy)." in page.read_text()
+    )
 
 
 def test_groups_of_one_image_have_no_interval(medtasks, findings, replies):
@@ -891,7 +919,9 @@ def test_one_image_shows_no_difference(medtasks, findings, replies):
 
     single = medtasks("compare", "sides", *runs, "--include_path", findings)
 
-    assert "difference −100.0 pts; 1 image cannot show any difference at this level." in single.out
+    assert (
+        "difference −100.0 pts; 1 image cannot show any difference at this level." in single.out
+    )
 
 
 def test_a_group_of_the_user_is_opened_if_all_its_tasks_are_known(folder):
@@ -900,7 +930,11 @@ def test_a_group_of_the_user_is_opened_if_all_its_tasks_are_known(folder):
     with including([folder]):
         assert tasks_of("ours") == ["sides"]
         assert tasks_of("mixed") == []  # the harness opens it
-        assert select(["mixed", "ours", "sides_sanity"]).ready == ("mixed", "ours", "sides_sanity")
+        assert select(["mixed", "ours", "sides_sanity"]).ready == (
+            "mixed",
+            "ours",
+            "sides_sanity",
+        )
 
 
 def test_a_group_with_a_foreign_task_is_reported_by_its_own_score(folder):

@@ -55,7 +55,11 @@ def test_page_and_tables_hold_the_scores_of_the_score_command(
     medtasks, reported, recorded, tmp_path
 ):
     medtasks(
-        "score", "mediconfusion", next(recorded.glob("*.jsonl")), "--json", tmp_path / "score.json"
+        "score",
+        "mediconfusion",
+        next(recorded.glob("*.jsonl")),
+        "--json",
+        tmp_path / "score.json",
     )
 
     rules = json.loads((tmp_path / "score.json").read_text())["rules"]
@@ -95,7 +99,9 @@ def test_tables_are_without_control_sequences(medtasks, tables):
 
     assert "made?\\]0;up?" in files["md"].read_text(encoding="utf-8")
     assert not any(
-        sign in path.read_text(encoding="utf-8") for path in files.values() for sign in "\x1b\x07"
+        sign in path.read_text(encoding="utf-8")
+        for path in files.values()
+        for sign in "\x1b\x07"
     )
 
 
@@ -139,7 +145,9 @@ def test_a_file_of_replies_is_reported_with_its_task(medtasks, fails, recorded):
 
 def test_what_cannot_be_reported_is_one_sentence(fails, recorded, tmp_path):
     (tmp_path / "empty").mkdir()
-    fails(["report", recorded, "--html", tmp_path / "no" / "folder" / "page.html"], "cannot write")
+    fails(
+        ["report", recorded, "--html", tmp_path / "no" / "folder" / "page.html"], "cannot write"
+    )
     fails(["report", tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
     fails(["report", tmp_path / "empty"], str(tmp_path / "empty"))
 
@@ -153,7 +161,9 @@ def three_models(sample, tmp_path):
     return runs
 
 
-def test_of_several_models_in_one_folder_one_is_reported(medtasks, fails, three_models, tmp_path):
+def test_of_several_models_in_one_folder_one_is_reported(
+    medtasks, fails, three_models, tmp_path
+):
     file = tmp_path / "found.json"
     commands = {
         name: f"medtasks report {three_models} --model {name}"
@@ -176,7 +186,9 @@ def test_of_several_models_in_one_folder_one_is_reported(medtasks, fails, three_
 
 def test_an_unknown_model_is_refused_with_those_of_the_folder(fails, three_models):
     fails(
-        ["report", three_models, "--model", "delta"], "unknown model 'delta'", "alpha, beta, gamma"
+        ["report", three_models, "--model", "delta"],
+        "unknown model 'delta'",
+        "alpha, beta, gamma",
     )
 
 
@@ -186,12 +198,15 @@ def test_a_board_shows_all_models_of_a_folder(medtasks, three_models, tmp_path):
     assert medtasks("board", three_models, "--json", file).code == 0
 
     board = {
-        row["name"]: row["scores"]["mediconfusion"] for row in json.loads(file.read_text())["rows"]
+        row["name"]: row["scores"]["mediconfusion"]
+        for row in json.loads(file.read_text())["rows"]
     }
     medtasks("compare", three_models / "alpha", three_models / "gamma", "--json", file)
     tests = json.loads(file.read_text())["tasks"]["mediconfusion"]["comparisons"]
     (test,) = [
-        test for test in tests if (test["metric"], test["rule"]) == ("set_accuracy", "reference")
+        test
+        for test in tests
+        if (test["metric"], test["rule"]) == ("set_accuracy", "reference")
     ]
     assert (board["alpha"]["value"], board["gamma"]["value"]) == (test["first"], test["second"])
     assert board["alpha"]["ranks"][0] == 1
@@ -303,7 +318,14 @@ def test_a_set_without_duplicates_passes_a_gate(medtasks, bench, tmp_path):
     folder = write_folder(tmp_path / "other", {"x.png": texture(2)})
 
     ran = medtasks(
-        "data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt"
+        "data",
+        "duplicates",
+        "clean",
+        "--against",
+        folder,
+        "--fail-on-found",
+        "--list",
+        "out.txt",
     )
 
     assert (ran.code, Path("out.txt").read_text(), "leave out" in ran.out) == (0, "", False)
@@ -321,8 +343,12 @@ def secret(tmp_path, monkeypatch):
         {"doc_id": f"{CANARY}-{n}", "image_id": f"{CANARY}_i{n}", "patient_id": CANARY}
         for n in range(4)
     ]
-    rows = [{**name, "pictures": [picture]} for name, picture in zip(names, pictures, strict=True)]
-    prepare_set("secret", rows, [{**rows[0], "doc_id": f"{CANARY} example"}], access="credentialed")
+    rows = [
+        {**name, "pictures": [picture]} for name, picture in zip(names, pictures, strict=True)
+    ]
+    prepare_set(
+        "secret", rows, [{**rows[0], "doc_id": f"{CANARY} example"}], access="credentialed"
+    )
     copies = {f"{CANARY}/{CANARY}.png": texture(1), f"{CANARY}.jpg": jpeg_bytes(texture(2), 80)}
     others = {f"cut_{CANARY}.png": b"x", f"no_{CANARY}.txt": b"x"}
     return write_folder(tmp_path / f"training_{CANARY}", {**copies, **others})
@@ -343,8 +369,12 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path):
     assert sorted(files) == ["f.json", "l.txt", "secret_duplicates.html"]
     assert CANARY not in ran.out + ran.err
     assert [name for name, content in files.items() if CANARY.encode() in content] == []
-    stored = [file.stem for picture in dataset_images("secret").images for file in picture.files]
-    assert [stem for stem in stored for content in files.values() if stem.encode() in content] == []
+    stored = [
+        file.stem for picture in dataset_images("secret").images for file in picture.files
+    ]
+    assert [
+        stem for stem in stored for content in files.values() if stem.encode() in content
+    ] == []
     assert b"data:image" not in files["secret_duplicates.html"]
     assert "Credentialed data" in ran.out
 
@@ -354,7 +384,10 @@ def test_duplicates_of_credentialed_data_have_hidden_ids(medtasks, secret, tmp_p
 
     files = written(tmp_path)
     found = json.loads(files["f.json"])
-    assert [one["concern"] for one in found["within"]] == ["solved example", "different image ids"]
+    assert [one["concern"] for one in found["within"]] == [
+        "solved example",
+        "different image ids",
+    ]
     assert [one["kind"] for one in found["against"]["findings"]] == [
         "same pixels",
         "looks the same",
@@ -365,7 +398,9 @@ def test_duplicates_of_credentialed_data_have_hidden_ids(medtasks, secret, tmp_p
     assert files["l.txt"].decode().split() == found["left_out"]
 
 
-def test_unreadable_files_next_to_credentialed_data_are_only_counted(medtasks, secret, tmp_path):
+def test_unreadable_files_next_to_credentialed_data_are_only_counted(
+    medtasks, secret, tmp_path
+):
     medtasks(*SEARCH, secret)
 
     found = json.loads(written(tmp_path)["f.json"])
@@ -388,7 +423,8 @@ def test_duplicates_of_credentialed_data_are_shown_if_the_user_says_so(
 
 def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secret, tmp_path):
     prepare_set(
-        "open", [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)]
+        "open",
+        [{"doc_id": f"p1/{n}", "pictures": [texture(n)], "pair_id": "p1"} for n in (1, 5)],
     )
 
     ran = medtasks("data", "duplicates", "open", "--against", "secret", "--json", "f.json")

@@ -165,7 +165,9 @@ def test_what_is_prepared_stays(medtasks, preparing, monkeypatch):
     assert "To download" not in ran.out
 
 
-def test_a_part_comes_after_the_whole_and_is_downloaded_with_it(medtasks, preparing, monkeypatch):
+def test_a_part_comes_after_the_whole_and_is_downloaded_with_it(
+    medtasks, preparing, monkeypatch
+):
     names = ["medevalkit_slake_en", "medevalkit_slake"]
     ran = prepare(medtasks, *names)
     assert preparing.names == names[::-1]
@@ -250,7 +252,9 @@ def test_the_plan_says_what_each_dataset_takes(nothing_arrives):
 
 
 def test_the_rest_is_one_command(nothing_arrives):
-    copies = " ".join(f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr"))
+    copies = " ".join(
+        f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr")
+    )
     again = "multimedeval_mednli gmai_mmbench_val medevalkit_slake_en"
     assert commands_of(nothing_arrives) == [
         f"medtasks data prepare {again} --allow-incomplete",

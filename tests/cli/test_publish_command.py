@@ -34,9 +34,7 @@ from ..tables import each_row
 CANARY = "MUELLER"
 IDS = ("doc_id", "image_id", "pair_id", "patient_id")
 HIDDEN = (*IDS, "dataset", "image_file", "image_files", "image_sha256", "image", "images")
-TASK = (
-    "task: mine\nfamily: single_choice\ndata: mine.jsonl\nimage: scan\ndescription: Which side?\n"
-)
+TASK = "task: mine\nfamily: single_choice\ndata: mine.jsonl\nimage: scan\ndescription: Which side?\n"
 
 
 @pytest.fixture
@@ -52,7 +50,11 @@ def source(tmp_path):
     shown = [[f"{CANARY}.dcm"], ["deep.png", "plain.jpg"], [f"{CANARY}.dcm"], []]
     samples = []
     for number, names in enumerate(shown):
-        sample = {"question": f"Which {number}?", "options": ["left", "right"], "answer": "right"}
+        sample = {
+            "question": f"Which {number}?",
+            "options": ["left", "right"],
+            "answer": "right",
+        }
         samples.append({**sample, "images": names})
     content = {"taskType": "QA", "modality": "CT", "samples": samples}
     (folder / "dataset.json").write_text(json.dumps(content))
@@ -61,7 +63,16 @@ def source(tmp_path):
 
 @pytest.fixture
 def published(medtasks, source, tmp_path):
-    command = ["data", "prepare", "--from-folder", source, "--name", "ward", "--access", "public"]
+    command = [
+        "data",
+        "prepare",
+        "--from-folder",
+        source,
+        "--name",
+        "ward",
+        "--access",
+        "public",
+    ]
     assert medtasks(*command).code == 0
     return publish(medtasks, "multimedeval_ward", tmp_path / "toy")
 
@@ -212,7 +223,9 @@ def refuse(medtasks, fails, sample_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
 
     def run(name, *parts):
-        fails(["data", "publish", name, "--out", tmp_path / "toy", "--licence", "cc0-1.0"], *parts)
+        fails(
+            ["data", "publish", name, "--out", tmp_path / "toy", "--licence", "cc0-1.0"], *parts
+        )
         assert not (tmp_path / "toy").exists()
 
     return run

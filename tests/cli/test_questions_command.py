@@ -48,7 +48,9 @@ def lines_of(file: Path) -> list[dict]:
 def write_replies(folder: Path, reply: str = "A") -> Path:
     file = folder / "replies.jsonl"
     names = [line["doc_id"] for line in lines_of(folder / "questions.jsonl")]
-    file.write_text("".join(json.dumps({"doc_id": name, "reply": reply}) + "\n" for name in names))
+    file.write_text(
+        "".join(json.dumps({"doc_id": name, "reply": reply}) + "\n" for name in names)
+    )
     return file
 
 
@@ -94,7 +96,16 @@ def test_lines_name_the_images_as_stored(written, sample):
 def test_questions_have_a_page_and_a_manifest(written):
     manifest = json.loads((written / MANIFEST).read_text())
     assert manifest.keys() == {
-        *("task", "version", "data", "prompts", "samples", "samples_of_task", "files", "medtasks"),
+        *(
+            "task",
+            "version",
+            "data",
+            "prompts",
+            "samples",
+            "samples_of_task",
+            "files",
+            "medtasks",
+        ),
     }
     assert sorted(path.name for path in written.iterdir()) == [
         "README.md",
@@ -108,7 +119,9 @@ def test_the_loop_of_the_page_makes_replies_that_are_scored(
     medtasks, sample, tmp_path, monkeypatch
 ):
     folder = tmp_path / "out"
-    assert medtasks("questions", "mediconfusion_blind", "--out", folder, "--limit", "6").code == 0
+    assert (
+        medtasks("questions", "mediconfusion_blind", "--out", folder, "--limit", "6").code == 0
+    )
     page = (folder / "README.md").read_text()
     (loop,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
     (command,) = re.findall(r"\nmedtasks (score .+)\n", page)
@@ -116,7 +129,9 @@ def test_the_loop_of_the_page_makes_replies_that_are_scored(
     asked = []
     exec(loop, {"answer": lambda messages, generation: asked.append(messages) or "A"})
     assert len(asked) == 6
-    assert all(isinstance(messages[0]["content"], str) for messages in asked)  # no image is shown
+    assert all(
+        isinstance(messages[0]["content"], str) for messages in asked
+    )  # no image is shown
     ran = medtasks(*command.split())
     assert ran.code == 0
     assert "mediconfusion_blind: 6 of 32 questions answered" in ran.out
@@ -138,7 +153,9 @@ def requests_of_three_files(medtasks, sample, tmp_path, monkeypatch):
 def test_requests_fit_into_files(requests_of_three_files):
     files = sorted(requests_of_three_files.glob("*.jsonl"))
 
-    assert [file.name for file in files] == [f"requests_00{number}.jsonl" for number in (1, 2, 3)]
+    assert [file.name for file in files] == [
+        f"requests_00{number}.jsonl" for number in (1, 2, 3)
+    ]
     assert [len(lines_of(file)) for file in files] == [3, 3, 1]
     requests = [request for file in files for request in lines_of(file)]
     assert [request["custom_id"] for request in requests] == [
@@ -162,7 +179,9 @@ def test_requests_hold_settings_question_and_image(requests_of_three_files, samp
             32,
         )
         image, text = body["messages"][0]["content"]
-        data = base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,"))
+        data = base64.b64decode(
+            image["image_url"]["url"].removeprefix("data:image/png;base64,")
+        )
         stored = Image.open(sample / "datasets" / "mediconfusion" / document["image_file"])
         assert Image.open(io.BytesIO(data)).tobytes() == stored.convert("RGB").tobytes()
         assert document["question"] in text["text"]
@@ -198,7 +217,9 @@ def test_a_file_of_requests_is_no_larger_than_services_take(
     assert len(files) > 2
 
 
-def test_a_request_larger_than_services_take_is_refused(fails, whole_file, tmp_path, monkeypatch):
+def test_a_request_larger_than_services_take_is_refused(
+    fails, whole_file, tmp_path, monkeypatch
+):
     sizes = sizes_of(whole_file)
     monkeypatch.setattr(question_writer, "_MOST_BYTES", min(sizes) - 1)
 
@@ -240,7 +261,9 @@ def test_ids_that_are_no_names_of_requests_become_digests(own_batch):
 def test_replies_under_digests_are_scored(medtasks, own_folder, own_batch):
     names = [request["custom_id"] for request in lines_of(own_batch / "requests_001.jsonl")]
     replies = ["a bone", "a bone", "a bone", "a nail"]
-    rows = [{"doc_id": name, "reply": reply} for name, reply in zip(names, replies, strict=True)]
+    rows = [
+        {"doc_id": name, "reply": reply} for name, reply in zip(names, replies, strict=True)
+    ]
     (own_batch / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     ran = medtasks("score", "mine", own_batch / "replies.jsonl", "--include_path", own_folder)
@@ -351,10 +374,13 @@ def test_likelihoods_and_rounds_are_no_replies_in_files(fails, sample, own_folde
     )
     (own_folder / "mine.yaml").write_text(f"{OWN}output_type: generate_until_multi_round\n")
     fails(
-        ["questions", "mine", *out, "--include_path", own_folder], "'mine' asks in several rounds"
+        ["questions", "mine", *out, "--include_path", own_folder],
+        "'mine' asks in several rounds",
     )
     fails(
-        ["questions", "medevalkit_pmc_vqa", *out], "dataset 'medevalkit_pmc_vqa'", "is not prepared"
+        ["questions", "medevalkit_pmc_vqa", *out],
+        "dataset 'medevalkit_pmc_vqa'",
+        "is not prepared",
     )
     fails(
         ["questions", "mediconfusoin", *out],
@@ -452,7 +478,12 @@ def batch_answer(request: dict, text: str | None) -> dict:
     if text is None:
         body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
         response = {"status_code": 400, "request_id": "r", "body": body}
-        return {"id": "b", "custom_id": request["custom_id"], "response": response, "error": None}
+        return {
+            "id": "b",
+            "custom_id": request["custom_id"],
+            "response": response,
+            "error": None,
+        }
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": text},
@@ -474,14 +505,18 @@ def write_batch(medtasks, folder):
     """Write the questions as a batch; return its requests, and a text for each, None for one that fails."""
     batch = ("--format", "openai-batch")
     assert medtasks("questions", "mediconfusion", "--out", folder, *batch).code == 0
-    requests = [request for file in sorted(folder.glob("*.jsonl")) for request in lines_of(file)]
+    requests = [
+        request for file in sorted(folder.glob("*.jsonl")) for request in lines_of(file)
+    ]
     texts = [None if number == 3 else "AB"[number % 2] for number in range(len(requests))]
     return requests, texts
 
 
 def write_outputs(folder, requests, texts):
     """Write the output of a batch in two files, last answer first."""
-    answers = [batch_answer(request, text) for request, text in zip(requests, texts, strict=True)]
+    answers = [
+        batch_answer(request, text) for request, text in zip(requests, texts, strict=True)
+    ]
     answers.reverse()
     outputs = [folder / "replies_001.jsonl", folder / "replies_002.jsonl"]
     for output, part in zip(outputs, (answers[:20], answers[20:]), strict=True):
@@ -506,7 +541,13 @@ def test_the_output_of_a_batch_scores_as_the_same_replies_in_lines(
     scores = {}
     for source in (outputs, [folder], [lines]):
         ran = medtasks(
-            "score", "mediconfusion", *source, "--json", tmp_path / "s.json", "--max-failed", "5"
+            "score",
+            "mediconfusion",
+            *source,
+            "--json",
+            tmp_path / "s.json",
+            "--max-failed",
+            "5",
         )
         assert (ran.code, ran.err) == (0, "")
         scores[str(source)] = json.loads((tmp_path / "s.json").read_text())["rules"]
@@ -517,7 +558,9 @@ def test_the_output_of_a_batch_scores_as_the_same_replies_in_lines(
 
 
 @each_row("access", [Access.PUBLIC, Access.CREDENTIALED])
-def test_the_page_of_a_batch_scores_its_outputs(medtasks, sample, tmp_path, monkeypatch, access):
+def test_the_page_of_a_batch_scores_its_outputs(
+    medtasks, sample, tmp_path, monkeypatch, access
+):
     set_access(monkeypatch, access)
     write_batch(medtasks, tmp_path / "out")
 

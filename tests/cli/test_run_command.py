@@ -73,7 +73,10 @@ def begin(tmp_path, launcher):
         arguments = ["run", "--tasks", tasks, "--output_path", str(tmp_path / "out"), *launcher]
         started.append(
             subprocess.Popen(
-                [*MODULE, *arguments], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                [*MODULE, *arguments],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         )
         wait_until((tmp_path / "hanging").exists, started[-1])
@@ -146,7 +149,9 @@ def test_the_harness_is_told_the_run_which_goes_on_after_a_stop(medtasks, tmp_pa
         medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
     first, *others = (manifest.run for manifest in read_manifests(tmp_path / "out"))
     assert others[0] == first  # the first left nothing
-    assert len({first, *others[1:]}) == 3  # the second left results of a task, and so did the third
+    assert (
+        len({first, *others[1:]}) == 3
+    )  # the second left results of a task, and so did the third
     told = list(dict.fromkeys((tmp_path / "ids").read_text().split()))
     assert told == [first, *others[1:]]
 
@@ -295,7 +300,11 @@ def test_a_task_without_a_dataset_needs_no_preparation(prepared_run):
         ("mediconfusion", ["--model", "dumy"], "there is no model 'dumy'"),
         ("mediconfusion,twoo", [], "there is no task 'twoo'"),
         ("mediconfusion", ["--shard", "1/2"], "--prepare and --shard do not go together"),
-        ("medevalkit", [], "14,257.5 MB in all, as stated for 6 of 9 datasets; add --yes to do so"),
+        (
+            "medevalkit",
+            [],
+            "14,257.5 MB in all, as stated for 6 of 9 datasets; add --yes to do so",
+        ),
     ],
 )
 def test_nothing_is_downloaded_for_a_run_that_cannot_start(
@@ -390,7 +399,9 @@ def test_what_is_refused_does_not_start(fails, tmp_path, launcher, arguments, se
 
 
 @each_row("of_option", [True, False])
-def test_a_shard_is_recorded_and_told_to_the_harness(medtasks, tmp_path, monkeypatch, of_option):
+def test_a_shard_is_recorded_and_told_to_the_harness(
+    medtasks, tmp_path, monkeypatch, of_option
+):
     script = tmp_path / "harness.py"
     tells = '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n'
     script.write_text(textwrap.dedent(HARNESS) + tells)
@@ -410,7 +421,9 @@ def test_a_shard_is_recorded_and_told_to_the_harness(medtasks, tmp_path, monkeyp
     assert (tmp_path / "out" / "shard").read_text() == "3/16"
 
 
-def test_a_shard_that_names_no_part_of_the_data_is_refused(fails, tmp_path, launcher, monkeypatch):
+def test_a_shard_that_names_no_part_of_the_data_is_refused(
+    fails, tmp_path, launcher, monkeypatch
+):
     monkeypatch.setenv("MEDTASKS_SHARD", "4/16")
     arguments = ["run", "--tasks", "one", *launcher, "--output_path", tmp_path / "no"]
 
@@ -461,7 +474,10 @@ FULL = """
 @each_row(
     "settings, sentences",
     [
-        ({"LETTERS": 100}, ["0_samples_one.jsonl holds 15 of 40 samples", "the scores are kept"]),
+        (
+            {"LETTERS": 100},
+            ["0_samples_one.jsonl holds 15 of 40 samples", "the scores are kept"],
+        ),
         ({"LETTERS": 100, "OFFSET": 45}, []),  # five rows are left
         ({"BLANKS": 2000}, ["2 of 2 tasks without results; 0_results.json is cut off"]),
         ({}, []),
@@ -473,7 +489,9 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
         script = script.replace(name, str(number))
     (tmp_path / "harness.py").write_text(textwrap.dedent(script))
     launcher = f"--launcher={shlex.join([sys.executable, str(tmp_path / 'harness.py')])}"
-    ran = medtasks("run", "--tasks", "one,two", "--output_path", tmp_path / "out", launcher, *MODEL)
+    ran = medtasks(
+        "run", "--tasks", "one,two", "--output_path", tmp_path / "out", launcher, *MODEL
+    )
     (manifest,) = read_manifests(tmp_path / "out")
     last = ran.err.splitlines()[-1] if sentences else ""
     assert ran.code == int(bool(sentences))
@@ -506,7 +524,8 @@ def test_a_launcher_that_cannot_start_interrupts_the_run(fails, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "why"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")]
+    ("number", "code", "why"),
+    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")],
 )
 def test_a_stopped_run_is_called_interrupted(begin, tmp_path, number, code, why):
     process = begin("one,hangs,two")
@@ -532,7 +551,9 @@ def test_a_killed_run_is_called_killed(begin, medtasks, launcher, tmp_path):
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "still running"
 
-    ran = medtasks("run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher)
+    ran = medtasks(
+        "run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher
+    )
     assert f"warning another run (process {process.pid}) is still writing into" in ran.out
     read_manifests(tmp_path / "out")[-1].path.unlink()
 
@@ -560,7 +581,10 @@ def test_a_primary_outcome_that_does_not_exist_is_refused(fails, call, tmp_path)
             "mediconfusio:set_accuracy",
             "unknown task of --tasks 'mediconfusio'; did you mean 'mediconfusion'",
         ),
-        ("mediconfusion:set_acuracy", "unknown metric 'set_acuracy'; did you mean 'set_accuracy'"),
+        (
+            "mediconfusion:set_acuracy",
+            "unknown metric 'set_acuracy'; did you mean 'set_accuracy'",
+        ),
     ):
         fails([*call, "--primary", primary], sentence)
     fails(
@@ -605,4 +629,6 @@ def test_copies_of_an_earlier_run_have_no_stated_primary_outcome(planned):
 
     copied = manifest.tasks["mediconfusion"].model_copy(update={"copied_samples": 1})
 
-    assert manifest.model_copy(update={"tasks": {"mediconfusion": copied}}).stated_primary is None
+    assert (
+        manifest.model_copy(update={"tasks": {"mediconfusion": copied}}).stated_primary is None
+    )

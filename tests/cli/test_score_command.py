@@ -56,7 +56,9 @@ def test_constant_replies_are_scored_with_intervals(medtasks, constant):
         "replies: ok",
     }
     for metric, value in (("set_accuracy", "0.0%"), ("individual_accuracy", "50.0%")):
-        assert [cell.replace(" [", " ± ").split(" ± ")[0] for cell in totals[metric]] == [value] * 2
+        assert [cell.replace(" [", " ± ").split(" ± ")[0] for cell in totals[metric]] == [
+            value
+        ] * 2
     assert all(
         re.fullmatch(r"100.0% \[[1-9]\d\.\d to 100.0\]", cell) for cell in totals["confusion"]
     )
@@ -102,7 +104,9 @@ def all_but_one(medtasks, constant, tmp_path):
     ran = medtasks(
         "score", "mediconfusion", constant(31, "**A**"), "--json", tmp_path / "scores.json"
     )
-    return ran.out, json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)
+    return ran.out, json.loads(
+        (tmp_path / "scores.json").read_text(), parse_constant=pytest.fail
+    )
 
 
 def test_questions_without_a_reply_are_counted(all_but_one):
@@ -153,7 +157,11 @@ def test_a_score_over_nothing_is_null(all_but_one):
     _, summary = all_but_one
 
     reference, robust = (rule["categories"]["total"] for rule in summary["rules"].values())
-    assert (reference["invalid_rate"], reference["confusion"], reference["incomplete_pairs"]) == (
+    assert (
+        reference["invalid_rate"],
+        reference["confusion"],
+        reference["incomplete_pairs"],
+    ) == (
         1,
         None,
         1,
@@ -301,14 +309,22 @@ def test_wrong_tasks_and_files(fails, constant, write, tmp_path):
         "none.jsonl",
     )
     nested = write("[" * 200_000, name="nested.jsonl")
-    fails(["score", "mediconfusion", nested], "entry 1 is not valid JSON (it is nested too deeply)")
+    fails(
+        ["score", "mediconfusion", nested],
+        "entry 1 is not valid JSON (it is nested too deeply)",
+    )
 
 
 def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     shutil.copytree(SAMPLE, tmp_path / "source")
     medtasks(
-        "data", "prepare", "mediconfusion", "--source", tmp_path / "source", "--allow-incomplete"
+        "data",
+        "prepare",
+        "mediconfusion",
+        "--source",
+        tmp_path / "source",
+        "--allow-incomplete",
     )
     ran = medtasks("score", "mediconfusion", write({"doc_id": 0, "reply": "A"}))
     assert ran.out.splitlines()[-1].startswith(
@@ -370,9 +386,13 @@ def rules_in(path):
     return json.loads(path.read_text())["rules"]
 
 
-@each_row("fault, more", [(500, {}), (401, {}), ("Both are fine.", {}), (VERDICT, {"choices": 0})])
+@each_row(
+    "fault, more", [(500, {}), (401, {}), ("Both are fine.", {}), (VERDICT, {"choices": 0})]
+)
 def test_a_judge_that_is_down_gives_no_score(medtasks, judge, replies, tmp_path, fault, more):
-    judge.script = [judge.status(fault) if isinstance(fault, int) else judge.reply(fault, **more)]
+    judge.script = [
+        judge.status(fault) if isinstance(fault, int) else judge.reply(fault, **more)
+    ]
 
     written = tmp_path / "scores.json"
     ran = medtasks("score", "mediconfusion_ff", replies(), "--json", written)
@@ -441,7 +461,9 @@ def test_a_later_judge_is_asked_only_what_is_missing(medtasks, judge, replies):
 
     assert (ran.code, len(judge.bodies)) == (0, 11)
     prompts = [body["messages"][-1]["content"] for body in judge.bodies]
-    marks = {mark for prompt in prompts for mark in re.findall(r"=====REPLY (\w{32})=====", prompt)}
+    marks = {
+        mark for prompt in prompts for mark in re.findall(r"=====REPLY (\w{32})=====", prompt)
+    }
     assert len(marks) == 6  # which cannot be guessed
 
 
@@ -544,7 +566,9 @@ def test_labels_of_people_correct_the_score(medtasks, labelled, tmp_path):
         assert found["corrected"]["value"] == pytest.approx(
             0.5 - 0.5 / 10 * (rows[0]["target"] == "A")
         )
-        assert found["corrected"]["low"] < found["corrected"]["value"] < found["corrected"]["high"]
+        assert (
+            found["corrected"]["low"] < found["corrected"]["value"] < found["corrected"]["high"]
+        )
         assert (
             f"{100 * found['corrected']['value']:.1f}%"
             in rows_of(ran.out, "judge against")["corrected"][0]
@@ -580,7 +604,12 @@ def wrong_answers(medtasks, constant, tmp_path):
 
 def judge_four(rows):
     """Write a judgement next to four rows of one rule, whose replies are the same under the other."""
-    kinds = ["Perceptual error ", "lack of knowledge", "lack of  knowledge", "LACK OF KNOWLEDGE"]
+    kinds = [
+        "Perceptual error ",
+        "lack of knowledge",
+        "lack of  knowledge",
+        "LACK OF KNOWLEDGE",
+    ]
     rows.loc[:3, "class_by_human"] = kinds
     return rows
 
@@ -622,7 +651,9 @@ def test_judgements_of_another_run_are_left_out(medtasks, wrong_answers, constan
     _, sheet, rows = wrong_answers
     judge_four(rows).to_csv(sheet, index=False)
 
-    ran = medtasks("score", "mediconfusion", constant(reply="option A"), "--error-labels", sheet)
+    ran = medtasks(
+        "score", "mediconfusion", constant(reply="option A"), "--error-labels", sheet
+    )
 
     assert "of no wrong answer of this run, left out: 4 of 4." in " ".join(ran.out.split())
 
@@ -669,7 +700,9 @@ def broken(monkeypatch):
             if name in causes:
                 raise WeightsMissing(causes[name])
             lengths = [float(len(hypothesis.split())) for hypothesis in hypotheses]
-            samples = {key: [-10 * length for length in lengths] for key in metric_info(name).keys}
+            samples = {
+                key: [-10 * length for length in lengths] for key in metric_info(name).keys
+            }
             return ReportScores(
                 samples, {key: mean(values) for key, values in samples.items()}, {"made": "up"}
             )
@@ -733,7 +766,9 @@ def test_reports_of_a_folder_have_further_metrics(medtasks, ranks, tmp_path):
 def test_a_further_metric_is_named_as_in_the_table(medtasks, ranks):
     usual = set(rows_of(medtasks("score", TASK, *ranks).out))
 
-    ran = medtasks("score", TASK, *ranks, "--metric", "chexbert_5_micro_f1", "--metric", "bleu_1")
+    ran = medtasks(
+        "score", TASK, *ranks, "--metric", "chexbert_5_micro_f1", "--metric", "bleu_1"
+    )
 
     assert (ran.code, ran.err) == (0, "")
     assert set(rows_of(ran.out)) - usual == {"chexbert_5_micro_f1"}

@@ -62,7 +62,9 @@ def test_the_judge_of_green_is_named_next_to_its_scores(half_judged):
     assert summary["settings"]["green"]["prompt"] == "v1, chat message, no GREEN model"
 
 
-def test_only_replies_that_the_judge_owes_are_asked_again(medtasks, half_judged, endpoint, reports):
+def test_only_replies_that_the_judge_owes_are_asked_again(
+    medtasks, half_judged, endpoint, reports
+):
     asked = endpoint.count
     strict = ["score", TASK, reports, "--metric", "green_strict"]
 
@@ -75,7 +77,9 @@ def test_only_replies_that_the_judge_owes_are_asked_again(medtasks, half_judged,
 
 def test_a_check_of_a_judge_that_is_down_has_no_result(fails, endpoint):
     endpoint.choose = lambda _: endpoint.status(400)
-    fails(["judge", "check"], "80 of 80 cases of the check got no reply, so that it has no result")
+    fails(
+        ["judge", "check"], "80 of 80 cases of the check got no reply, so that it has no result"
+    )
 
 
 @pytest.fixture
@@ -118,7 +122,9 @@ def test_a_judge_is_checked_on_made_up_cases(medtasks, endpoint, tmp_path):
     assert json.loads((tmp_path / "check.json").read_text())["shares"]["all"]["cases"] == 80
 
 
-def test_the_check_of_a_judge_is_told_next_to_its_scores(medtasks, endpoint, effusion_and_oedema):
+def test_the_check_of_a_judge_is_told_next_to_its_scores(
+    medtasks, endpoint, effusion_and_oedema
+):
     endpoint.script = [endpoint.reply("<judge>0</judge>")]
     medtasks("judge", "check")
     endpoint.script = [endpoint.reply(WHOLE)]

@@ -41,9 +41,9 @@ def test_tasks_are_listed_with_their_kind(medtasks):
 def test_tasks_are_searched_by_words(medtasks):
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
-    assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == [
-        "mediconfusion_ps"
-    ]
+    assert [
+        line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()
+    ] == ["mediconfusion_ps"]
 
 
 def test_variants_of_each_task_are_listed(medtasks):
@@ -174,7 +174,9 @@ def test_demo_shows_a_table_of_scores(medtasks, harness, tmp_path):
 
     assert ran.code == 0, ran.err
     table = [
-        line.split() for line in ran.out.splitlines() if line.startswith(("   ", "mediconfusion "))
+        line.split()
+        for line in ran.out.splitlines()
+        if line.startswith(("   ", "mediconfusion "))
     ]
     assert table == [
         [
@@ -214,7 +216,8 @@ def test_demo_writes_below_the_working_folder(medtasks, harness, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     harness(RESULTS)
     assert (
-        f"Report:  {tmp_path / 'medtasks-demo/results/report.html'} (open" in medtasks("demo").out
+        f"Report:  {tmp_path / 'medtasks-demo/results/report.html'} (open"
+        in medtasks("demo").out
     )
     assert [path.name for path in tmp_path.iterdir()] == ["medtasks-demo"]
 
@@ -232,7 +235,8 @@ def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, harness
 def test_a_report_that_fails_is_one_sentence(fails, harness, tmp_path):
     harness(RESULTS, report_code=1)
     fails(
-        ["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page"
+        ["demo", "--output", tmp_path / "out"],
+        "the report could not be written: medtasks: no page",
     )
 
 
@@ -311,7 +315,8 @@ def test_recipes_are_listed_with_licence_and_scores(medtasks):
     assert set(rows) - {"name"} == set(recipes())
     assert "Health AI Developer Foundations" in rows["medgemma-4b"]
     assert (
-        rows["hulu-med-7b"].split("  ")[-2].strip() == "none" or "  none  " in rows["hulu-med-7b"]
+        rows["hulu-med-7b"].split("  ")[-2].strip() == "none"
+        or "  none  " in rows["hulu-med-7b"]
     )
     assert rows["lingshu-7b"].split()[1:4] == ["7B", "MIT", "no"]
 
@@ -329,7 +334,9 @@ def test_a_recipe_shows_its_sources_and_traps(medtasks):
 
 def test_a_recipe_shows_published_scores(medtasks):
     flat = " ".join(medtasks("models", "lingshu-7b").out.split())
-    assert "medevalkit_pmc_vqa accuracy: 56.3, as Lingshu-7B in Lingshu, arXiv 2506.07044" in flat
+    assert (
+        "medevalkit_pmc_vqa accuracy: 56.3, as Lingshu-7B in Lingshu, arXiv 2506.07044" in flat
+    )
 
 
 def test_a_recipe_shows_its_commands(medtasks):
@@ -366,9 +373,20 @@ def recipe_run(medtasks, tmp_path):
     (own_tasks_folder() / "one.yaml").write_text("task: one\ngeneration_kwargs: {until: []}\n")
     code = "import json, sys; json.dump(sys.argv, open(sys.argv[1], 'w'))"
     launcher = shlex.join([sys.executable, "-c", code, str(tmp_path / "told.json")])
-    launched = [f"--launcher={launcher}", "--tasks", "one", "--output_path", str(tmp_path / "out")]
+    launched = [
+        f"--launcher={launcher}",
+        "--tasks",
+        "one",
+        "--output_path",
+        str(tmp_path / "out"),
+    ]
     medtasks(
-        "run", *launched, "--recipe", "qoq-med-7b", "--model_args", "dtype=float16,hf_token=planted"
+        "run",
+        *launched,
+        "--recipe",
+        "qoq-med-7b",
+        "--model_args",
+        "dtype=float16,hf_token=planted",
     )
     return json.loads((tmp_path / "told.json").read_text())
 
@@ -416,7 +434,8 @@ def test_a_plan_from_the_data_alone_states_its_assumptions(needed):
     assert (known["score"], known["discordance"], found["margin"]) == (0.25, None, None)
     assert f"To show a difference of 30.0%: {found['needed']} samples." in out
     assert (
-        "Samples on which the two models differ: 52.5% (if both models answer independently" in out
+        "Samples on which the two models differ: 52.5% (if both models answer independently"
+        in out
     )
     assert "SAMPLE DATA" in out
 
@@ -449,7 +468,9 @@ def test_runs_give_score_and_discordance_of_a_plan(plan_of_runs, medtasks, tmp_p
     assert (known["score_source"], "(of the two runs)" in out) == ("of the first run", True)
     comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
     test = next(
-        one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy")
+        one
+        for one in comparisons
+        if (one["rule"], one["metric"]) == ("reference", "set_accuracy")
     )
     assert (known["score"], known["samples"]) == (test["first"], test["samples"])
     assert abs(test["difference"]) <= known["discordance"] <= 1
@@ -461,7 +482,8 @@ def test_a_plan_with_a_margin_is_of_non_inferiority(plan_of_runs):
     assert plan["reached_for_margin"] is not None
     assert "Level: 0.05, two-sided (non-inferiority: 0.025, one-sided); power: 80.0%." in out
     assert (
-        "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in out
+        "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: "
+        in out
     )
 
 
@@ -471,7 +493,9 @@ def test_numbers_of_samples_do_not_depend_on_rounding_errors():
         return plan(assumed, 0.1, None, 0.8)
 
     independent = planned(1000, 1.0)
-    assert planned(1070, 1.07).reached == independent.reached  # 1,070 / 1.07 is 999.9999999999999
+    assert (
+        planned(1070, 1.07).reached == independent.reached
+    )  # 1,070 / 1.07 is 999.9999999999999
     for percent in range(100, 120):
         needed = math.ceil(Fraction(independent.needed * percent, 100))
         assert planned(1000, percent / 100).needed == needed, percent
@@ -536,7 +560,8 @@ def test_no_replies_have_no_answers(medtasks):
 
 def test_an_unknown_rule_is_refused(fails):
     unknown = fails(
-        ["parse", "robust_choise"], "unknown rule 'robust_choise'; did you mean 'robust_choice'?"
+        ["parse", "robust_choise"],
+        "unknown rule 'robust_choise'; did you mean 'robust_choice'?",
     )
     assert unknown.out == ""
 
@@ -589,7 +614,10 @@ def test_a_rule_says_what_it_needs_besides_the_reply(fails):
 def test_standard_input_that_cannot_be_read(fails):
     place = "standard input line 2"
     ran = fails(
-        ["parse", "robust_choice"], place, "'reply' is missing", stdin=lines({"reply": "B"}, "{}")
+        ["parse", "robust_choice"],
+        place,
+        "'reply' is missing",
+        stdin=lines({"reply": "B"}, "{}"),
     )
     assert ran.out.count("\n") == 1  # what came before is answered
     fails(
@@ -599,5 +627,7 @@ def test_standard_input_that_cannot_be_read(fails):
         stdin=lines({"reply": "B"}, "nonsense"),
     )
     fails(
-        ["parse", "robust_choice"], "standard input is not UTF-8 text", stdin=b'{"reply": "\xff"}\n'
+        ["parse", "robust_choice"],
+        "standard input is not UTF-8 text",
+        stdin=b'{"reply": "\xff"}\n',
     )

@@ -9,8 +9,20 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, DraftOutcome, JournalLine, read_drafts, read_journal_lines
-from medtasks.curate.review.reviews import ItemReview, Judgement, Review, empty_review, review_file
+from medtasks.curate.drafts import (
+    Draft,
+    DraftOutcome,
+    JournalLine,
+    read_drafts,
+    read_journal_lines,
+)
+from medtasks.curate.review.reviews import (
+    ItemReview,
+    Judgement,
+    Review,
+    empty_review,
+    review_file,
+)
 from medtasks.curate.study import (
     DRAFTS,
     IMAGES,
@@ -30,7 +42,14 @@ from medtasks.data.catalogue import Access
 from ..scripted_server import Endpoint, Step
 
 SIDE = 320
-SITES = ("left lower lobe", "right upper lobe", "left hilum", "right apex", "lingula", "right base")
+SITES = (
+    "left lower lobe",
+    "right upper lobe",
+    "left hilum",
+    "right apex",
+    "lingula",
+    "right base",
+)
 MADE_WITH = {
     "medical_encoder": {"name": "made-up/medical", "digest": "a" * 16, "dimension": 4},
     "general_encoder": {"name": "made-up/general", "digest": "b" * 16, "dimension": 4},
@@ -153,7 +172,10 @@ def detailed_study(
     told = {"llm": "made-up-llm, temperature 0", "prompt": "made_up v1"}
     write_lines(
         folder / DRAFTS,
-        [line.model_copy(update=told) for line in reversed(read_journal_lines(folder).values())],
+        [
+            line.model_copy(update=told)
+            for line in reversed(read_journal_lines(folder).values())
+        ],
     )
     return folder
 
@@ -204,7 +226,9 @@ def captioned_study(
     folder.mkdir(parents=True, exist_ok=True)
     write_study(folder, study)
     names = [
-        (f"{kind}{n}", side) for n in range(pairs) for kind, side in (("a", "left"), ("b", "right"))
+        (f"{kind}{n}", side)
+        for n in range(pairs)
+        for kind, side in (("a", "left"), ("b", "right"))
     ]
     captions = {name: caption(name, side) for name, side in names} | (texts or {})
     images = []
@@ -217,7 +241,9 @@ def captioned_study(
     for n in range(pairs):
         both = ("a0" if n == 1 else f"a{n}", f"b{n}")
         made.append(
-            ImagePair(pair_id=f"p{n}", images=both, sim_med=0.99 - n / 100, sim_gen=0.5 + n / 50)
+            ImagePair(
+                pair_id=f"p{n}", images=both, sim_med=0.99 - n / 100, sim_gen=0.5 + n / 50
+            )
         )
     write_lines(folder / PAIRS, made)
     return study
@@ -238,7 +264,9 @@ class DraftingLLM:
                 return steps.pop(0) if len(steps) > 1 else steps[0]
         if user.startswith("Here is the description"):
             sides = re.findall(r"on the (left|right) side", user)
-            return self.server.reply(DRAFT.format(first=sides[0].title(), second=sides[1].title()))
+            return self.server.reply(
+                DRAFT.format(first=sides[0].title(), second=sides[1].title())
+            )
         if user.startswith("Caption:"):
             return self.server.reply("Pulmonary")
         return self.server.reply("1. Left and right\n2. Masses")

@@ -76,7 +76,9 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
 
 def test_every_other_prompt_is_a_form_of_ours_and_what_a_prompt_forbids_is_read_from_it():
     forms = {
-        name for name, prompt in HALLUCINATION_PROMPTS.items() if prompt.source == "this package"
+        name
+        for name, prompt in HALLUCINATION_PROMPTS.items()
+        if prompt.source == "this package"
     }
     assert HALLUCINATION_PROMPTS.keys() - BEHIND.keys() == forms
     said = "as mentioned / the QA / in this context / the report / a bounding box / bounding boxes / reports / reported"

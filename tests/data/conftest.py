@@ -103,7 +103,9 @@ class _Handler(QuietHandler):
         wanted = self.headers.get("Range")
         self.server.asked.append(wanted)
         begin = (
-            int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.ranges else 0
+            int(wanted.removeprefix("bytes=").rstrip("-"))
+            if wanted and self.server.ranges
+            else 0
         )
         faults = self.server.faults[key or "list"]
         fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
@@ -124,9 +126,12 @@ class _Handler(QuietHandler):
         )  # "+" breaks where a client does not quote it
         more = start + PAGE < len(keys)
         rows = "".join(
-            f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE]
+            f"<Contents><Key>{escape(key)}</Key></Contents>"
+            for key in keys[start : start + PAGE]
         )
-        token = f"<NextContinuationToken>+{start + PAGE}</NextContinuationToken>" if more else ""
+        token = (
+            f"<NextContinuationToken>+{start + PAGE}</NextContinuationToken>" if more else ""
+        )
         xmlns = "http://s3.amazonaws.com/doc/2006-03-01/"
         text = f'<?xml version="1.0"?><ListBucketResult xmlns="{xmlns}">{token}{rows}</ListBucketResult>'
         return text.encode(), None
@@ -141,11 +146,15 @@ class _Handler(QuietHandler):
         if isinstance(fault, bytes):
             self.reply(200, fault, **({"ETag": etag} if etag else {}))
         elif isinstance(fault, tuple):
-            self.reply(fault[0], b"<Error><Code>SlowDown</Code></Error>", Retry_After=str(fault[1]))
+            self.reply(
+                fault[0], b"<Error><Code>SlowDown</Code></Error>", Retry_After=str(fault[1])
+            )
         elif isinstance(fault, int):
             self.reply(fault, b"<Error/>")
         elif fault == "reset":
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             os.close(
                 self.connection.detach()
             )  # close() would wait for the handler's two file objects

@@ -66,7 +66,9 @@ def png(
 ) -> bytes:
     """Return a PNG file of samples of 8 or 16 bits, with more chunks before the pixels."""
     rows = values.astype(">u2" if depth == 16 else "u1").reshape(len(values), -1)
-    head = struct.pack(">IIBBBBB", values.shape[1], values.shape[0], depth, colour_type, 0, 0, 0)
+    head = struct.pack(
+        ">IIBBBBB", values.shape[1], values.shape[0], depth, colour_type, 0, 0, 0
+    )
     pixels = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
     parts = [(b"IHDR", head), *chunks, (b"IDAT", pixels), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -203,7 +205,10 @@ def _transparent() -> _Cases:
         np.uint8
     )
     pa = tiff(
-        np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, {320: ("H", colormap), 338: ("H", [2])}
+        np.stack([grey, alpha], 2).astype(np.uint8),
+        8,
+        3,
+        {320: ("H", colormap), 338: ("H", [2])},
     )
     opaque = np.concatenate([rgb, np.full_like(rgb[..., :1], 255)], axis=2)
     last = rgb[-1, -1]
@@ -228,7 +233,11 @@ def _transparent() -> _Cases:
             on_black(seen, several),
             palette_black,
         ),
-        "P clear.gif": (saved(palette, "GIF", transparency=5), on_black(seen, one), palette_black),
+        "P clear.gif": (
+            saved(palette, "GIF", transparency=5),
+            on_black(seen, one),
+            palette_black,
+        ),
         "PA.tif": (pa, on_black(table[grey], share), palette_black),
     }
 
@@ -299,7 +308,11 @@ def _deep_colours() -> _Cases:
     return {
         "RGB 16 bits.png": (png(deep, 16, 2), seen, of_16),
         "RGBA 16 bits.png": (png(with_alpha, 16, 6), rounded_once, clear),
-        "LA 16 bits.png": (png(np.dstack([ramp(65535), alpha]), 16, 4), _grey(grey_once), clear),
+        "LA 16 bits.png": (
+            png(np.dstack([ramp(65535), alpha]), 16, 4),
+            _grey(grey_once),
+            clear,
+        ),
         "RGB 12 of 16 bits, sBIT.png": (sbit, in_8_bits(twelve, 0, 4095), of_12),
         "RGB 16 bits.tif": (tiff(deep.astype("<u2"), 16, 2), seen, of_16),
         "RGB 16 bits big-endian.tif": (tiff(deep.astype(">u2"), 16, 2), seen, of_16),

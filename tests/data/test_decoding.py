@@ -73,7 +73,10 @@ UNCLEAR = {
         "from 31768 to 35768, ",
     ),  # Hounsfield units, made unsigned
     "grey.tif": (tiff((ramp(100) / 1000 + 0.45).astype("<f4"), 32), "from 0.45 to 0.55, "),
-    "floats.tif": (FLOATS, "its floats go from -1000 to 3000, and no bit depth gives their range"),
+    "floats.tif": (
+        FLOATS,
+        "its floats go from -1000 to 3000, and no bit depth gives their range",
+    ),
     "signed.tif": (
         tiff((ramp(4000) - 1000).astype("<i2"), 16),
         "its signed or 32-bit values go from -1000 to 3000",
@@ -91,7 +94,9 @@ def put(folder, files, **settings):
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    samples = [{"question": "Which side?", "answer": "left", "images": [name]} for name in files]
+    samples = [
+        {"question": "Which side?", "answer": "left", "images": [name]} for name in files
+    ]
     content = {"taskType": "VQA", "modality": "Radiology", "samples": samples, **settings}
     (folder / "dataset.json").write_text(json.dumps(content))
     return folder
@@ -112,7 +117,8 @@ def shown(file, **settings):
 def every_mode(tmp_path_factory):
     """A prepared folder with all files, and the folder itself."""
     folder = put(
-        tmp_path_factory.mktemp("own") / "modes", {name: case.data for name, case in CASES.items()}
+        tmp_path_factory.mktemp("own") / "modes",
+        {name: case.data for name, case in CASES.items()},
     )
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
@@ -134,7 +140,9 @@ def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
     (from_folder,) = images(load_documents(manifest.name)[list(CASES).index(name)])
     for seen in (from_folder, shown(name, image_root=str(folder))):
         assert pixels(seen).shape == CASES[name].seen.shape
-        assert np.abs(pixels(seen) - CASES[name].seen.astype(int)).max() <= CASES[name].tolerance
+        assert (
+            np.abs(pixels(seen) - CASES[name].seen.astype(int)).max() <= CASES[name].tolerance
+        )
     with Image.open(folder / name) as image:
         expected = image.convert("RGB")
     seen = shown(folder / name, image_rule="reference")  # of published sets
@@ -145,7 +153,9 @@ def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
 def conversions():
     """How many of all files get each treatment."""
     return dict(
-        Counter(one for case in CASES.values() for one in case.conversions or ("8 bits as stored",))
+        Counter(
+            one for case in CASES.values() for one in case.conversions or ("8 bits as stored",)
+        )
     )
 
 
@@ -205,9 +215,7 @@ def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(
 def test_an_unclear_range_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     data, complaint = UNCLEAR[name]
-    mend = (
-        "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
-    )
+    mend = "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
     folder = put(tmp_path / "scans", {name: data})
 
     with pytest.raises(SourceError) as refused:
@@ -316,7 +324,12 @@ def test_impossible_settings(prepared, tmp_path, settings, complaint):
             SourceError, match=f"dataset.json: .*{complaint}|dataset.json.*{complaint}"
         ):
             prepare_own(
-                put(tmp_path / "scans", {}, samples=[{"question": "?", "answer": "!"}], **settings)
+                put(
+                    tmp_path / "scans",
+                    {},
+                    samples=[{"question": "?", "answer": "!"}],
+                    **settings,
+                )
             )
 
 
@@ -377,7 +390,9 @@ DOTS = (np.indices(DARK.shape) % 5 == 0).all(axis=0)  # every 25th pixel
         (np.where(HALF, ramp(200), 0), False),  # a slice in the air
     ],
 )
-def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_path, grey, is_flat):
+def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(
+    tmp_path, grey, is_flat
+):
     folder = put(tmp_path, {"a.png": png(np.array(grey), 8, 0)})
     assert decode_image(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
     manifest = prepare_own(folder, access=Access.PUBLIC)
@@ -496,7 +511,9 @@ def test_a_message_says_what_a_file_is_that_is_no_image(tmp_path, data, kind):
         assert f"scan.png{' of sample q' if error is broken else ''} is broken (" in str(
             error.value
         )
-        assert (f"(it is no image that can be read, but {kind}" in str(error.value)) == bool(kind)
+        assert (f"(it is no image that can be read, but {kind}" in str(error.value)) == bool(
+            kind
+        )
 
 
 def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypatch):

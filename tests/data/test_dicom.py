@@ -339,12 +339,16 @@ def test_presentation_shapes(tmp_path, kind, shape, inverted, said):
 def test_padding_is_black(tmp_path, kind, fields, padding, said):
     values = np.clip(STORED, 100, 3900)
     values[:, :3] = padding
-    grey, done = seen(write(tmp_path / "a.dcm", values, kind, PixelPaddingValue=padding, **fields))
+    grey, done = seen(
+        write(tmp_path / "a.dcm", values, kind, PixelPaddingValue=padding, **fields)
+    )
     assert not grey[:, :3].any()
     assert (done[-1] == "padding black") == said
     low, high = (0, 4095) if "WindowWidth" in fields else (values[:, 3:].min(), 3900)
     expected = in_8_bits(values, low, high).astype(int)[:, 3:]
-    assert np.abs(grey[:, 3:] - (255 - expected if kind == "MONOCHROME1" else expected)).max() <= 1
+    assert (
+        np.abs(grey[:, 3:] - (255 - expected if kind == "MONOCHROME1" else expected)).max() <= 1
+    )
 
 
 @each_row(
@@ -394,10 +398,14 @@ def test_palettes_in_both_byte_orders(tmp_path, little, bits):
     for colour, entries in zip(("Red", "Green", "Blue"), table, strict=True):
         name = f"{colour}PaletteColorLookupTable"
         dataset.add_new(f"{name}Descriptor", "US", [64, 0, bits])
-        dataset.add_new(f"{name}Data", "OW", entries.astype("<u2" if little else ">u2").tobytes())
+        dataset.add_new(
+            f"{name}Data", "OW", entries.astype("<u2" if little else ">u2").tobytes()
+        )
     dataset.add_new("PixelData", "OB", indices.tobytes())
     dataset.file_meta = pydicom.dataset.FileMetaDataset()
-    dataset.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2.1" if little else "1.2.840.10008.1.2.2"
+    dataset.file_meta.TransferSyntaxUID = (
+        "1.2.840.10008.1.2.1" if little else "1.2.840.10008.1.2.2"
+    )
     dataset.save_as(tmp_path / "b.dcm", enforce_file_format=True)
 
     grey, done = seen(tmp_path / "b.dcm")
@@ -490,7 +498,9 @@ def test_decoders_that_fail_say_why():
 
 def test_decoders_that_are_missing_are_named(monkeypatch):
     path = Path(pydicom.data.get_testdata_file("JPGExtended.dcm", download=False))
-    lost = "Unable to decompress 'JPEG' pixel data because all plugins are missing dependencies:"
+    lost = (
+        "Unable to decompress 'JPEG' pixel data because all plugins are missing dependencies:"
+    )
     lost += "\n\tgdcm - requires gdcm"
     monkeypatch.setattr(
         pydicom.FileDataset,
@@ -506,7 +516,9 @@ def test_decoders_that_are_missing_are_named(monkeypatch):
 
 
 def test_an_unknown_window_is_refused(tmp_path):
-    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
+    path = write(
+        tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC"
+    )
     with pytest.raises(
         OSError,
         match=r"its window \(CUBIC, WindowWidth 400\) is none that DICOM knows; say which values",
@@ -533,7 +545,8 @@ def test_without_pydicom_a_sentence_says_how_to_install_it(tmp_path, monkeypatch
     path = write(tmp_path / "a.dcm")
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(
-        SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"
+        SourceError,
+        match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it",
     ):
         images({"doc_id": "q", "image_file": str(path)})
 

@@ -53,7 +53,11 @@ def test_strata_have_their_share(draw, documents):
 
     share = 90 / len(documents)
     numbers = {stratum.name: (stratum.drawn, stratum.existing) for stratum in design.strata}
-    assert numbers == {"CT": (round(60 * share), 60), "MR": (round(39 * share), 39), "PET": (1, 1)}
+    assert numbers == {
+        "CT": (round(60 * share), 60),
+        "MR": (round(39 * share), 39),
+        "PET": (1, 1),
+    }
     assert sum(stratum.rows for stratum in design.strata) == len(drawn)
     assert sum(stratum.existing_rows for stratum in design.strata) == len(documents)
 
@@ -106,7 +110,9 @@ def test_each_cluster_is_as_likely(documents):
 
 def test_the_first_part_of_a_draw_has_about_as_many_of_each_stratum(documents):
     drawn, _ = draw_documents(documents, DrawRequest(150, "modality"))
-    modalities = list({document["image_id"]: document["modality"] for document in drawn}.values())
+    modalities = list(
+        {document["image_id"]: document["modality"] for document in drawn}.values()
+    )
     half = Counter(modalities[: len(modalities) // 2])
     whole = Counter(modalities)
     for modality in ("CT", "MR"):
@@ -139,7 +145,9 @@ def test_columns_that_cannot_be_strata_are_refused(documents):
     with pytest.raises(UnknownName, match="column"):
         draw_documents(documents, DrawRequest(50, "modalty"))
     rows = [{"doc_id": str(n), "question": f"What is {n // 2}?"} for n in range(100)]
-    with pytest.raises(MedTasksError, match="two clusters of each of the 50 values of 'question'"):
+    with pytest.raises(
+        MedTasksError, match="two clusters of each of the 50 values of 'question'"
+    ):
         draw_documents(rows, DrawRequest(60, "question"))
 
 

@@ -26,7 +26,9 @@ def prepared(source, home):
 
 def test_catalogue(refuses):
     assert dataset_info("mediconfusion") is MEDICONFUSION
-    with refuses("unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?", kind=UnknownName):
+    with refuses(
+        "unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?", kind=UnknownName
+    ):
         dataset_info("mediconfuson")
     with refuses(
         f"unknown dataset 'xyz'. All {len(CATALOGUE)}: medtasks data list", kind=UnknownName
@@ -109,14 +111,18 @@ def test_provenance_is_that_of_the_manifest(prepared):
         ({"sample": False}, ""),
     ],
 )
-def test_a_label_marks_data_that_are_not_the_published_ones(prepared, final, task, change, mark):
+def test_a_label_marks_data_that_are_not_the_published_ones(
+    prepared, final, task, change, mark
+):
     prepared.model_copy(update=change).write(final)
     assert getattr(label_of, task) == f"{task}{mark}"
 
 
 def test_a_label_needs_the_name_of_a_dataset():
     for name in ("mediconfusions", "medi", "__path__"):
-        with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
+        with pytest.raises(
+            AttributeError, match="no dataset name is the beginning of task name"
+        ):
             getattr(label_of, name)
 
 

@@ -57,7 +57,9 @@ def test_texts_with_quotes_tabs_and_lines_stay_whole(source):
     document = prepared(source(rows))[3]
 
     assert document["question"] == rows[3]["question"]
-    assert document["options"] == [rows[3][letter] for letter in "ABCDEF" if rows[3].get(letter)]
+    assert document["options"] == [
+        rows[3][letter] for letter in "ABCDEF" if rows[3].get(letter)
+    ]
 
 
 def test_words_that_look_like_nothing_stay_words(source):
@@ -102,7 +104,12 @@ def test_only_twins_are_one_cluster(source):
             }
         )
     rows.append(
-        {**rows[3], "index": "other", "question": "Another question", "image": tiny_gmai.png(99)}
+        {
+            **rows[3],
+            "index": "other",
+            "question": "Another question",
+            "image": tiny_gmai.png(99),
+        }
     )
     rows.append(
         {
@@ -113,7 +120,9 @@ def test_only_twins_are_one_cluster(source):
         }
     )
 
-    units = {document["doc_id"]: Sample(document).cluster_id for document in prepared(source(rows))}
+    units = {
+        document["doc_id"]: Sample(document).cluster_id for document in prepared(source(rows))
+    }
     assert all(units[f"m{case}"] == units[f"c{case}"] for case in range(3))
     assert len(set(units.values())) == 5
 
@@ -123,7 +132,9 @@ def answerless(source):
     """The test part, in all its files."""
     columns = [column for column in tiny_gmai.COLUMNS if column != "answer"]
     for part, name in enumerate(TEST.md5):
-        rows = [{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(3, seed=part)]
+        rows = [
+            {**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(3, seed=part)
+        ]
         folder = source(rows, name, columns)
     return folder
 
@@ -145,7 +156,12 @@ def test_several_answers(source):
     for row, answer in zip(rows, ("B,A", "A", "A, B", "B"), strict=True):
         row["answer"] = answer
     documents = prepared(source(rows, "own.tsv"), MCLS)
-    assert [document["answers"] for document in documents] == [["A", "B"], ["A"], ["A", "B"], ["B"]]
+    assert [document["answers"] for document in documents] == [
+        ["A", "B"],
+        ["A"],
+        ["A", "B"],
+        ["B"],
+    ]
 
 
 def test_published_checksum_is_demanded(source):
@@ -190,7 +206,10 @@ def test_a_cut_file_is_refused(source):
     path = folder / "GMAI-MMBench_VAL.tsv"
     whole = path.read_bytes()
     for end, message in (
-        (-250, r"row 6.*: it has more or fewer fields than the header; download the file again"),
+        (
+            -250,
+            r"row 6.*: it has more or fewer fields than the header; download the file again",
+        ),
         (whole.rindex(b'"') - len(whole), "is no table after row 5"),
     ):
         path.write_bytes(whole[:end])
@@ -206,7 +225,10 @@ def test_a_cut_file_is_refused(source):
             {"image": "5"},
             r"row 2 \(index 1001\): its image is that of row index 5, which is not there",
         ),
-        ({"answer": "F", "F": ""}, r"row 2 \(index 1001\): its answer is 'F', and the options are"),
+        (
+            {"answer": "F", "F": ""},
+            r"row 2 \(index 1001\): its answer is 'F', and the options are",
+        ),
         (
             {"C": "", "D": "x", "answer": "A"},
             r"row 2 \(index 1001\): it has an option [D-F] and no option C",
@@ -215,7 +237,9 @@ def test_a_cut_file_is_refused(source):
     ],
 )
 def test_bad_rows_are_named_and_cost_nothing_else(source, change, message):
-    rows = [{**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(4))]
+    rows = [
+        {**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(4))
+    ]
     rows[1] |= change
     folder = source(rows)
     with pytest.raises(SourceError, match=f"{message}.*--allow-incomplete"):
@@ -225,8 +249,10 @@ def test_bad_rows_are_named_and_cost_nothing_else(source, change, message):
 
 
 def test_rows_on_a_broken_image_are_named_too(source):
-    rows = [{**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(3))]
-    rows[0]["image"], rows[2]["image"] = "A" * 80, rows[0]["index"]
-    assert [document["doc_id"] for document in prepared(source(rows), allow_incomplete=True)] == [
-        "1001"
+    rows = [
+        {**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(3))
     ]
+    rows[0]["image"], rows[2]["image"] = "A" * 80, rows[0]["index"]
+    assert [
+        document["doc_id"] for document in prepared(source(rows), allow_incomplete=True)
+    ] == ["1001"]

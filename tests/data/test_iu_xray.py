@@ -52,7 +52,8 @@ def test_studies_of_open_i_come_by_number(open_i):
 
     assert (first["doc_id"], second["doc_id"]) == ("CXR2", "CXR10")
     assert {
-        key: second[key] for key in ("image_id", "patient_id", "context", "indication", "report")
+        key: second[key]
+        for key in ("image_id", "patient_id", "context", "indication", "report")
     } == {
         "image_id": "CXR10",
         "patient_id": None,
@@ -65,7 +66,8 @@ def test_studies_of_open_i_come_by_number(open_i):
 def test_a_study_of_open_i_shows_its_images_as_published(home, tmp_path):
     unpacked = sources.put_open_i(tmp_path / "open_i")
     wanted = [
-        (unpacked / "NLMCXR_png" / f"{image}.png").read_bytes() for image in sources.STUDIES[10][2]
+        (unpacked / "NLMCXR_png" / f"{image}.png").read_bytes()
+        for image in sources.STUDIES[10][2]
     ]
 
     _, (_, second) = prepared(sources.pack(unpacked))
@@ -94,7 +96,9 @@ def test_unpacked_open_i(home, tmp_path, unpacked, below):
     put(folder / "NLMCXR_png" / "._CXR2_IM-0652-1001.png", b"of a Mac")
     if unpacked != "both":
         packed = {"ecgen-radiology": "NLMCXR_png", "NLMCXR_png": "ecgen-radiology"}[unpacked]
-        archive = {"ecgen-radiology": "NLMCXR_reports.tgz", "NLMCXR_png": "NLMCXR_png.tgz"}[packed]
+        archive = {"ecgen-radiology": "NLMCXR_reports.tgz", "NLMCXR_png": "NLMCXR_png.tgz"}[
+            packed
+        ]
         shutil.rmtree(folder / packed)
         shutil.copy(tmp_path / "packed" / archive, source)
     manifest, documents = prepared(source)
@@ -202,7 +206,11 @@ BROKEN = {
 
 @each_row(
     "layout, damage, parts",
-    [(layout, damage, parts) for layout, damages in BROKEN.items() for damage, *parts in damages],
+    [
+        (layout, damage, parts)
+        for layout, damages in BROKEN.items()
+        for damage, *parts in damages
+    ],
 )
 def test_broken_sources(layout, damage, parts, tmp_path, home, refuses):
     source = (

@@ -6,7 +6,12 @@ import datasets
 import pytest
 from PIL import Image
 
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, text_fingerprint
+from medtasks.data.dataset_manifest import (
+    FILE_NAME,
+    Manifest,
+    pixels_fingerprint,
+    text_fingerprint,
+)
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.data.images.image_store import read_facts
@@ -38,7 +43,13 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path):
 
     assert Manifest.read(tmp_path) == manifest
     images = {"image_rule": "reference", "image_range": None, "image_conversions": {}}
-    whole = {"selected_from": None, "selection": {}, "draw": None, "volume_settings": {}, **images}
+    whole = {
+        "selected_from": None,
+        "selection": {},
+        "draw": None,
+        "volume_settings": {},
+        **images,
+    }
     assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS | whole
 
 
@@ -48,7 +59,11 @@ def test_a_fingerprint_is_of_text_and_pixels():
 
     others = [manifest.model_copy(update=change).fingerprint for change in changes]
 
-    assert (len(manifest.fingerprint), len({*others}), others[2]) == (12, 3, manifest.fingerprint)
+    assert (len(manifest.fingerprint), len({*others}), others[2]) == (
+        12,
+        3,
+        manifest.fingerprint,
+    )
 
 
 def test_a_fingerprint_is_of_how_volumes_are_shown():
@@ -75,7 +90,9 @@ def test_damaged_manifest(tmp_path, refuses, contents):
     folder.mkdir()
     (folder / FILE_NAME).write_bytes(contents)
     with refuses(
-        f"{folder / FILE_NAME} is damaged", "medtasks data prepare mediconfusion", kind=SourceError
+        f"{folder / FILE_NAME} is damaged",
+        "medtasks data prepare mediconfusion",
+        kind=SourceError,
     ):
         Manifest.read(folder)
 
@@ -131,7 +148,9 @@ def test_verify_has_nothing_to_say_of_data_as_prepared(prepared):
 
 def test_verify_names_another_number_of_documents(final, prepared):
     prepared.model_copy(update={"rows": 33}).write(final)
-    assert list(verify("mediconfusion")) == [f"{final} holds 32 documents, its manifest says 33"]
+    assert list(verify("mediconfusion")) == [
+        f"{final} holds 32 documents, its manifest says 33"
+    ]
 
 
 def test_verify_names_pixels_that_a_decoder_changed(final, prepared):

@@ -122,7 +122,9 @@ def test_the_harness_opens_a_prepared_dataset(manifest, final):
 def test_an_unusable_image_is_refused_by_name_or_costs_its_pairs(
     drawn, home, tmp_path, monkeypatch, refuses, spoil
 ):
-    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves Pillow
+    monkeypatch.setattr(
+        ImageFile, "LOAD_TRUNCATED_IMAGES", True
+    )  # as the harness leaves Pillow
     shutil.rmtree(home, ignore_errors=True)
     options, final = (
         Options(shutil.copytree(drawn, tmp_path / "source"), sample=True),
@@ -132,7 +134,9 @@ def test_an_unusable_image_is_refused_by_name_or_costs_its_pairs(
     spoil(options.source / "images" / f"{USED_TWICE}.jpg")
 
     with refuses(
-        "1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"
+        "1 of 27 images unusable, in 2 of 16 pairs",
+        f"{USED_TWICE}.jpg is ",
+        "--allow-incomplete",
     ):
         prepare("mediconfusion", options)
     assert not final.exists()
@@ -162,7 +166,11 @@ def test_another_number_of_pairs_is_refused(source, refuses):
 def test_another_number_of_pairs_makes_an_incomplete_set(source):
     manifest = prepare("mediconfusion", Options(source, allow_incomplete=True))
 
-    assert (manifest.complete, manifest.revision, manifest.source) == (False, "local", str(source))
+    assert (manifest.complete, manifest.revision, manifest.source) == (
+        False,
+        "local",
+        str(source),
+    )
     assert manifest.left_out == (WRONG_NUMBER,)
 
 
@@ -236,7 +244,8 @@ def test_golden_mediconfusion_prepare(test_data, home, final):
     }
 
     own = [
-        {name: value for name, value in row.items() if name != "image_sha256"} for row in documents
+        {name: value for name, value in row.items() if name != "image_sha256"}
+        for row in documents
     ]
     assert hashlib.sha256(json.dumps(own).encode()).hexdigest() == QUESTIONS_SHA256
 
@@ -267,7 +276,10 @@ PAIR = {
         *(({"1": {**PAIR, name: None}}, [f"pair '1', field '{name}': "]) for name in PAIR),
         ({"1": {"question": "?"}}, ["pair '1', field 'option_A': Field"]),
         *(
-            ({"10001": PAIR, "10002": PAIR | {field: value}}, [f"pair '10002', field '{field}'"])
+            (
+                {"10001": PAIR, "10002": PAIR | {field: value}},
+                [f"pair '10002', field '{field}'"],
+            )
             for field, value in [
                 ("im_1_correct", "C"),
                 ("question", " \n"),
@@ -431,11 +443,15 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
     assert Manifest.read(final) == old
 
 
-def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
+def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(
+    options, final, refuses
+):
     final.parent.mkdir(parents=True)
     with held(final.with_name(".mediconfusion.lock")):
         with refuses(
-            "another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"
+            "another process is preparing 'mediconfusion'",
+            str(final.parent),
+            "wait for it to end",
         ):
             prepare("mediconfusion", options)
         assert not final.exists()

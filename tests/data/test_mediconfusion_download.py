@@ -176,7 +176,9 @@ def test_an_image_without_a_link_is_named(refused_fetch, source, links):
 def test_a_link_to_another_place_is_refused(refused_fetch, source, links):
     links["drawn/90000.jpg"]["dlink"] = "ftp://elsewhere/file.zip"
     (source / "image_dict.json").write_text(json.dumps(links))
-    refused_fetch("ftp://elsewhere/file.zip", "names no PubMed Central package", kind=SourceError)
+    refused_fetch(
+        "ftp://elsewhere/file.zip", "names no PubMed Central package", kind=SourceError
+    )
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,8 @@ def test_one_paged_listing_serves_all_figures_of_an_article(published, fetch, tm
     names = [f"fig {n}&+#?%41.jpg" for n in range(7)]
     published.files |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
     assert (
-        fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
+        fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)])
+        == {}
     )
     assert published.count("list PMC7.") == 3
     assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(
@@ -283,7 +286,10 @@ def test_one_paged_listing_serves_all_figures_of_an_article(published, fetch, tm
     "others, newest",
     [
         (["PMC1.2/a.jpg", "PMC1.9/a.jpg", "PMC1.10/a.jpg"], "PMC1.10/a.jpg"),
-        (["PMC1.2/xa.jpg", "PMC1.3/a.jpg.png", "PMC12.4/a.jpg", "PMC1.5/aXjpg"], "PMC1.1/a.jpg"),
+        (
+            ["PMC1.2/xa.jpg", "PMC1.3/a.jpg.png", "PMC12.4/a.jpg", "PMC1.5/aXjpg"],
+            "PMC1.1/a.jpg",
+        ),
     ],
 )
 def test_newest_version_wins(published, fetch, figure, others, newest):
@@ -313,7 +319,11 @@ def test_passing_trouble_is_tried_again(published, fetch, figure, where, fault):
 @each_row(
     "fault, tail, etag",
     [
-        ("cut4", b"tail", ""),  # what is left after the cut still decodes, and there is no digest
+        (
+            "cut4",
+            b"tail",
+            "",
+        ),  # what is left after the cut still decodes, and there is no digest
         (picture(99), b"", None),  # the digest is that of another image
         (picture(1)[:-200], b"", ""),
     ],
@@ -428,11 +438,14 @@ def test_ctrl_c_leaves_only_whole_files(published, tmp_path, monkeypatch):
 
 
 @each_row("count, tried", [(1, 1), (12, 3)])
-def test_unreachable_host_ends_it_after_three_articles(published, fetch, tmp_path, count, tried):
+def test_unreachable_host_ends_it_after_three_articles(
+    published, fetch, tmp_path, count, tried
+):
     published.requests.clear()
     published.faults["list"] = ["reset", ...]
     with pytest.raises(
-        SourceError, match=r"cannot reach PubMed Central's storage at http://127.*MEDTASKS_PMC_URL"
+        SourceError,
+        match=r"cannot reach PubMed Central's storage at http://127.*MEDTASKS_PMC_URL",
     ):
         fetch(*articles(published, tmp_path, count), workers=1, attempts=2, backoff_s=0.1)
     assert (

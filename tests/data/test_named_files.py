@@ -154,7 +154,11 @@ def test_a_path_belongs_to_a_dataset_however_it_is_spelled(home, secret, tmp_pat
     (tmp_path / "link.jpg").symlink_to(secret)
     monkeypatch.chdir(secret.parent)
 
-    spelled = (secret, tmp_path / "link.jpg", tmp_path / "other_home" / secret.relative_to(home))
+    spelled = (
+        secret,
+        tmp_path / "link.jpg",
+        tmp_path / "other_home" / secret.relative_to(home),
+    )
     for path in (*spelled, tmp_path / "x" / ".." / "link.jpg", type(secret)(secret.name)):
         assert dataset_holding(path) == PRIVATE
 
@@ -181,8 +185,12 @@ def test_a_volume_belongs_to_the_dataset_that_links_to_it(secret, tmp_path):
 def test_a_public_study_takes_no_image_of_a_credentialed_set(tmp_path, secret):
     reports = tmp_path / "reports.jsonl"
     (tmp_path / "link.jpg").symlink_to(secret)
-    for number, image in enumerate((str(secret), "link.jpg", os.path.relpath(secret, tmp_path))):
-        reports.write_text(json.dumps({"id": "1", "image": image, "report": "No effusion."}) + "\n")
+    for number, image in enumerate(
+        (str(secret), "link.jpg", os.path.relpath(secret, tmp_path))
+    ):
+        reports.write_text(
+            json.dumps({"id": "1", "image": image, "report": "No effusion."}) + "\n"
+        )
         folder = tmp_path / f"study{number}"
         planned = planned_study(reports, folder, StudyKind.VISUAL_OPEN, None, Access.PUBLIC)
         with pytest.raises(
@@ -271,7 +279,10 @@ def png(width, height, depth, colour):
 
     def chunk(name, data):
         return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            struct.pack(">I", len(data))
+            + name
+            + data
+            + struct.pack(">I", zlib.crc32(name + data))
         )
 
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
@@ -341,7 +352,8 @@ def test_a_dicom_file_that_would_fill_the_memory_is_refused_before_its_pixels_ar
     )
     for source in (path, io.BytesIO(path.read_bytes())):
         with pytest.raises(
-            UnreadableImage, match="takes more than 1,800 MB" if is_refused else "number of bytes"
+            UnreadableImage,
+            match="takes more than 1,800 MB" if is_refused else "number of bytes",
         ):
             decode_image(source, LINEAR)
     with pytest.raises(
@@ -369,11 +381,16 @@ def test_an_image_of_flat_pixels_is_not_stretched_over_the_memory():
 
 def test_what_is_deflated_in_a_dicom_file_is_limited(tmp_path, monkeypatch):
     pydicom = pytest.importorskip("pydicom")
-    path = put_dicom(tmp_path / "x.dcm", np.arange(40000, dtype=np.uint16).reshape(200, 200) % 4096)
+    path = put_dicom(
+        tmp_path / "x.dcm", np.arange(40000, dtype=np.uint16).reshape(200, 200) % 4096
+    )
     dataset = pydicom.dcmread(path)
     dataset.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     dataset.save_as(tmp_path / "deflated.dcm")
-    for source in (tmp_path / "deflated.dcm", io.BytesIO((tmp_path / "deflated.dcm").read_bytes())):
+    for source in (
+        tmp_path / "deflated.dcm",
+        io.BytesIO((tmp_path / "deflated.dcm").read_bytes()),
+    ):
         assert (
             decode_image(source, LINEAR).pixels.tobytes()
             == decode_image(path, LINEAR).pixels.tobytes()
@@ -420,7 +437,9 @@ def small_limits(monkeypatch):
             if hasattr(sys.modules[name], constant):
                 monkeypatch.setattr(f"{name}.{constant}", value)
     for function in (named_files.check_size, named_files.read_file, named_files.read_stream):
-        monkeypatch.setattr(function, "__defaults__", (whole, *(function.__defaults__ or ())[1:]))
+        monkeypatch.setattr(
+            function, "__defaults__", (whole, *(function.__defaults__ or ())[1:])
+        )
 
 
 BOMB = bytes(3 << 20)
@@ -481,7 +500,9 @@ def test_a_packed_table_is_limited(tmp_path, small_limits):
         '[{"a": [' + "0," * 20000 + "0]}]",
     ],
 )
-def test_rows_and_values_of_a_table_are_limited_and_not_only_its_bytes(tmp_path, monkeypatch, text):
+def test_rows_and_values_of_a_table_are_limited_and_not_only_its_bytes(
+    tmp_path, monkeypatch, text
+):
     monkeypatch.setattr("medtasks.data.table_files.MOST_MEMORY", 1_800_000)
     path = tmp_path / "x.csv"
     path.write_text(text)
@@ -588,7 +609,9 @@ def test_a_data_folder_that_exists_keeps_its_mode(shared):
 
 
 def test_images_taken_from_a_table_are_their_owners(shared):
-    table = pytest.importorskip("datasets").Dataset.from_dict({"q": ["?"], "image": [picture(1)]})
+    table = pytest.importorskip("datasets").Dataset.from_dict(
+        {"q": ["?"], "image": [picture(1)]}
+    )
 
     with_image_files(table, "image_file", ["image"], ["row 1"])
 

@@ -209,7 +209,11 @@ def test_a_missing_volume_is_called_missing(tmp_path):
 
 
 def test_a_volume_is_known_by_its_name():
-    assert [is_volume(name) for name in ("a/b.nii.gz", "B.NII.GZ", "a.png")] == [True, True, False]
+    assert [is_volume(name) for name in ("a/b.nii.gz", "B.NII.GZ", "a.png")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_same_as_nibabel(tmp_path, axial):
@@ -221,4 +225,6 @@ def test_the_same_as_nibabel(tmp_path, axial):
         affine[:3, :3] = directions
         nibabel.save(image(noise.normal(size=(4, 5, 6)).astype(np.float32), affine), path)
         canonical = nibabel.as_closest_canonical(nibabel.load(path)).get_fdata()
-        assert np.allclose(axial(gzip.decompress(path.read_bytes())), printed(canonical), atol=1e-6)
+        assert np.allclose(
+            axial(gzip.decompress(path.read_bytes())), printed(canonical), atol=1e-6
+        )

@@ -34,7 +34,13 @@ def hook(name, **more):
 
 def run(config, columns):
     places = [f"row {row}" for row in (1, 2)]
-    check(config, columns, list(columns), "rows.jsonl", places[: len(next(iter(columns.values())))])
+    check(
+        config,
+        columns,
+        list(columns),
+        "rows.jsonl",
+        places[: len(next(iter(columns.values())))],
+    )
 
 
 def without(name):
@@ -134,19 +140,26 @@ def test_a_template_says_what_a_prompt_needs():
     }
     settings = {name: {"template": text} for name, text in templates.items()}
     config = hook(
-        "reports", doc_to_text="medtasks.hooks.prompts.question", lmms_eval_specific_kwargs=settings
+        "reports",
+        doc_to_text="medtasks.hooks.prompts.question",
+        lmms_eval_specific_kwargs=settings,
     )
     rows = {"report": ["r"], "question": ["q"], "hint": [None]}
 
     with pytest.raises(
-        MedTasksError, match="no column 'details', which the prompt of the family 'reports' needs"
+        MedTasksError,
+        match="no column 'details', which the prompt of the family 'reports' needs",
     ):
         run(config, rows)
     run(config, {**rows, "details": [None]})
 
 
 def test_a_complaint_does_not_show_the_text_of_a_patient():
-    rows = {**GOOD, "answer": ["John Doe", "A"], "dataset": ["multimedeval_mimic_cxr_report"] * 2}
+    rows = {
+        **GOOD,
+        "answer": ["John Doe", "A"],
+        "dataset": ["multimedeval_mimic_cxr_report"] * 2,
+    }
 
     with pytest.raises(MedTasksError, match="row 1: 'answer' is something else, and") as told:
         run(CHOICE, rows)
@@ -172,7 +185,8 @@ def test_what_follows():
 
 def test_yes_and_no_become_a_closed_question():
     found = follow(
-        "closed_questions", {"question": ["a", "b"], "answer": ["Yes", "no "], "doc_id": ["1", "2"]}
+        "closed_questions",
+        {"question": ["a", "b"], "answer": ["Yes", "no "], "doc_id": ["1", "2"]},
     )
     assert found == {
         "source": [None, None],
@@ -183,7 +197,12 @@ def test_yes_and_no_become_a_closed_question():
         "gold": ["Yes", "No"],
         "answer": ["A", "B"],
     }
-    full = {"doc_id": ["1"], "kind": ["binary"], "source": ["slake"], "hallucination": ["anatomy"]}
+    full = {
+        "doc_id": ["1"],
+        "kind": ["binary"],
+        "source": ["slake"],
+        "hallucination": ["anatomy"],
+    }
     assert follow("closed_questions", full) == {}
 
 

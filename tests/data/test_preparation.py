@@ -13,7 +13,12 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    SourceRecipe,
+    prepare_recipe,
+)
 from medtasks.data.prepare.source_tables import csv_table, listed_records
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT
 from medtasks.errors import SourceError
@@ -97,7 +102,9 @@ def test_a_set_of_another_size_is_refused(source, final):
 
 def test_demonstrations_stand_apart(source, final):
     def shots(_source, images):
-        yield PublishedRow("train.csv row 1", document("train"), [images.add_pixels(picture(77))])
+        yield PublishedRow(
+            "train.csv row 1", document("train"), [images.add_pixels(picture(77))]
+        )
 
     manifest = prepare_recipe(info(), recipe(demonstrations=shots), Options(source))
     assert (manifest.rows, manifest.images, manifest.complete) == (3, 2, True)
@@ -165,7 +172,10 @@ def test_fingerprints_do_not_depend_on_how_pixels_are_compressed(source, monkeyp
     before, save = prepare_recipe(info(), recipe(), Options(source)), Image.Image.save
     monkeypatch.setattr(Image.Image, "save", lambda *args, **_: save(*args, compress_level=9))
     again = prepare_recipe(info(), recipe(), Options(source))
-    assert (again.pixels_sha256, again.text_sha256) == (before.pixels_sha256, before.text_sha256)
+    assert (again.pixels_sha256, again.text_sha256) == (
+        before.pixels_sha256,
+        before.text_sha256,
+    )
     assert list(verify("tiles")) == []
 
 

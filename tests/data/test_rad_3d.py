@@ -38,7 +38,19 @@ def put(source):
             [4, 10, "test_2_a_1.nii.gz", "Is a nodule seen?", "Yes", "Close", "A", *YES_NO],
         ],
         "Task1_Image_Observation/Anatomical_observation.csv": [
-            [1, 1, "test_1_a_1.nii.gz", "Where is it?", "Left.", "Open", "-", "-", "-", "-", "-"],
+            [
+                1,
+                1,
+                "test_1_a_1.nii.gz",
+                "Where is it?",
+                "Left.",
+                "Open",
+                "-",
+                "-",
+                "-",
+                "-",
+                "-",
+            ],
         ],
         "Task6_Longitudinal_Temporal_Diagnosis/b.csv": [
             [6, 1, "test_2_a_1.nii.gz", "How?", CHANGES[2], "Close", "C", *CHANGES],
@@ -84,7 +96,12 @@ def test_documents_name_patient_subject_and_options(made_up):
         "test_2",
         "test_3",
     ]
-    assert (nodule["doc_id"], nodule["question_type"], nodule["subject"], nodule["options"]) == (
+    assert (
+        nodule["doc_id"],
+        nodule["question_type"],
+        nodule["subject"],
+        nodule["options"],
+    ) == (
         "Task4_Existence_Detection/Lung nodule/0",
         "Existence Detection",
         "Lung nodule",

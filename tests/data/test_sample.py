@@ -54,7 +54,9 @@ def records(folder):
 
 def grey(folder: Path, number: int) -> np.ndarray:
     with Image.open(folder / "images" / f"{number}.jpg") as image:
-        return np.asarray(image.convert("L").resize((96, 96), Image.Resampling.BOX), dtype=float)
+        return np.asarray(
+            image.convert("L").resize((96, 96), Image.Resampling.BOX), dtype=float
+        )
 
 
 def difference(first: np.ndarray, second: np.ndarray) -> float:
@@ -71,7 +73,9 @@ def test_records_have_the_published_fields(records):
 
 
 def test_right_options_are_balanced(records):
-    keys = Counter((record["im_1_correct"], record["im_2_correct"]) for record in records.values())
+    keys = Counter(
+        (record["im_1_correct"], record["im_2_correct"]) for record in records.values()
+    )
     assert keys == {("A", "B"): 8, ("B", "A"): 8}
 
 
@@ -111,7 +115,9 @@ def test_images_of_a_pair_differ(folder, records):
 
 def test_it_is_small_and_has_the_fingerprint_of_recorded_runs(folder, sample_home):
     assert sum(path.stat().st_size for path in folder.rglob("*")) < LARGEST_SAMPLE_BYTES
-    assert Manifest.read(sample_home / "datasets" / "mediconfusion").fingerprint == "62daed607110"
+    assert (
+        Manifest.read(sample_home / "datasets" / "mediconfusion").fingerprint == "62daed607110"
+    )
 
 
 LEFT, UPPER = "In the left half of the picture", "In the upper half"

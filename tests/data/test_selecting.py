@@ -55,7 +55,10 @@ def documents():
         ({"department": ["Ophthalmology"]}, {"department": ["Ophthalmology"]}),
         ({"department": ["O", "urology"]}, {"department": ["Ophthalmology", "Urology"]}),
         ({"department": ["none"]}, {"department": ["None"]}),
-        ({"department": ["N/A"], "modality": ["ct"]}, {"department": ["None"], "modality": ["CT"]}),
+        (
+            {"department": ["N/A"], "modality": ["ct"]},
+            {"department": ["None"], "modality": ["CT"]},
+        ),
         ({"department": ["ent/hns"]}, {"department": [ENT]}),
         ({"department": ["ENT"]}, {"department": [ENT]}),
         ({"clinical_task": ["OR-NH", "b"]}, {"clinical_task": [TASKS[1], "Bone"]}),
@@ -139,9 +142,9 @@ def test_counts_and_description(documents):
 def test_values_together_are_those_of_a_cross_table(documents):
     together = values_together(documents, "department", "keyword")
     frame = pandas.DataFrame(documents)
-    assert {name: len(labels) for name, labels in together.items()} == frame.groupby("department")[
-        "keyword"
-    ].nunique().to_dict()
+    assert {name: len(labels) for name, labels in together.items()} == frame.groupby(
+        "department"
+    )["keyword"].nunique().to_dict()
     areas = [
         {"categories": ["a", "b"], "source": "x"},
         {"categories": ["b"], "source": "y"},
@@ -150,9 +153,9 @@ def test_values_together_are_those_of_a_cross_table(documents):
     assert values_together(areas, "categories", "source") == {"a": {"x"}, "b": {"x", "y"}}
 
 
-CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(
-    sorted
-)
+CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(
+    st.integers(0, 9), max_size=60
+).map(sorted)
 
 
 @given(CLUSTERS, st.integers(1, 9))
@@ -207,7 +210,9 @@ def test_pairs_and_images_stay_together(sample):
 
 def test_rotations_of_a_question_stay_together(sample):
     documents = load_documents("mediconfusion")
-    singles = [{name: one[name] for name in ("doc_id", "options", "answer")} for one in documents]
+    singles = [
+        {name: one[name] for name in ("doc_id", "options", "answer")} for one in documents
+    ]
 
     turned = rotated(singles, None)
 

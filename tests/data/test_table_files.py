@@ -120,7 +120,9 @@ def test_cells_of_a_workbook_as_they_are_shown(tmp_path):
 def test_formats_that_are_not_read_are_named(tmp_path):
     cells = [list("abcd"), [12, 7, 0.5, "x"], [3, 4, 5, 6]]
     path = workbook(
-        tmp_path / "q.xlsx", cells, [("A2", '0 "mm"'), ("A3", '0 "mm"'), ("B2", "@"), ("C2", "0%")]
+        tmp_path / "q.xlsx",
+        cells,
+        [("A2", '0 "mm"'), ("A3", '0 "mm"'), ("B2", "@"), ("C2", "0%")],
     )
     assert read_table(path).notes == [
         "A2 is read as '12', without its format '0 \"mm\"' (so 2 cells)"
@@ -171,7 +173,10 @@ def test_archives_are_read_file_by_file(tmp_path):
         (b"a,b\n", "is empty: it has names of columns and no row"),
         (b"a,a\n1,2\n", "has several columns called 'a'"),
         (b'a,b\n1,2\n"1,2\n', "row 3: a quotation mark is never closed"),
-        (b"a,b\n1,2,3\n1,2\n1,2,3,4\n", "row 2 has 3 cells, the first row 2.*row 4 has 4 cells"),
+        (
+            b"a,b\n1,2,3\n1,2\n1,2,3,4\n",
+            "row 2 has 3 cells, the first row 2.*row 4 has 4 cells",
+        ),
         (b"a\n" + b"1,2\n" * 12, "row 11 has 2 cells, the first row 1: [^;]*; and 2 more$"),
         (
             "a,b\nЕсть ли выпот,1\n".encode("cp1251"),

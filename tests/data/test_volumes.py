@@ -31,7 +31,9 @@ def seen(voxels, affine, plane):
 
     ``affine`` leads to millimetres towards the right, the front and the head.
     """
-    indices = np.stack(np.meshgrid(*map(np.arange, voxels.shape), indexing="ij"), -1).reshape(-1, 3)
+    indices = np.stack(np.meshgrid(*map(np.arange, voxels.shape), indexing="ij"), -1).reshape(
+        -1, 3
+    )
     right, front, head = np.round(indices @ affine[:3, :3].T + affine[:3, 3], 3).T
     keys = {  # of slice, row and column: the first is shown first, on top, on the left
         "axial": (head, -front, -right),
@@ -69,7 +71,9 @@ def test_nifti_in_all_48_orientations(tmp_path, plane):
         image.header.set_slope_inter(2, -3)
         nibabel.save(image, tmp_path / "a.nii")
         stored = nibabel.load(tmp_path / "a.nii")
-        assert (shown(tmp_path / "a.nii", plane) == seen(stored.get_fdata(), affine, plane)).all()
+        assert (
+            shown(tmp_path / "a.nii", plane) == seen(stored.get_fdata(), affine, plane)
+        ).all()
 
 
 @each_row("plane", ["axial", "coronal", "sagittal"])
@@ -90,7 +94,11 @@ def test_series_of_every_orientation(tmp_path, plane, directions):
         put_series(folder, VALUES, directions, spacing)
         normal = np.cross(directions[:3], directions[3:])
         affine = np.eye(4)
-        axes = [normal * spacing[0], np.array(directions[3:]) * 0.5, np.array(directions[:3]) * 1.5]
+        axes = [
+            normal * spacing[0],
+            np.array(directions[3:]) * 0.5,
+            np.array(directions[:3]) * 1.5,
+        ]
         affine[:3, :3] = np.stack(axes, -1)
         affine[:3, 3] = (-7, 5, 30)
         affine[:2] *= -1  # DICOM's axes run to the left and the back
@@ -101,7 +109,9 @@ def test_series_of_every_orientation(tmp_path, plane, directions):
 def test_pixels_are_square(tmp_path, plane, ratio):
     put_series(tmp_path / "ct", VALUES, spacing=(5, 1, 1))
     depth, rows, columns = SIZES
-    size = {"axial": (columns, rows), "coronal": (columns, depth), "sagittal": (rows, depth)}[plane]
+    size = {"axial": (columns, rows), "coronal": (columns, depth), "sagittal": (rows, depth)}[
+        plane
+    ]
     images = show_volume(tmp_path / "ct", VolumeRule(Plane(plane), 2)).images
     assert [image.size for image in images] == [(size[0], size[1] * ratio)] * 2
 
@@ -110,7 +120,9 @@ def test_pixels_are_square(tmp_path, plane, ratio):
 def of_series(tmp_path):
     """The images of three slices of a CT series."""
     put_series(tmp_path / "ct", VALUES)
-    return [image.tobytes() for image in show_volume(tmp_path / "ct", VolumeRule(slices=3)).images]
+    return [
+        image.tobytes() for image in show_volume(tmp_path / "ct", VolumeRule(slices=3)).images
+    ]
 
 
 def test_frames_are_shown_as_the_series(tmp_path, of_series):
@@ -379,7 +391,9 @@ def test_a_scan_without_the_values_of_air_is_shown_by_percentiles(tmp_path):
 def test_a_series_that_is_no_ct_is_shown_by_percentiles(tmp_path):
     for fields in ({"Modality": "MR"}, {"RescaleType": "US"}, {"RescaleIntercept": ""}):
         put_series(tmp_path / str(fields), UNITS, **fields)
-        assert greys(tmp_path / str(fields)) == greys(tmp_path / str(fields), window="percentile")
+        assert greys(tmp_path / str(fields)) == greys(
+            tmp_path / str(fields), window="percentile"
+        )
 
 
 def test_monochrome1_is_inverted(tmp_path, ct):
@@ -460,7 +474,10 @@ def test_a_dark_volume_is_told(tmp_path):
         ({"window": []}, "window is"),
         ({"window": 40}, "window is 40"),
         ({"slices_as": "video"}, "slices_as is 'video'; it can be images, montage, channels"),
-        ({"slices_as": "channels"}, "needs three windows, for red, green and blue; window names 1"),
+        (
+            {"slices_as": "channels"},
+            "needs three windows, for red, green and blue; window names 1",
+        ),
     ],
 )
 def test_impossible_rules(settings, message):

@@ -18,7 +18,9 @@ from ..multimedeval_sources import picture, put_parquet
 
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PART = PAGE[PAGE.index("## A new dataset of a known kind") :]
-ENTRY, MODULE, TASK, _, TEST = re.findall(r"```(?:toml|python|yaml|md)\n(.*?)```", PART, re.DOTALL)
+ENTRY, MODULE, TASK, _, TEST = re.findall(
+    r"```(?:toml|python|yaml|md)\n(.*?)```", PART, re.DOTALL
+)
 OF_MODULE = (SourceRow, TableReader, choice_document)
 OF_TEST = (load_documents, prepare, verify, Options, picture, put_parquet)
 
@@ -31,7 +33,9 @@ def test_the_printed_dataset(home, tmp_path, monkeypatch):
     (facts,) = tomllib.loads(ENTRY)["sources"]
     ((name, own),) = facts.pop("datasets").items()
     monkeypatch.setitem(
-        CATALOGUE, name, DatasetInfo(name, **{**facts, **own, "access": Access(facts["access"])})
+        CATALOGUE,
+        name,
+        DatasetInfo(name, **{**facts, **own, "access": Access(facts["access"])}),
     )
     module = ModuleType(f"medtasks.data.sources.{facts['reader']}")
     vars(module).update(named(OF_MODULE), CHOICE=CHOICE, NewDocument=NewDocument)

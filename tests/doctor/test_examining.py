@@ -10,8 +10,21 @@ from medtasks.model_adapters.hf_vlm import HfVlm
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.doctor import examining, tasks_and_data
-from medtasks.doctor.check_results import AREAS, HARNESS, MODEL, TASKS, State, findings_of, scope_of
-from medtasks.doctor.examining import examine, harness_version, importable_model, package_versions
+from medtasks.doctor.check_results import (
+    AREAS,
+    HARNESS,
+    MODEL,
+    TASKS,
+    State,
+    findings_of,
+    scope_of,
+)
+from medtasks.doctor.examining import (
+    examine,
+    harness_version,
+    importable_model,
+    package_versions,
+)
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
 
@@ -38,12 +51,17 @@ def test_areas_in_order_without_secrets(monkeypatch):
     assert [
         finding for finding in findings if (finding.state is State.OK) != (finding.fix == "")
     ] == []
-    assert [finding.name for finding in findings if finding.area == MODEL] == ["address", "server"]
+    assert [finding.name for finding in findings if finding.area == MODEL] == [
+        "address",
+        "server",
+    ]
     assert "ValueError: sent ***" in str(findings)
     assert KEY not in str(findings)
     findings = examine(["mediconfusion"])
     assert {"judge", "weights", MODEL} & {*areas(findings)} == set()
-    assert [finding.name for finding in findings if finding.area == "datasets"] == ["mediconfusion"]
+    assert [finding.name for finding in findings if finding.area == "datasets"] == [
+        "mediconfusion"
+    ]
 
 
 def test_failing_checks_cost_nothing_else(monkeypatch):
@@ -76,7 +94,9 @@ def test_a_model_of_the_harness_is_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "lmms_eval.models.simple.qwen2_5_vl", raising=False)
     state, sentence, fix = found("qwen2_5_vl")
     assert (state, fix) == (State.PROBLEM, "pip install decord")
-    assert sentence == "the model 'qwen2_5_vl' needs the package 'decord', which is not installed"
+    assert (
+        sentence == "the model 'qwen2_5_vl' needs the package 'decord', which is not installed"
+    )
 
 
 def test_scope_of_names_and_a_malformed_own_file():
@@ -94,7 +114,11 @@ def test_scope_of_names_and_a_malformed_own_file():
         ),
     ):
         scope = scope_of(names)
-        assert (scope.has_names, list(scope.datasets), scope.foreign) == (True, datasets, foreign)
+        assert (scope.has_names, list(scope.datasets), scope.foreign) == (
+            True,
+            datasets,
+            foreign,
+        )
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     findings = examine()
@@ -105,7 +129,12 @@ def test_scope_of_names_and_a_malformed_own_file():
 
 
 def test_versions_of_packages(monkeypatch):
-    versions = {"transformers": "4.57.6", "torch": "99.0", "openai": "1.66.0", "pillow": "13.0.9"}
+    versions = {
+        "transformers": "4.57.6",
+        "torch": "99.0",
+        "openai": "1.66.0",
+        "pillow": "13.0.9",
+    }
     monkeypatch.setattr(examining, "installed_version", versions.get)
     old, new = sorted(package_versions(), key=lambda finding: finding.name == "torch")
     expect(
@@ -153,7 +182,9 @@ def test_version_of_the_harness(monkeypatch):
         fix="pip install 'lmms_",
     )
     monkeypatch.setattr(
-        importlib.metadata, "requires", Mock(side_effect=importlib.metadata.PackageNotFoundError)
+        importlib.metadata,
+        "requires",
+        Mock(side_effect=importlib.metadata.PackageNotFoundError),
     )
     monkeypatch.setattr(examining, "harness_folder", lambda: None)
     finding = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")

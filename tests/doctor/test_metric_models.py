@@ -135,7 +135,9 @@ def endpoint(monkeypatch):
     with serving(Endpoint(Handler)) as server:
         server.requests, server.over = [], threading.Event()
         server.offer(MODEL)
-        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        monkeypatch.setenv(
+            "MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1"
+        )
         monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", MODEL)
         monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", KEY)
         yield server
@@ -185,7 +187,9 @@ def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkey
         monkeypatch.setenv(
             "MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         )
-        expect(reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
+        expect(
+            reply_of_judge(), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL"
+        )
 
 
 @each_row(
@@ -194,7 +198,14 @@ def test_models_of_the_judge_a_slow_one_and_none_at_the_address(endpoint, monkey
         (401, ERROR, State.PROBLEM, "HTTP 401", "reply", "MEDTASKS_JUDGE_API_KEY"),
         (307, ERROR, State.PROBLEM, "redirects", "reply", "MEDTASKS_JUDGE_BASE_URL"),
         (429, ERROR, State.WARNING, "limits the rate", "reply", "later"),
-        (429, ERROR.replace("null", '"insufficient_quota"'), State.PROBLEM, "quota", "reply", ""),
+        (
+            429,
+            ERROR.replace("null", '"insufficient_quota"'),
+            State.PROBLEM,
+            "quota",
+            "reply",
+            "",
+        ),
         (404, "{}", State.WARNING, "no list of models (HTTP 404)", "model", "/v1"),
         *(
             (200, text, State.PROBLEM, "no list of models", "reply", "")
@@ -255,7 +266,9 @@ def findings_at(arguments, scope=EVERYTHING):
 
 def look(arguments="", **settings):
     with serving(ServedModel(**settings)) as server:
-        return findings_at(f"base_url={server.base_url}{arguments}", scope_of(["mediconfusion_ff"]))
+        return findings_at(
+            f"base_url={server.base_url}{arguments}", scope_of(["mediconfusion_ff"])
+        )
 
 
 def test_all_well_and_no_sample_is_sent(monkeypatch):
@@ -267,7 +280,10 @@ def test_all_well_and_no_sample_is_sent(monkeypatch):
         names, State.OK
     )
     expect(
-        findings["address"], State.OK, "this machine", "the key of MEDTASKS_SERVER_API_KEY is sent"
+        findings["address"],
+        State.OK,
+        "this machine",
+        "the key of MEDTASKS_SERVER_API_KEY is sent",
     )
     expect(findings["model"], State.OK, "vllm 0.32.0", "'tiny', which is tiny/checkpoint")
     expect(findings["images"], State.OK, "takes 5 tokens")
@@ -299,7 +315,9 @@ def test_all_well_and_no_sample_is_sent(monkeypatch):
     ],
 )
 def test_impossible_arguments(arguments, words, fix):
-    expect(only(findings_at(arguments).values()), State.PROBLEM, words, called="arguments", fix=fix)
+    expect(
+        only(findings_at(arguments).values()), State.PROBLEM, words, called="arguments", fix=fix
+    )
 
 
 def test_no_server_no_models_and_unknown_ones(monkeypatch):
@@ -344,7 +362,10 @@ def test_thinking_and_images():
         return answer
 
     expect(
-        look(change=think)["thinking"], State.NOTE, "kept apart", fix='{"enable_thinking":false}'
+        look(change=think)["thinking"],
+        State.NOTE,
+        "kept apart",
+        fix='{"enable_thinking":false}',
     )
     finding = look(reply="<think>Hm.</think>A")["thinking"]
     expect(finding, State.WARNING, "stand in the answer", fix="--reasoning-parser")
@@ -355,7 +376,11 @@ def test_thinking_and_images():
 
     finding = look(most_images=1)["images"]
     expect(
-        finding, State.WARNING, "two are not", "at most 1 (HTTP 400)", fix="--limit-mm-per-prompt"
+        finding,
+        State.WARNING,
+        "two are not",
+        "at most 1 (HTTP 400)",
+        fix="--limit-mm-per-prompt",
     )
     expect(
         look(most_images=0)["images"],
@@ -364,7 +389,10 @@ def test_thinking_and_images():
         fix="--limit-mm-per-prompt",
     )
     expect(
-        look(change=drop)["images"], State.WARNING, "may be dropped silently", fix="reads images"
+        look(change=drop)["images"],
+        State.WARNING,
+        "may be dropped silently",
+        fix="reads images",
     )
     findings = look(root="google/medgemma-4b-it")
     expect(

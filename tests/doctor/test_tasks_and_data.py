@@ -100,7 +100,9 @@ def test_collisions_of_chosen_tasks_and_of_the_users(harness, monkeypatch):
     expect(only(names(EVERYTHING)), State.PROBLEM, fix="pip install")
     # Names that are not ours.
     harness("task: mme\ntag: their_tag\n")
-    findings = list(names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))[-3:]
+    findings = list(names(scope_of(["mme", "mediconfusoin", "mediconfusion", "their_tag"])))[
+        -3:
+    ]
     assert states(findings) == {
         "mme": State.NOTE,
         "mediconfusoin": State.PROBLEM,
@@ -138,7 +140,9 @@ def test_states_of_a_dataset(home):
     image.write_bytes(image.read_bytes() + b"\0")
     assert look().state is State.OK
     expect(look(verify=True), State.PROBLEM, "1 difference", image.name)
-    change(complete=False, left_out=["pair 3: no image", "pair 4: no image", "pair 5: no image"])
+    change(
+        complete=False, left_out=["pair 3: no image", "pair 4: no image", "pair 5: no image"]
+    )
     expect(look(), State.WARNING, "incomplete (pair 3: no image; pair 4: no image ...)")
     change(rows=352)
     expect(look(), State.PROBLEM, "holds 32 questions, and its manifest says 352")
@@ -169,7 +173,9 @@ def test_private_data_show_no_name(home):
     change(own, **fields, left_out=["canary-patient-7.jpg is gone"])
     assert "canary-patient" not in str(expect(look(own), State.WARNING, "incomplete"))
     shutil.rmtree(dataset_folder(own) / "images")
-    finding = expect(look(own, verify=True), State.PROBLEM, "differences from what was prepared")
+    finding = expect(
+        look(own, verify=True), State.PROBLEM, "differences from what was prepared"
+    )
     assert ".jpg" not in str(finding)
 
 
@@ -177,7 +183,8 @@ def test_several_datasets_and_a_part_of_one(home, monkeypatch):
     findings = list(prepared_data(EVERYTHING, verify=False))
     assert states(findings) == {NAME: State.WARNING, "not prepared": State.NOTE}
     assert (
-        f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared" in findings[1].found
+        f"of {len(CATALOGUE)} datasets {len(CATALOGUE) - 1} are not prepared"
+        in findings[1].found
     )
     shutil.copytree(dataset_folder(NAME), dataset_folder("part"))
     change("part", name="part", sample=False, selected_from=NAME)
@@ -185,7 +192,9 @@ def test_several_datasets_and_a_part_of_one(home, monkeypatch):
     change("part", rows=5)
     assert look("part").fix == "medtasks data select mediconfusion ... --as part"
 
-    monkeypatch.setattr(tasks_and_data, "open_documents", Mock(side_effect=MemoryError("canary")))
+    monkeypatch.setattr(
+        tasks_and_data, "open_documents", Mock(side_effect=MemoryError("canary"))
+    )
     tasks = (task_file("mediconfusion"), task_file("multimedeval_medqa"))
     first, second = prepared_data(Scope(("a",), tasks), verify=False)
     assert (first.state, "MemoryError" in first.found, "canary" in first.found) == (
@@ -204,8 +213,21 @@ def test_several_datasets_and_a_part_of_one(home, monkeypatch):
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch, tmp_path):
     """No token, address and proxy but those a test names."""
-    names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_BASE", "OPENAI_BASE_URL", TRUSTED)
-    proxies = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy")
+    names = (
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "OPENAI_API_BASE",
+        "OPENAI_BASE_URL",
+        TRUSTED,
+    )
+    proxies = (
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+    )
     for name in (*names, *proxies):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))

@@ -10,9 +10,20 @@ from medtasks.families.paired_choice import PAIRED_CHOICE
 
 from ..tables import each_row, rows_in
 
-CHOICE = {"doc_id": "1", "image_id": "i", "options": ["liver", "spleen", "heart"], "answer": "B"}
+CHOICE = {
+    "doc_id": "1",
+    "image_id": "i",
+    "options": ["liver", "spleen", "heart"],
+    "answer": "B",
+}
 PAIR = {**CHOICE, "pair_id": "p", "position": 1, "categories": []}
-BINARY = {"kind": "binary", "choices": "", "options": ["Yes", "No"], "gold": "No", "answer": "B"}
+BINARY = {
+    "kind": "binary",
+    "choices": "",
+    "options": ["Yes", "No"],
+    "gold": "No",
+    "answer": "B",
+}
 CLOSED = {"doc_id": "1", "question": "Is it?", "source": None, "hallucination": None, **BINARY}
 OPEN = {"doc_id": "1", "question": "Which organ?", "answer": "spleen"}
 FAMILIES = [
@@ -88,4 +99,6 @@ def test_the_reasoning_is_counted_in_words():
     assert split_reasoning("<think>one two three</think>B").words == 3
     assert split_reasoning("B", reasoning="one two").words == 2
     assert split_reasoning("<think>one two").words == 2
-    assert split_reasoning("").words == split_reasoning("<answer> </answer> is empty").words == 0
+    assert (
+        split_reasoning("").words == split_reasoning("<answer> </answer> is empty").words == 0
+    )

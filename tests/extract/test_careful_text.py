@@ -32,7 +32,9 @@ def test_order_of_the_labels_does_not_matter(data):
 
 
 @given(
-    present=st.sets(st.sampled_from(MIMIC)), absent=st.sets(st.sampled_from(MIMIC)), data=st.data()
+    present=st.sets(st.sampled_from(MIMIC)),
+    absent=st.sets(st.sampled_from(MIMIC)),
+    data=st.data(),
 )
 def test_list_of_present_and_absent_findings(present, absent, data):
     absent -= present
@@ -84,7 +86,9 @@ def test_clauses_keep_the_words_in_order(text):
     ),
 )
 def test_explanation_never_flips_a_leading_verdict(verdict, explanation):
-    reply = f"{verdict.capitalize()}, as the abstract says: {' '.join(explanation)} was reported."
+    reply = (
+        f"{verdict.capitalize()}, as the abstract says: {' '.join(explanation)} was reported."
+    )
     value = read_yes_no_maybe(reply, VERDICTS).value
     assert value is not None
     assert VERDICTS[ord(value) - ord("A")] == verdict
@@ -106,7 +110,9 @@ def test_affirmed_and_denied_statements_are_read_alike(finding, topic):
     assert values == (["yes", "no"] if finding == topic else [None, None])
 
 
-@given(st.sets(st.sampled_from("ABCDEF"), min_size=1), st.sampled_from([",", ", ", " and ", "; "]))
+@given(
+    st.sets(st.sampled_from("ABCDEF"), min_size=1), st.sampled_from([",", ", ", " and ", "; "])
+)
 def test_reads_the_list_that_the_prompt_asks_for(chosen, between):
     expected = tuple(int(letter in chosen) for letter in "ABCDEF")
     assert listed_options(between.join(sorted(chosen)), CELL).value == expected

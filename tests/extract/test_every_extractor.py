@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
-from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor_of, extractors
+from medtasks.extract.extractor_registry import (
+    Answer,
+    AnswerKind,
+    Reason,
+    extractor_of,
+    extractors,
+)
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.judges.fence import addresses_judge
@@ -30,7 +36,9 @@ VERSIONS = {
     "medheval_strict": 4,
     "listed_options": 3,
 }
-VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND} | {"robust_class": 4}  # 1 for the others
+VERSIONS |= {f"robust_{name}": 3 for name in OF_SECOND} | {
+    "robust_class": 4
+}  # 1 for the others
 LETTER_RULES = (
     "mediconfusion_reference",
     "robust_choice",
@@ -39,7 +47,9 @@ OF_REPLIES = {
     name: one for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS
 }
 # One that needs a labeler has tests of its own.
-EVERY = pytest.mark.parametrize("name", [name for name in OF_REPLIES if name != "chexbert_labels"])
+EVERY = pytest.mark.parametrize(
+    "name", [name for name in OF_REPLIES if name != "chexbert_labels"]
+)
 
 # Marks of every rule, letters that are A to Z only without case among them, words that single rules look for, pieces
 # that a reply may repeat without end, what comes before them, and options, by rule.
@@ -131,7 +141,8 @@ def check(rule, reply, sample):
         assert answer.value is None or answer.value.strip()
         assert answer.value is not None or not answer.facts["correct"]
     assert (
-        rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
+        rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)}))
+        == answer
     )
 
 
@@ -168,7 +179,9 @@ def readers_of(rule):
         if rule.kind in (AnswerKind.OPEN, AnswerKind.KIT_QUESTION)
         else ("yes",)
     )
-    samples = [sample_of(rule, options[0], target, "Is there a fracture?") for target in targets]
+    samples = [
+        sample_of(rule, options[0], target, "Is there a fracture?") for target in targets
+    ]
     samples += [sample_of(rule, options[1])] if rule.name == "robust_class" else []
     return [partial(rule.extract, sample=sample) for sample in samples]
 

@@ -123,7 +123,11 @@ def test_golden_medevalkit_medxpertqa_formats(cases, recorded_data):
 def _question(row):
     (gold,) = row["label"]
     return Sample(
-        {"options": [option["content"] for option in row["options"]], "answer": gold, "gold": gold}
+        {
+            "options": [option["content"] for option in row["options"]],
+            "answer": gold,
+            "gold": gold,
+        }
     )
 
 
@@ -146,7 +150,10 @@ def test_golden_medevalkit_mmmu_open(cases):
 def test_golden_medevalkit_medvlthinker_answers(cases):
     for case in cases("medvlthinker"):
         assert list(case["options"]) == [letter(index) for index in range(len(case["options"]))]
-        options, target = list(case["options"].values()), list(case["options"]).index(case["label"])
+        options, target = (
+            list(case["options"].values()),
+            list(case["options"]).index(case["label"]),
+        )
         said = [[*tag_contents(reply, "answer"), reply][0].strip() for reply in case["replies"]]
         assert said == case["extracted"], case
         assert [target in named_options(one, options) for one in said] == case["correct"], case
@@ -160,7 +167,10 @@ def test_golden_medevalkit_medvlthinker_answers(cases):
 
 def test_golden_medevalkit_medvlthinker_regraded(cases):
     for case in cases("medvlthinker"):
-        options, target = list(case["options"].values()), list(case["options"]).index(case["label"])
+        options, target = (
+            list(case["options"].values()),
+            list(case["options"]).index(case["label"]),
+        )
         said, graded = [last_answer(reply) for reply in case["replies"]], case["regraded"]
         named = [named_options(one, options) for one in said]
         letters = [
@@ -236,4 +246,6 @@ def test_golden_medevalkit_open_answers(cases):
         assert head.facts["measures"] == pytest.approx(expected, rel=1e-9, abs=0), case
         # HEAD's names hold F1, precision and recall
         right = {"f1": case["precision"], "precision": case["recall"], "recall": case["f1"]}
-        assert mended.facts["measures"] == pytest.approx(expected | right, rel=1e-9, abs=0), case
+        assert mended.facts["measures"] == pytest.approx(expected | right, rel=1e-9, abs=0), (
+            case
+        )

@@ -26,7 +26,9 @@ class Source:
 
     task: Callable[[str], str]  # by the name of a file
     row: str
-    published: str  # pattern of the published accuracy in the last column of the folder's README
+    published: (
+        str  # pattern of the published accuracy in the last column of the folder's README
+    )
 
 
 SOURCES = {
@@ -53,7 +55,11 @@ def recorded_files(test_data: Path, folder: str) -> list[Path]:
 def as_letter(answer: str, options: Sequence[str]) -> str:
     """Return the letter of an option that is named by its letter or by its text."""
     letters = [letter(index) for index in range(len(options))]
-    return letters[options.index(answer)] if answer not in letters and answer in options else answer
+    return (
+        letters[options.index(answer)]
+        if answer not in letters and answer in options
+        else answer
+    )
 
 
 def document(record: Record) -> dict[str, Any]:
@@ -72,7 +78,9 @@ def published_accuracy(file: Path, pattern: str) -> tuple[float, int] | None:
     """Return the published accuracy of a file and its number of decimals; None where no README has it."""
     readme = file.with_name("README.md")
     rows = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
-    lines = [row.strip(" |").split("|")[-1] for row in rows if row.startswith(f"| `{file.name}` |")]
+    lines = [
+        row.strip(" |").split("|")[-1] for row in rows if row.startswith(f"| `{file.name}` |")
+    ]
     number = re.search(pattern, lines[0]) if lines else None
     return number and (float(number[1]), len(number[1].partition(".")[2]))
 
@@ -88,7 +96,9 @@ def differing(scores: Sequence[Record], replies: Sequence[Record]) -> Iterator[s
         else:  # several answers to an open question may have been kept
             parsed = set(map(str, open_answers(declared_answer(record["reply"] or ""))))
             agrees = (
-                {authors} <= parsed if isinstance(authors, str) else {*map(str, authors)} <= parsed
+                {authors} <= parsed
+                if isinstance(authors, str)
+                else {*map(str, authors)} <= parsed
             )
         if not agrees:
             yield f"{record['id']}: ours {score['value']}, the authors' {authors}, of {record['reply']!r}"
@@ -101,7 +111,9 @@ def test_golden_published_rules_read_real_replies_as_their_authors(test_data, fo
         task = task_file(source.task(file.name.partition(".")[0]))
         row = task.rows[source.row]
         scores = [
-            task.family.score(Sample(document(record)), Reply.of_text(record["reply"] or ""), row)
+            task.family.score(
+                Sample(document(record)), Reply.of_text(record["reply"] or ""), row
+            )
             for record in replies
         ]
         assert list(differing(scores, replies)) == [], file.name
@@ -119,7 +131,9 @@ def test_golden_published_rules_read_real_replies_as_their_authors(test_data, fo
 def test_golden_answer_fields_are_those_that_mirage_s_authors_took(test_data):
     """Of malformed JSON they took all that follows the field's name, also a quote and what comes after it."""
     for file in recorded_files(test_data, "mirage"):
-        replies = [record for record in records(file) if isinstance(record["answer_field"], str)]
+        replies = [
+            record for record in records(file) if isinstance(record["answer_field"], str)
+        ]
         raw = {record["id"]: Reply.of_text(record["reply"]) for record in replies}
         taken = {
             doc_id: str(reply.text)
@@ -142,7 +156,9 @@ def reader_agrees(label: Record, record: Record) -> bool:
         "answer": record["gold"],
     }
     value = rule.extract(record["reply"], Sample(sample)).value
-    return bool(value is None if label["label"] in ("none", "several") else value == label["label"])
+    return bool(
+        value is None if label["label"] in ("none", "several") else value == label["label"]
+    )
 
 
 def test_golden_careful_rules_read_real_replies_as_a_reader_does(test_data):
@@ -162,7 +178,9 @@ def test_golden_careful_rules_read_real_replies_as_a_reader_does(test_data):
     }
     labels = [label for label in labels if label["id"] in replies.get(label["source"], {})]
     wrong = [
-        label for label in labels if not reader_agrees(label, replies[label["source"]][label["id"]])
+        label
+        for label in labels
+        if not reader_agrees(label, replies[label["source"]][label["id"]])
     ]
     assert len(wrong) <= 0.07 * len(labels), wrong
     assert sum(label["weight"] for label in wrong) <= 0.02 * sum(

@@ -97,7 +97,9 @@ def test_the_labeler_is_built_once(install):
 
 def test_without_a_labeler_one_warning_says_what_to_do(warnings):
     answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", "no edema")]
-    assert {(answer.value, answer.reason) for answer in answers} == {(None, Reason.JUDGE_FAILED)}
+    assert {(answer.value, answer.reason) for answer in answers} == {
+        (None, Reason.JUDGE_FAILED)
+    }
     assert len(warnings) == 1
     assert "none is configured" in warnings[0]
 
@@ -105,7 +107,10 @@ def test_without_a_labeler_one_warning_says_what_to_do(warnings):
 @each_row(
     ("named", "cause"),
     [
-        ("no_such_module_at_all:factory", "cannot be built: ModuleNotFoundError: No module named"),
+        (
+            "no_such_module_at_all:factory",
+            "cannot be built: ModuleNotFoundError: No module named",
+        ),
         ("medtasks.extract.labeler:chexbert", "cannot be built: AttributeError"),
         ("medtasks.extract.labeler", "not of the form module:factory"),
         ("medtasks.extract.labeler:_origin", "cannot be built: TypeError"),
@@ -157,7 +162,10 @@ def test_an_error_of_the_labeler_is_logged_without_the_text(install, warnings):
         ("None", "raised TypeError"),
         ("[{'Edema': 1}]", "no value for 'Atelectasis'"),
         *(
-            (f"[dict.fromkeys(CONDITIONS, {value})]", "value for 'Atelectasis' is none of 0 blank")
+            (
+                f"[dict.fromkeys(CONDITIONS, {value})]",
+                "value for 'Atelectasis' is none of 0 blank",
+            )
             for value in ("-1", "'positive'", "[1]", "float('nan')")
         ),
     ],
@@ -276,7 +284,9 @@ def test_without_weights_one_sentence_names_both_ways_out(chexbert, tmp_path, mi
         labeler()
 
     message = str(caught.value)
-    assert "none is configured; run 'medtasks weights fetch chexbert bert-base-uncased'" in message
+    assert (
+        "none is configured; run 'medtasks weights fetch chexbert bert-base-uncased'" in message
+    )
     assert "MEDTASKS_LABELER=module:factory" in message
     assert str(tmp_path / "weights" / missing) in message
 

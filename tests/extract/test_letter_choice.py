@@ -56,7 +56,9 @@ def test_rules_differ_only_in_ties(losses):
     first, last, neither = greedy_reference(losses), prefix_reference(losses), untied(losses)
     best = [letter(n) for n, loss in enumerate(losses) if loss == min(losses)]
     assert (first.value, last.value) == (best[0], best[-1])
-    assert neither == (Answer.ok(best[0]) if len(best) == 1 else Answer.invalid(Reason.AMBIGUOUS))
+    assert neither == (
+        Answer.ok(best[0]) if len(best) == 1 else Answer.invalid(Reason.AMBIGUOUS)
+    )
 
 
 @pytest.mark.parametrize("rule", RULES)

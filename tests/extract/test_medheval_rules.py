@@ -2,7 +2,11 @@
 
 from medtasks.data.samples import Sample
 from medtasks.extract.published.medevalkit_choice import most_similar
-from medtasks.extract.published.medheval_closed import Counted, listed_options, medheval_reference
+from medtasks.extract.published.medheval_closed import (
+    Counted,
+    listed_options,
+    medheval_reference,
+)
 
 from ..tables import each_row
 from .reading import recorded

@@ -48,7 +48,9 @@ def test_closed_and_open_replies_are_right_as_published():
         ),
     ):
         facts = (
-            extractor_of("multimedeval_vqa_head").extract(reply, Sample({"answer": target})).facts
+            extractor_of("multimedeval_vqa_head")
+            .extract(reply, Sample({"answer": target}))
+            .facts
         )
         assert (facts["correct"], facts["closed"]) == (is_right, target in ("yes", "no")), reply
 
@@ -60,7 +62,9 @@ def test_spelling(text, words):
 
 @each_row(("text", "denied"), rows_in("open_text_denied"))
 def test_denied(text, denied):
-    found = [word.removeprefix(DENIED) for word in stated_words(text) if word.startswith(DENIED)]
+    found = [
+        word.removeprefix(DENIED) for word in stated_words(text) if word.startswith(DENIED)
+    ]
     assert found == denied.split()
 
 

@@ -56,8 +56,12 @@ def answered(form, language, options, index):
 
 
 @SETTINGS
-@given(form=ANSWERS, language=languages, other=languages, question=questions, bold=st.booleans())
-def test_another_sentence_in_any_language_changes_nothing(form, language, other, question, bold):
+@given(
+    form=ANSWERS, language=languages, other=languages, question=questions, bold=st.booleans()
+)
+def test_another_sentence_in_any_language_changes_nothing(
+    form, language, other, question, bold
+):
     options, index = question
     answer = answered(form, language, options, index)
     marked = f"**{answer}**" if bold else answer
@@ -109,7 +113,7 @@ def test_naming_the_language_changes_nothing(form, language, question):
 @given(language=languages, question=questions)
 def test_an_option_that_is_only_denied_is_no_answer(language, question):
     options, index = question
-    dismissal = next(word for word in words_of("wrong", (language,)) if word[0].isalpha()).strip(
-        "*"
-    )
+    dismissal = next(
+        word for word in words_of("wrong", (language,)) if word[0].isalpha()
+    ).strip("*")
     assert read(f"{letter(index)}: {dismissal}", options) is None

@@ -100,7 +100,8 @@ def test_examples_of_every_rule(rule, document, reply, value, reason, facts):
         answer.reason,
     ) == (value, reason)
     found, expected = (
-        {**of_answer, **(of_answer.get("measures") or {})} for of_answer in (answer.facts, facts)
+        {**of_answer, **(of_answer.get("measures") or {})}
+        for of_answer in (answer.facts, facts)
     )
     assert found.keys() == expected.keys()
     assert bool(found.pop("measures", None)) == bool(expected.pop("measures", None))

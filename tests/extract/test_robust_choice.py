@@ -55,11 +55,23 @@ def test_every_option_is_read_in_every_usual_form(options, frame):
 
 
 FINDINGS = st.sampled_from(
-    ["normal", "brain", "3 cm", "round", "mass", "in the lung", "CT", "X-ray", "without contrast"]
+    [
+        "normal",
+        "brain",
+        "3 cm",
+        "round",
+        "mass",
+        "in the lung",
+        "CT",
+        "X-ray",
+        "without contrast",
+    ]
 )
 
 
-@given(words=st.lists(FINDINGS, min_size=1, max_size=6), end=st.sampled_from(["", ".", "!", "\n"]))
+@given(
+    words=st.lists(FINDINGS, min_size=1, max_size=6), end=st.sampled_from(["", ".", "!", "\n"])
+)
 def test_article_is_never_a_letter(words, end):
     assert read(f"A {' '.join(words)}{end}", AB).value is None
 
@@ -67,7 +79,15 @@ def test_article_is_never_a_letter(words, end):
 @given(
     name=st.sampled_from("AB"),
     frame=st.sampled_from(
-        ["{}", "({})", "**{}**", "Answer: {}", "The answer is {}.", "I choose {}", "{}) because"]
+        [
+            "{}",
+            "({})",
+            "**{}**",
+            "Answer: {}",
+            "The answer is {}.",
+            "I choose {}",
+            "{}) because",
+        ]
     ),
     before=st.sampled_from(["", " ", "\n", "\t", "\r\n"]),
     after=st.sampled_from(["", " ", "\n", "\t", "\r\n", "\u00a0"]),
@@ -110,7 +130,9 @@ def test_a_text_means_its_option_in_every_position(options, data):
 def test_discussion_of_every_option_ends_in_the_one_called_correct(
     right, yes, no, mark, conclusion
 ):
-    lines = [mark.format(letter(n), text, yes if n == right else no) for n, text in enumerate(DRUG)]
+    lines = [
+        mark.format(letter(n), text, yes if n == right else no) for n, text in enumerate(DRUG)
+    ]
     reply = "\n".join(
         [*lines, f"Therefore, the answer is {letter(right)}."] if conclusion else lines
     )

@@ -43,7 +43,12 @@ FORMS = [
 
 @each_row(
     ("name", "frame"),
-    [(name, frame) for name in SETS for frame in FORMS if name != "retina" or "number" in frame],
+    [
+        (name, frame)
+        for name in SETS
+        for frame in FORMS
+        if name != "retina" or "number" in frame
+    ],
 )
 def test_every_published_class_is_read_in_every_usual_form(name, frame):
     for n, text in enumerate(SETS[name]):
@@ -75,7 +80,8 @@ def test_a_name_means_its_class_in_every_position(name, data):
 
 @given(
     words=st.lists(
-        st.sampled_from(["no", "not", "3 mm", "2015", "mass", "in the", "of", "5 of 9"]), max_size=6
+        st.sampled_from(["no", "not", "3 mm", "2015", "mass", "in the", "of", "5 of 9"]),
+        max_size=6,
     )
 )
 def test_numbers_of_the_finding_are_no_answer(words):

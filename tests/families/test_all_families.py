@@ -61,7 +61,9 @@ def texts(rule: str | None, replies: Sequence[Any]) -> list[list[Any]]:
 
 def likelihoods(rule: str | None, given: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [
-        list(one) if rule is None else ChooseWith(rule).apply([[option] for option in one], None)
+        list(one)
+        if rule is None
+        else ChooseWith(rule).apply([[option] for option in one], None)
         for one in given
     ]
 
@@ -75,7 +77,9 @@ def samples(
     ]
 
 
-def values(one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None) -> dict[str, Any]:
+def values(
+    one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None
+) -> dict[str, Any]:
     """Every metric by name, None where it is NaN."""
     made = samples(one, results, documents)
     found = {
@@ -162,7 +166,9 @@ def test_only_what_is_missing_or_wrong_and_errors_are_better_when_lower(one):
     for entry in one.metrics:
         name = entry["metric"]
         expected = (
-            None if NEITHER.match(name) and not name.endswith("_stderr") else not LOWER.search(name)
+            None
+            if NEITHER.match(name) and not name.endswith("_stderr")
+            else not LOWER.search(name)
         )
         assert entry["higher_is_better"] is expected, name
 
@@ -170,7 +176,9 @@ def test_only_what_is_missing_or_wrong_and_errors_are_better_when_lower(one):
 @every_case
 def test_one_score_stands_under_every_metric(one, rule):
     for sample in samples(one, texts(rule, one.replies)):
-        assert [name for name, _ in sample.items()] == [entry["metric"] for entry in one.metrics]
+        assert [name for name, _ in sample.items()] == [
+            entry["metric"] for entry in one.metrics
+        ]
         (score,) = {id(score): score for _, score in sample.items()}.values()
         assert all(sample[name] is score for name, _ in sample.items())
         assert set(sample) == {"score"}
@@ -220,7 +228,9 @@ ALONE = {
 
 @each_row(("one", "rule"), ALONE.values())
 def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
-    once = [{**score, "cluster_id": f"patient-{n}"} for n, score in enumerate(scores_of(one, rule))]
+    once = [
+        {**score, "cluster_id": f"patient-{n}"} for n, score in enumerate(scores_of(one, rule))
+    ]
     thrice = [score for score in once for _ in range(3)]
     apart = [{**score, "cluster_id": f"doc-{n}"} for n, score in enumerate(thrice)]
     alone, together, independent = (
@@ -287,7 +297,9 @@ def test_patients_that_share_an_image_are_one_cluster_of_errors_and_of_tests(one
     of_tests = one.family.independent_clusters([Sample(doc) for doc in documents])
     of_errors = [score["cluster_id"] for score in with_image_clusters(found)]
     assert (
-        len(set(zip(of_tests, of_errors, strict=True))) == len(set(of_tests)) == len(set(of_errors))
+        len(set(zip(of_tests, of_errors, strict=True)))
+        == len(set(of_tests))
+        == len(set(of_errors))
     )
 
 
@@ -345,7 +357,9 @@ def test_failed_likelihoods_are_in_no_metric(one, rule):
         assert (counts(found), counts(expected)) == ([8, 4, 0], [8, 0, 0])
     alone = values(
         one,
-        likelihoods(rule, [[bad[n % len(bad)]] * len(options) for n, options in enumerate(given)]),
+        likelihoods(
+            rule, [[bad[n % len(bad)]] * len(options) for n, options in enumerate(given)]
+        ),
     )
     assert are_undefined(alone)
     assert counts(alone) == [0, 12, 0]
@@ -356,11 +370,18 @@ def test_failed_likelihoods_are_in_no_metric(one, rule):
 
 @every_case
 def test_a_mark_of_a_cut_reply_changes_no_metric(one, rule):
-    whole, cut = texts(rule, one.replies), texts(rule, [cut_reply(reply) for reply in one.replies])
+    whole, cut = (
+        texts(rule, one.replies),
+        texts(rule, [cut_reply(reply) for reply in one.replies]),
+    )
     for before, after in zip(samples(one, whole), samples(one, cut), strict=True):
         for metric, score in before.items():
             unsaid = score["reason"] in ("empty", "no_match", "ambiguous")
-            expected = {**score, "reason": "truncated" if unsaid else score["reason"], "cut": True}
+            expected = {
+                **score,
+                "reason": "truncated" if unsaid else score["reason"],
+                "cut": True,
+            }
             assert after[metric] | {"saved": None} == expected | {"saved": None}
     assert values(one, cut) == values(one, whole)
 

@@ -41,14 +41,17 @@ SAID = {"a growth": "A", "a hole": "B", "rain": "Z"}
 @pytest.fixture
 def _told(monkeypatch):
     """A judge that knows three replies and fails for all others."""
-    scripted = ScriptedJudge(lambda system, user, version: SAID.get(answer_in(user, "Answer: ")))
+    scripted = ScriptedJudge(
+        lambda system, user, version: SAID.get(answer_in(user, "Answer: "))
+    )
     monkeypatch.setattr(choice, "judge_for", lambda dataset: scripted)
 
 
 def scored(*replies, family=JUDGED_CHOICE, rule=None):
     documents = [{**DOC, "doc_id": str(n), "image_id": str(n)} for n in range(len(replies))]
     return [
-        score_of(family, doc, reply, rule) for doc, reply in zip(documents, replies, strict=True)
+        score_of(family, doc, reply, rule)
+        for doc, reply in zip(documents, replies, strict=True)
     ]
 
 
@@ -179,9 +182,9 @@ def test_overall_is_the_question_weighted_mean_of_the_levels():
     scores = leveled([(rng.choice(LEVELS), rng.random() < 0.4) for _ in range(500)])
     found = values_of(GROUPED_CHOICE, scores)
     weights = {level: sum(score["level"] == level for score in scores) for level in LEVELS}
-    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(
-        scores
-    )
+    weighted = sum(
+        found[f"acc_{level}_level"] * weight for level, weight in weights.items()
+    ) / len(scores)
     assert math.isclose(found["accuracy"], weighted)
     rng.shuffle(scores)
     assert values_of(GROUPED_CHOICE, scores) == pytest.approx(found, rel=1e-12)

@@ -55,7 +55,9 @@ def values(scores):
 def drawn(seed):
     draw = random.Random(seed)
     return [
-        image(draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(20)}")
+        image(
+            draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(20)}"
+        )
         for n in range(80)
     ]
 
@@ -106,13 +108,18 @@ def test_a_score_has_numbers_only(family, columns, reply, rule, expected):
     assert score == {"sample": "1", **expected, "reason": "ok", "rule": rule}
     assert cluster.startswith("patient-")
     assert not [
-        word for word in ("Doe", "elanoma", "dema", "smokes", "p100", "scan7") if word in written
+        word
+        for word in ("Doe", "elanoma", "dema", "smokes", "p100", "scan7")
+        if word in written
     ]
 
 
 def test_values_are_those_of_the_metrics():
     scores, draw = drawn(1), random.Random(1)
-    targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
+    targets, predicted = (
+        [score["target"] for score in scores],
+        [score["value"] for score in scores],
+    )
     by_name = values(scores)
     expected = multiclass_metrics(count_classes(targets, predicted, 3).sum(axis=0))
     assert {name: by_name[name] for name in MULTICLASS_METRICS} == {
@@ -121,13 +128,18 @@ def test_values_are_those_of_the_metrics():
     invalid = [float(value is None) for value in predicted]
     assert by_name["invalid_rate"] == sum(invalid) / len(invalid)
     clusters = [score["cluster_id"] for score in scores]
-    assert by_name["invalid_rate_stderr"] == pytest.approx(clustered_error(invalid, clusters).error)
+    assert by_name["invalid_rate_stderr"] == pytest.approx(
+        clustered_error(invalid, clusters).error
+    )
     assert (by_name["scored_samples"], by_name["failed_samples"]) == (len(scores), 0)
     labels = [[[int(draw.random() < 0.3) for _ in FINDINGS] for _ in "tv"] for _ in range(60)]
     scores = [
         entry(target, value if n % 9 else None, n) for n, (target, value) in enumerate(labels)
     ]
-    targets, predicted = [score["target"] for score in scores], [score["value"] for score in scores]
+    targets, predicted = (
+        [score["target"] for score in scores],
+        [score["value"] for score in scores],
+    )
     by_name = values_of(MULTI_LABEL, scores)
     expected = multilabel_metrics(count_labels(targets, predicted, len(FINDINGS)).sum(axis=0))
     assert {name: by_name[name] for name in MULTILABEL_METRICS} == {
@@ -135,7 +147,9 @@ def test_values_are_those_of_the_metrics():
     }
     assert by_name["invalid_rate"] == 7 / 60
     assert (by_name["judge_failed_rate"], by_name["judge_failed_rate_stderr"]) == (0.0, 0.0)
-    assert [by_name[name] for name in ("scored_samples", "failed_samples", "unjudged_samples")] == [
+    assert [
+        by_name[name] for name in ("scored_samples", "failed_samples", "unjudged_samples")
+    ] == [
         60,
         0,
         0,
@@ -280,11 +294,27 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
         {"doc_id": str(n), "options": FINDINGS, "labels": [0] * 5} for n in range(len(REPLIES))
     ]
     process = multilabel.process_results
-    found = [process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
+    found = [
+        process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)
+    ]
     assert len(labeler) == 1
     edema = [0, 0, 0, 1, 0]
-    assert [item["value"] for item in found] == [edema, None, [1, 0, 0, 0, 1], None, [0] * 5, edema]
-    assert [item["reason"] for item in found] == ["ok", "empty", "ok", "adapter_failed", "ok", "ok"]
+    assert [item["value"] for item in found] == [
+        edema,
+        None,
+        [1, 0, 0, 0, 1],
+        None,
+        [0] * 5,
+        edema,
+    ]
+    assert [item["reason"] for item in found] == [
+        "ok",
+        "empty",
+        "ok",
+        "adapter_failed",
+        "ok",
+        "ok",
+    ]
     assert {item["rule"] for item in found} == {LABELED}
     assert not any("<" in one for one in results)
     # The options of a document are in its own order.

@@ -14,7 +14,10 @@ from medtasks.runs.reply_envelope import make_envelope
 from ..task_families import score_of, values_of
 
 PROCESS = hooks.process_results
-CONSTANTS = {"Yes": (0.471, 0.346, 0.369, 0.218, 0.361), "No": (0.434, 0.484, 0.563, 0.280, 0.466)}
+CONSTANTS = {
+    "Yes": (0.471, 0.346, 0.369, 0.218, 0.361),
+    "No": (0.434, 0.484, 0.563, 0.280, 0.466),
+}
 TYPES = ("acc_anatomy", "acc_measurement", "acc_symptom", "acc_technique", "accuracy")
 
 
@@ -99,7 +102,11 @@ def test_scores_under_both_rules():
     )
     assert math.isnan(strict["acc_technique"])
     assert math.isnan(strict["acc_technique_stderr"])
-    assert (strict["invalid_rate"], strict["yes_rate"], strict["unscored_rate"]) == (0.2, 0.0, 0.4)
+    assert (strict["invalid_rate"], strict["yes_rate"], strict["unscored_rate"]) == (
+        0.2,
+        0.0,
+        0.4,
+    )
     assert (strict["always_yes"], strict["always_no"]) == (
         pytest.approx(1 / 3),
         pytest.approx(1 / 3),
@@ -139,7 +146,9 @@ def test_credentialed_text_is_withheld():
         "choices": "CANARY choices",
         "answer": None,
     }
-    found = PROCESS(document(**secret), [make_envelope("CANARY reply", Rule("medheval_reference"))])
+    found = PROCESS(
+        document(**secret), [make_envelope("CANARY reply", Rule("medheval_reference"))]
+    )
     assert "CANARY" not in json.dumps(found)
     assert "10000007" not in json.dumps(found)
     assert found["accuracy"]["sample"].startswith("doc-")
@@ -193,6 +202,8 @@ def test_golden_medheval_right_letters_and_texts_are_right(published):
     assert [everything[name] for name in TYPES] == [1.0] * 5
     docs = [doc for doc in docs if doc["answer"]]
     replies = [doc["options"]["ABCDEF".index(doc["answer"])] for doc in docs]
-    assert scored(docs, [reply.lower() for reply in replies], "medheval_strict")["accuracy"] == 1.0
+    assert (
+        scored(docs, [reply.lower() for reply in replies], "medheval_strict")["accuracy"] == 1.0
+    )
     said = scored(docs, [f"The answer is {reply}." for reply in replies], "medheval_strict")
     assert said["accuracy"] >= 922 / 923  # in a sentence, T2 and T2* cannot be told apart

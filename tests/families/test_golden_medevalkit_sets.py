@@ -30,7 +30,8 @@ def score(rule, documents, replies, *breakdown):
     """Return the scores of one row, whatever order the samples come in."""
     task = task_of("kit_choice", {"row": Rule(rule)}, breakdown=breakdown)
     given = {
-        one["doc_id"]: Reply.of_text(reply) for one, reply in zip(documents, replies, strict=True)
+        one["doc_id"]: Reply.of_text(reply)
+        for one, reply in zip(documents, replies, strict=True)
     }
     shuffled = random.Random(len(documents)).sample(documents, len(documents))
     return score_replies(task, shuffled, given)["row"]
@@ -40,7 +41,12 @@ def document(number, row, name):
     """Return the document that preparing makes of a published row."""
     if name == "pmc_vqa":
         lines, gold = [row[f"Choice {one}"] for one in "ABCD"], row["Answer"]
-        columns = {"options": lines, "option_lines": lines, "gold": gold, "answer": gold.strip()}
+        columns = {
+            "options": lines,
+            "option_lines": lines,
+            "gold": gold,
+            "answer": gold.strip(),
+        }
     elif name == "medframeqa":
         lines = [f"{chr(65 + place)}.{text}" for place, text in enumerate(row["options"])]
         columns = {
@@ -52,7 +58,9 @@ def document(number, row, name):
         options = [row[f"option_{one}"] for one in "ABCD" if f"option_{one}" in row]
         gold = row["gt_answer"]
         equal = [
-            chr(65 + place) for place, text in enumerate(options) if text.strip() == gold.strip()
+            chr(65 + place)
+            for place, text in enumerate(options)
+            if text.strip() == gold.strip()
         ]
         flags = [] if "modality_type" in row else ["no_modality_type"]
         columns = {
@@ -78,7 +86,9 @@ def _lettered(gold):
 
 
 def test_golden_medevalkit_choice_metrics(golden):
-    sets = [case for case in recorded(golden / "medevalkit", "metrics", 1) if case["set"] in RULES]
+    sets = [
+        case for case in recorded(golden / "medevalkit", "metrics", 1) if case["set"] in RULES
+    ]
     assert {case["set"] for case in sets} == set(RULES)
     for case in sets:
         name, rule = case["set"], RULES[case["set"]]
@@ -193,7 +203,9 @@ OPEN = {
 
 def cases(golden: Path, name: str) -> list[dict[str, Any]]:
     return [
-        case for case in recorded(golden / "medevalkit", name, 1) if case["set"] in RULES_IN_WORDS
+        case
+        for case in recorded(golden / "medevalkit", name, 1)
+        if case["set"] in RULES_IN_WORDS
     ]
 
 
@@ -234,9 +246,9 @@ def assert_numbers(case, scores, found, parts):
         for part, names in of_parts.items()
         for name, ours in names.items()
     }
-    assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), (
-        case
-    )
+    assert {name: found[name] for name in numbers} == pytest.approx(
+        numbers, rel=1e-9, abs=1e-12
+    ), case
     assert [score["correct"] for score in scores] == case["correct"], case
 
 
@@ -249,7 +261,9 @@ def assert_nothing_raises(
     else:  # a ZeroDivisionError: there are no open questions, or no closed ones
         assert any(score["stops"] for score in scores) == (case["error"] != "ZeroDivisionError")
         numbers = {
-            name: value for name, value in found.items() if not name.startswith("judge_failed_rate")
+            name: value
+            for name, value in found.items()
+            if not name.startswith("judge_failed_rate")
         }
         assert all(math.isnan(value) or type(value) is int for value in numbers.values())
 

@@ -49,12 +49,16 @@ def test_golden_medevalkit_text_prompts(cases):
         for ending, key in (("", "prompts"), ("_reasoning", "reasoning_prompts")):
             config = task_config(f"medevalkit_{case['set']}{ending}")
             settings = resolve_names(config["lmms_eval_specific_kwargs"])["default"]
-            assert [prompt(document, settings) for document in documents] == case[key], case["set"]
+            assert [prompt(document, settings) for document in documents] == case[key], case[
+                "set"
+            ]
             turns = [messages(document, settings) for document in documents]
             shown = [
                 [part for turn in turn_list for part in turn["content"]] for turn_list in turns
             ]
-            assert shown == [[{"type": "text", "text": text}] for text in case[key]], case["set"]
+            assert shown == [[{"type": "text", "text": text}] for text in case[key]], case[
+                "set"
+            ]
     assert names == set(TEXT_FILES)
 
 
@@ -77,7 +81,9 @@ def test_golden_medevalkit_text_metrics(cases):
             assert found.estimates["accuracy"].value == pytest.approx(total["acc"], rel=1e-9)
             assert found.estimates["scored_samples"].value == total["total"]
             wrong = {reading.score["sample"] for reading in found.wrong}
-            assert [document["doc_id"] not in wrong for document in documents] == case["correct"]
+            assert [document["doc_id"] not in wrong for document in documents] == case[
+                "correct"
+            ]
             for part in SWAPPED.keys() & case["metrics"].keys():
                 groups = {
                     group.name: (group.questions, group.scores[0].value)

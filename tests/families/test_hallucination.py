@@ -68,7 +68,9 @@ def aggregated(module, scores, chosen):
     """What the harness computes of each metric, by name."""
     metric_list = DottedName(f"medtasks.hooks.{module}.METRIC_LIST").resolve()
     names = {entry["metric"]: entry["aggregation"] for entry in metric_list}
-    return {name: of(scores) for name, of in names.items() if chosen(name.removesuffix("_stderr"))}
+    return {
+        name: of(scores) for name, of in names.items() if chosen(name.removesuffix("_stderr"))
+    }
 
 
 OF_TEXTS = {
@@ -174,7 +176,11 @@ def test_components_are_summed_over_reports(judge):
         0,
     )
     assert found["chair_judge_anatomy_stderr"] > 0
-    assert samples[0]["components"] == {"anatomy": [1, 1], "symptom": [0, 2], "measurement": [0, 0]}
+    assert samples[0]["components"] == {
+        "anatomy": [1, 1],
+        "symptom": [0, 2],
+        "measurement": [0, 0],
+    }
     truth = '{"structured_ground_truth": {"anatomy": ["heart"], "symptom": ["enlarged heart"], "measurement": []}'
     assert truth in asked[0][1]
     assert "eleven" not in asked[0][0]
@@ -280,7 +286,8 @@ def test_what_a_labeler_that_fails_costs(monkeypatch, warnings):
     without = label_values(samples)
     assert without["reports_labelled"] == 0
     assert all(
-        math.isnan(without[name]) for name in ("chair_label", "chair_label_stderr", "label_recall")
+        math.isnan(without[name])
+        for name in ("chair_label", "chair_label_stderr", "label_recall")
     )
     (warning,) = [text for text in warnings if "metrics of labels" in text]
     assert (

@@ -58,7 +58,9 @@ def test_draws_are_made_in_the_order_of_the_questions():
         for subject in ("Basic_Medical_Science", "Pharmacy")
         for n in (1, 2, 10)
     ]
-    scores = scores_of(documents, [UNREAD, "A", UNREAD, UNREAD, None, UNREAD], "medevalkit_mmmu")
+    scores = scores_of(
+        documents, [UNREAD, "A", UNREAD, UNREAD, None, UNREAD], "medevalkit_mmmu"
+    )
     chance = random.Random(42)  # MedEvalKit's seed
     expected = {place: chance.choice("ABC") for place in (0, 2, 3, 5)}
     settled = FAMILY.final_scores(scores)
@@ -101,22 +103,33 @@ def test_a_published_answer_that_is_no_option_is_never_right_but_in_words():
     assert [one["fallback"] for one in reference] == [False, False, False]
     assert not any(text in repr(one) for one in reference for text in ("spleen", "kidney"))
     fixed = scores_of([near, none, twice], replies, "medevalkit_tagged_choice_fixed")
-    assert [(one["target"], one["value"]) for one in fixed] == [("B", "B"), (None, "A"), ("A", "C")]
+    assert [(one["target"], one["value"]) for one in fixed] == [
+        ("B", "B"),
+        (None, "A"),
+        ("A", "C"),
+    ]
     assert values(FAMILY, fixed)["accuracy"] == 1 / 2
     warning = FAMILY.metric("accuracy").warning
-    assert "1 of 3 questions have no target under rule 'medevalkit_tagged_choice_fixed'" in warning(
-        fixed
+    assert (
+        "1 of 3 questions have no target under rule 'medevalkit_tagged_choice_fixed'"
+        in warning(fixed)
     )
     assert warning(reference) == ""
 
 
 def test_a_text_that_looks_like_a_letter_is_the_option_that_it_equals():
     """OmniMedVQA's answers are texts, of which MedEvalKit takes the last equal option; other sets' are letters."""
-    twice = question(1, options=["A", "B", "x", "B"], answer="B", gold="B", flags=["repeated_gold"])
+    twice = question(
+        1, options=["A", "B", "x", "B"], answer="B", gold="B", flags=["repeated_gold"]
+    )
     (known,) = scores_of([twice], ["D"], "medevalkit_tagged_choice")
     assert (known["target"], known["value"]) == ("D", "D")
     no_letter = question(
-        2, options=["Green", "Red"], option_lines=["A.Green", "B.Red"], answer=None, gold="Green"
+        2,
+        options=["Green", "Red"],
+        option_lines=["A.Green", "B.Red"],
+        answer=None,
+        gold="Green",
     )
     (none,) = scores_of([no_letter], ["A"], "medevalkit_choice")
     assert none["target"] != none["value"]
@@ -163,7 +176,9 @@ def test_baselines_pass_over_questions_without_answer_or_options():
         "most frequent answer",
         "random answer",
     }
-    assert found["most frequent answer"]["accuracy"] == found["always liver"]["accuracy"] == 2 / 3
+    assert (
+        found["most frequent answer"]["accuracy"] == found["always liver"]["accuracy"] == 2 / 3
+    )
     assert found["random answer"] == {"accuracy": 3 / 3 / 4, "invalid_rate": 0.0}
 
 

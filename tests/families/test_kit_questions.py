@@ -38,7 +38,9 @@ def judge(monkeypatch):
 
     def said(system, user, version):
         return (
-            "<judge>0</judge>" if version > 1 else SAID.get(answer_in(user, "The user's answer: "))
+            "<judge>0</judge>"
+            if version > 1
+            else SAID.get(answer_in(user, "The user's answer: "))
         )
 
     scripted = ScriptedJudge(said)
@@ -47,7 +49,9 @@ def judge(monkeypatch):
 
 
 def asked_about(judge):
-    return [(answer_in(user, "The user's answer: "), version) for _, user, version in judge.asked]
+    return [
+        (answer_in(user, "The user's answer: "), version) for _, user, version in judge.asked
+    ]
 
 
 def documents(**columns):
@@ -92,7 +96,9 @@ def test_without_a_judge_head_divides_twice():
 
 def test_a_score_says_nothing_of_the_patient(judge):
     for family in (FAMILY, JUDGED_QUESTIONS):
-        written = json.dumps(scored("robust_kit_vqa", ["Doe is ill"] * 5, family=family)).casefold()
+        written = json.dumps(
+            scored("robust_kit_vqa", ["Doe is ill"] * 5, family=family)
+        ).casefold()
         assert not [
             word
             for word in ("doe", "ill", "scan", "lung", "is it")
@@ -110,7 +116,11 @@ def test_what_the_judge_counts_for(judge):
     assert found[PATH] == pytest.approx([1 / 4, 0, 1 / 2 / 2])
     assert found[FIXED] == pytest.approx([3 / 4, 1 / 2, 1])
     values = values_of(JUDGED_QUESTIONS, scored(FIXED, family=JUDGED_QUESTIONS))
-    assert (values["judge_failed_rate"], values["scored_samples"], values["unjudged_samples"]) == (
+    assert (
+        values["judge_failed_rate"],
+        values["scored_samples"],
+        values["unjudged_samples"],
+    ) == (
         1 / 5,
         4,
         1,
@@ -130,7 +140,12 @@ def test_only_rules_that_need_more_than_the_first_reply_ask_again(judge):
     assert asked_about(judge) == [("left lung", 1), ("fog", 1), ("the mass", 1)]
     judge.asked.clear()
     scored(FIXED, family=JUDGED_QUESTIONS)
-    assert asked_about(judge) == [("left lung", 1), ("fog", 1), ("the mass", 1), ("the mass", 2)]
+    assert asked_about(judge) == [
+        ("left lung", 1),
+        ("fog", 1),
+        ("the mass", 1),
+        ("the mass", 2),
+    ]
 
 
 def test_who_is_not_asked_about(judge):
@@ -161,7 +176,9 @@ def test_where_head_stops_its_row_has_no_number(judge, family, capsys):
     assert [bool(score["stops"]) for score in scores] == [False, False, True, False, False]
     found = values_of(family, scores)
     assert all(math.isnan(found[name]) for name in found if name not in COUNTED)
-    (sentence,) = {metric.warning(scores) for metric in family.metrics if metric.name == "accuracy"}
+    (sentence,) = {
+        metric.warning(scores) for metric in family.metrics if metric.name == "accuracy"
+    }
     assert "'2'" in sentence
     assert "no words for ROUGE" in sentence
     mended = scored(FIXED, replies, family=family)
@@ -176,7 +193,8 @@ def test_where_head_divides_by_no_questions_its_row_has_no_number(judge, family,
     known = documents(question_type="Plane")
     asked = [doc for doc in known if doc["answer"] in golds]
     scores = {
-        rule: [score_of(family, doc, "left lung", rule) for doc in asked] for rule in (HEAD, FIXED)
+        rule: [score_of(family, doc, "left lung", rule) for doc in asked]
+        for rule in (HEAD, FIXED)
     }
     for settled in (list, family.final_scores):
         found = values_of(family, settled(scores[HEAD]))
@@ -214,7 +232,8 @@ def test_the_column_says_what_is_closed():
 def test_constant_replies_say_yes_no_and_what_is_frequent():
     samples = [Sample(doc) for doc in documents()]
     found = {
-        one.name: [meant.said[0] for meant in one.meant] for one in FAMILY.constant_replies(samples)
+        one.name: [meant.said[0] for meant in one.meant]
+        for one in FAMILY.constant_replies(samples)
     }
     assert list(found) == ["always yes", "always no", "most frequent answer"]
     assert found["most frequent answer"] == ["no", "no", "CT", "CT", "CT"]
@@ -245,7 +264,9 @@ def test_a_score_of_an_open_question_says_nothing_of_the_patient():
     facts = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
     assert set(found) == {"sample", "cluster_id", "patient_image", *facts, "reason", "rule"}
     written = json.dumps(found).lower()
-    assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
+    assert not [
+        word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written
+    ]
 
 
 def test_metrics_over_their_subsets():
@@ -254,7 +275,8 @@ def test_metrics_over_their_subsets():
         for n, (reply, target) in enumerate([("yes", "yes"), ("yes", "no"), ("", "no")])
     ]
     opened = [
-        open_score(reply, number=n) for n, reply in enumerate(["left lower lobe", "left"], start=10)
+        open_score(reply, number=n)
+        for n, reply in enumerate(["left lower lobe", "left"], start=10)
     ]
     found = values_of(OPEN_QUESTIONS, closed + opened)
     of_samples = {

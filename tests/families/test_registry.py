@@ -85,7 +85,9 @@ def declared_metrics():
     """Return every metric of every family, those for comparisons alone included."""
     families = [task.family for task in task_files().values() if task.kind == "task"]
     families += [one.family for one in FAMILIES.values()]
-    return {metric for family in families for metric in (*family.metrics, *family.compared_only)}
+    return {
+        metric for family in families for metric in (*family.metrics, *family.compared_only)
+    }
 
 
 def test_every_metric_declares_a_sentence_a_direction_and_one_scale():

@@ -274,9 +274,13 @@ def test_all_metrics_may_fail(fakes, said):
     found = run()
     kept = {"invalid_rate", "invalid_rate_stderr", "scored_samples", "failed_samples"}
     assert {name for name, value in found.items() if not math.isnan(value)} == kept
-    (warning,) = [message for level, message in said if level == "WARNING"]  # the cause is the same
+    (warning,) = [
+        message for level, message in said if level == "WARNING"
+    ]  # the cause is the same
     names = warning.partition(" could not be computed: ")[0].split(", ")
-    assert sorted(names) == sorted({metric_info(name).name for name in found.keys() & set(KEYS)})
+    assert sorted(names) == sorted(
+        {metric_info(name).name for name in found.keys() & set(KEYS)}
+    )
 
 
 def test_another_run_tries_a_failed_metric_again(fakes, said, monkeypatch):

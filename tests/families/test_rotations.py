@@ -174,9 +174,13 @@ def test_against_counting_by_hand_in_any_order(run, rng):
     shuffled = list(given_replies)
     rng.shuffle(shuffled)
     found = rotated_questions(shuffled)
-    asked = [(unit, [c for c in choices if c != "missing"], choices) for _, unit, choices in run]
+    asked = [
+        (unit, [c for c in choices if c != "missing"], choices) for _, unit, choices in run
+    ]
     asked = [row for row in asked if row[1]]
-    whole = [(unit, choices) for unit, answered, choices in asked if len(answered) == len(choices)]
+    whole = [
+        (unit, choices) for unit, answered, choices in asked if len(answered) == len(choices)
+    ]
     values = {
         "mean_accuracy": [
             (unit, answered.count("A") / len(answered)) for unit, answered, _ in asked
@@ -200,7 +204,9 @@ def test_against_counting_by_hand_in_any_order(run, rng):
     for metric, rows in values.items():
         mean = sum(value for _, value in rows) / len(rows) if rows else math.nan
         error = (
-            clustered_error([v for _, v in rows], [u for u, _ in rows]).error if rows else math.nan
+            clustered_error([v for _, v in rows], [u for u, _ in rows]).error
+            if rows
+            else math.nan
         )
         assert (estimates[metric].value, estimates[metric].error) == pytest.approx(
             (mean, error), nan_ok=True

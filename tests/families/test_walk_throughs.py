@@ -11,7 +11,13 @@ from PIL import Image
 
 import medtasks.hooks
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.extractor_registry import REGISTERED, Answer, AnswerKind, Reason, extractor
+from medtasks.extract.extractor_registry import (
+    REGISTERED,
+    Answer,
+    AnswerKind,
+    Reason,
+    extractor,
+)
 from medtasks.families.counts import answered
 from medtasks.metrics.metric import CorpusMetric, Metric, Scale, evaluate
 from medtasks.tasks.documents import task_documents, task_problems
@@ -97,13 +103,20 @@ def test_lengths_are_right_within_ten_per_cent(types):
 
 
 def test_the_printed_metrics_count_exact_answers_and_different_ones():
-    names = {"Metric": Metric, "CorpusMetric": CorpusMetric, "Scale": Scale, "answered": answered}
+    names = {
+        "Metric": Metric,
+        "CorpusMetric": CorpusMetric,
+        "Scale": Scale,
+        "answered": answered,
+    }
     blocks = re.findall(r"```python\n(.*?)```", METRICS, re.DOTALL)
     metrics = [eval(block, names) for block in blocks]
     record = {"target": ["C", "A"], "reason": "ok", "cluster_id": None}
     scores = [{**record, "value": list(letters)} for letters in ("A", "AC", "A", "B")]
     exact = evaluate(metrics[:1], scores)
-    different = evaluate(metrics[1:], [{**score, "value": score["value"][0]} for score in scores])
+    different = evaluate(
+        metrics[1:], [{**score, "value": score["value"][0]} for score in scores]
+    )
     assert exact["exact_match"].value == 1 / 4
     assert different["different_answers"].value == 2
 
@@ -117,5 +130,7 @@ def test_the_printed_extractor_reads_the_last_option():
     finally:
         REGISTERED.pop("last_letter", None)
     sample = Sample({"options": ["cyst", "scar"], "answer": "A"})
-    read = [names["last_letter"](reply, sample).value for reply in ("A? No, B. See X", "Z", None)]
+    read = [
+        names["last_letter"](reply, sample).value for reply in ("A? No, B. See X", "Z", None)
+    ]
     assert read == ["B", None, None]

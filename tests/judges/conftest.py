@@ -33,7 +33,12 @@ def judge_at(tmp_path: Path) -> Callable[..., Judge]:
     """Build judges over one cache, patient enough for a test; ``settings`` are those of JudgeSettings."""
 
     def build(url: str, backoff_s: float = 0.01, **settings: Any) -> Judge:
-        usual: dict[str, Any] = {"model": "m", "api_key": KEY, "timeout_s": 300.0, "attempts": 3}
+        usual: dict[str, Any] = {
+            "model": "m",
+            "api_key": KEY,
+            "timeout_s": 300.0,
+            "attempts": 3,
+        }
         return Judge(
             JudgeSettings(url, **usual | settings),
             VerdictCache(tmp_path / "judge"),

@@ -76,7 +76,9 @@ def test_a_rerun_costs_no_request(endpoint, judge_at, monkeypatch):
     assert endpoint.bodies[0]["messages"][1]["content"] == "broken ? reply"
     again = ask(judge_at(endpoint.url, api_key=""), "broken \ud83d reply")
     assert (again.value, again.text, again.cached) == (first.value, first.text, True)
-    stricter = judge_at(endpoint.url, reasks=0).ask("be fair", "broken ? reply", lambda text: None)
+    stricter = judge_at(endpoint.url, reasks=0).ask(
+        "be fair", "broken ? reply", lambda text: None
+    )
     assert (stricter.value, stricter.failure) == (
         None,
         BAD_FORMAT,
@@ -111,7 +113,10 @@ def test_pauses_are_those_asked_for_else_they_grow(endpoint, judge_at, pauses):
 
 # What an endpoint answers, what the verdict says of it, and how often the endpoint is asked.
 FAILURES = (
-    *(({"code": code, "Location": "/v2"}, f"HTTP {code}", 1) for code in (400, 401, 403, 404, 307)),
+    *(
+        ({"code": code, "Location": "/v2"}, f"HTTP {code}", 1)
+        for code in (400, 401, 403, 404, 307)
+    ),
     ({"code": 500}, " failed (HTTP 500)", 3),
     ({"code": 429, "Retry_After": "3600"}, " asks to wait 3600 s (HTTP 429)", 1),
     (
@@ -120,7 +125,10 @@ FAILURES = (
         1,
     ),
     (  # its code is shown but never its message
-        {"code": 400, "body": f'{{"error": {{"message": "{PROMPT}", "code": "context_length"}}}}'},
+        {
+            "code": 400,
+            "body": f'{{"error": {{"message": "{PROMPT}", "code": "context_length"}}}}',
+        },
         " rejected the request (HTTP 400, context_length)",
         1,
     ),
@@ -161,13 +169,19 @@ def test_an_always_wrong_format_fails_and_is_not_kept(endpoint, judge_at, tmp_pa
     for number in range(6):
         verdict = ask(judge, f"question {number}")
         assert (verdict.value, verdict.failure, verdict.text) == (None, BAD_FORMAT, "I like A.")
-    assert endpoint.count == 12, "a judge that answers, however badly, must not open the breaker"
+    assert endpoint.count == 12, (
+        "a judge that answers, however badly, must not open the breaker"
+    )
     assert not (tmp_path / "judge").exists()
     assert len(warnings) == 1
 
 
 def test_a_wrong_format_is_asked_again_with_a_correction(endpoint, judge_at):
-    endpoint.script = [endpoint.reply("I like A."), endpoint.reply(None), endpoint.reply("A: 4")]
+    endpoint.script = [
+        endpoint.reply("I like A."),
+        endpoint.reply(None),
+        endpoint.reply("A: 4"),
+    ]
     judge = judge_at(endpoint.url)
     assert ask(judge).value == 4
     messages = endpoint.bodies[2]["messages"]
@@ -232,7 +246,9 @@ def test_an_answer_in_between_keeps_the_breaker_closed(endpoint, judge_at, warni
     assert not [line for line in warnings if "No more replies" in line]
 
 
-def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, warnings, pauses):
+def test_an_open_breaker_wakes_the_threads_that_back_off(
+    judge_at, closed_url, warnings, pauses
+):
     patient = judge_at(closed_url, attempts=2)
     waiting = threading.Thread(target=ask, args=(patient, "slow"))
     waiting.start()
@@ -292,8 +308,12 @@ def test_nothing_secret_is_logged_whatever_happens(endpoint, judge_at, key, ever
     assert PROMPT not in seen
 
 
-@pytest.mark.parametrize("local", [True, False], ids=["this machine", "another that is trusted"])
-def test_text_takes_no_proxy_and_no_redirect(endpoint, new_endpoint, judge_at, monkeypatch, local):
+@pytest.mark.parametrize(
+    "local", [True, False], ids=["this machine", "another that is trusted"]
+)
+def test_text_takes_no_proxy_and_no_redirect(
+    endpoint, new_endpoint, judge_at, monkeypatch, local
+):
     elsewhere, proxy = new_endpoint(), new_endpoint()
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
@@ -381,4 +401,6 @@ def test_threads_that_ask_first_share_one_loop(monkeypatch):
     monkeypatch.setattr(chat_client, "_loops", [])
     start = threading.Barrier(8)
     with ThreadPoolExecutor(8) as threads:
-        assert len(set(threads.map(lambda _: (start.wait(), background_loop())[1], range(8)))) == 1
+        assert (
+            len(set(threads.map(lambda _: (start.wait(), background_loop())[1], range(8)))) == 1
+        )

@@ -6,7 +6,12 @@ import pytest
 from medtasks.errors import UnknownName
 from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.judges.judge_client import CORRECTION
-from medtasks.judges.published_judges import PROMPT_VERSIONS, gmai_prompt, match_reply, parse_choice
+from medtasks.judges.published_judges import (
+    PROMPT_VERSIONS,
+    gmai_prompt,
+    match_reply,
+    parse_choice,
+)
 
 from ..tables import each_row
 
@@ -43,7 +48,17 @@ def test_the_prompt_is_the_reference_s_to_the_letter():
         *((f"Failed to obtain answer via API{more}", None) for more in ("", " Z", ": polyp")),
         *(
             (text, None)
-            for text in ("D", "A or B", "A, B or Z", "b", "z", "", " \n", "polyp, or ulcer", "ZZ")
+            for text in (
+                "D",
+                "A or B",
+                "A, B or Z",
+                "b",
+                "z",
+                "",
+                " \n",
+                "polyp, or ulcer",
+                "ZZ",
+            )
         ),
         ("I would not know", None),
     ],
@@ -63,7 +78,14 @@ def test_the_judge_is_read_by_the_rule_of_the_reply():
 
 @each_row(
     "reply",
-    [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000],
+    [
+        REPLY,
+        "A or B",
+        "A, B or Z",
+        "polyp, ulcer",
+        "Failed to obtain answer via API",
+        "ü" * 5000,
+    ],
 )
 def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
@@ -88,7 +110,9 @@ def test_verdicts_are_kept_for_each_rule(judge, judge_at, endpoint):
     again = judge_at(endpoint.url)
     for same in (judge, again):
         assert ask(same, rule=OLD)[0] == Answer.ok("A")
-        assert ask(same, rule=NEW)[0] == Answer.invalid(Reason.NO_MATCH)  # a verdict that is kept
+        assert ask(same, rule=NEW)[0] == Answer.invalid(
+            Reason.NO_MATCH
+        )  # a verdict that is kept
     assert endpoint.count == 2
 
 

@@ -19,7 +19,9 @@ def records(golden):
     folder = golden / "reports" / "green"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there")
-    return lambda name: map(json.loads, (folder / name).read_text(encoding="utf-8").splitlines())
+    return lambda name: map(
+        json.loads, (folder / name).read_text(encoding="utf-8").splitlines()
+    )
 
 
 def test_golden_green_prompts_and_cleaned_replies(records):
@@ -41,7 +43,9 @@ def test_golden_green_readings(records):
         assert [*counts.significant, counts.matched] == case["row"]
         assert counts.score(as_published=True) == pytest.approx(case["score"], rel=1e-9)
         counts = strict_counts(case["reply"])
-        if careful["verdict"] == "failed" or (careful["verdict"] == "either" and counts is None):
+        if careful["verdict"] == "failed" or (
+            careful["verdict"] == "either" and counts is None
+        ):
             assert counts is None, case["kind"]
             continue
         insignificant = counts.insignificant and list(counts.insignificant)
@@ -57,7 +61,9 @@ def test_golden_green_first_call_of_each_corpus(records):
     for case in records("corpus.jsonl"):
         call = case["calls"][0]
         if scores := call.get("scores", call.get("scores_before")):
-            values = [published_counts(reply).score(as_published=True) for reply in call["replies"]]
+            values = [
+                published_counts(reply).score(as_published=True) for reply in call["replies"]
+            ]
             assert values == pytest.approx(scores, rel=1e-9)
             assert "mean" not in call or sum(values) / len(values) == pytest.approx(
                 call["mean"], rel=1e-9

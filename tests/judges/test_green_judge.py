@@ -79,7 +79,9 @@ def test_a_judge_that_fails_in_every_way(named):
         "down": named.status(400),
     }
     replying(named, steps)
-    result = report_metric("green")(references=["Effusion."] * len(steps), hypotheses=list(steps))
+    result = report_metric("green")(
+        references=["Effusion."] * len(steps), hypotheses=list(steps)
+    )
     strict = dict(zip(steps, result.samples["green_strict"], strict=True))
     assert {name for name, value in strict.items() if not math.isnan(value)} == {
         "whole",
@@ -99,10 +101,14 @@ def test_a_judge_that_fails_in_every_way(named):
     assert totals["green_matched"] == 2
     assert set(result.samples) == set(keys_of("green"))
     asked = named.count
-    again = report_metric("green")(references=["Effusion."] * len(steps), hypotheses=list(steps))
+    again = report_metric("green")(
+        references=["Effusion."] * len(steps), hypotheses=list(steps)
+    )
     assert named.count == asked + 1  # only the request that got no reply
     assert str(again) == str(result)
-    assert set(report_metric("green")(references=[], hypotheses=[]).samples) == set(result.samples)
+    assert set(report_metric("green")(references=[], hypotheses=[]).samples) == set(
+        result.samples
+    )
 
 
 def test_a_served_green_model_gets_the_raw_string(named, monkeypatch):
@@ -167,7 +173,9 @@ def test_credentialed_reports_and_files_stay_on_this_machine(named, monkeypatch)
     "text, strict, published",
     [
         (
-            assessment(2).replace("Some type: 0. Some.", "Some type: " + "9" * 5000 + ". Some.", 1),
+            assessment(2).replace(
+                "Some type: 0. Some.", "Some type: " + "9" * 5000 + ". Some.", 1
+            ),
             None,
             2,
         ),
@@ -206,7 +214,9 @@ None of the reference's findings are mentioned. | Nothing is said about the effu
 
 def sentences(text):
     return [
-        sentence.strip() for line in text.strip("\n").splitlines() for sentence in line.split(" | ")
+        sentence.strip()
+        for line in text.strip("\n").splitlines()
+        for sentence in line.split(" | ")
     ]
 
 
@@ -221,7 +231,11 @@ def test_a_sentence_that_there_are_no_errors_is_a_count(sentence):
     for heading in ("Clinically Significant Errors", "Clinically Insignificant Errors"):
         counts = strict_counts(with_section(heading, sentence))
         assert counts is not None
-        assert (counts.significant, counts.insignificant, counts.matched) == ((0,) * 6, (0,) * 6, 1)
+        assert (counts.significant, counts.insignificant, counts.matched) == (
+            (0,) * 6,
+            (0,) * 6,
+            1,
+        )
 
 
 @each_row("sentence", sentences(NO_STATEMENT))
@@ -269,7 +283,8 @@ def test_a_section_ends_at_the_next_heading():
     assert strict_counts(empty) is None
     assert published_counts(empty).significant == (0,) * 6
     later = with_section(
-        "Clinically Significant Errors", "No errors.\n\n(a) False report of a finding: 2. Effusion."
+        "Clinically Significant Errors",
+        "No errors.\n\n(a) False report of a finding: 2. Effusion.",
     )
     assert strict_counts(later) is None
 
@@ -285,9 +300,13 @@ def obedient_judge(endpoint):
     for line in CASES.read_text(encoding="utf-8").splitlines():
         case = json.loads(line)
         if case["kind"] == "report":
-            category = "false_finding" if case["planted"] == "missing_finding" else case["planted"]
+            category = (
+                "false_finding" if case["planted"] == "missing_finding" else case["planted"]
+            )
             planted = {category: 1} if category else {}
-            replies[green_prompt(case["reference"], case["candidate"])] = assessment(1, **planted)
+            replies[green_prompt(case["reference"], case["candidate"])] = assessment(
+                1, **planted
+            )
             continue
         for fenced in (False, True):
             prompt = medevalkit_prompt(

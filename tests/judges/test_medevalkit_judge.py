@@ -20,11 +20,15 @@ ASKED = ("Where is it?", "left lung", "the left {question} lung")
 
 def test_golden_medevalkit_judge_prompts(golden):
     judged = [
-        case for case in recorded(golden / "medevalkit", "prompts", 1) if case["kind"] == "judge"
+        case
+        for case in recorded(golden / "medevalkit", "prompts", 1)
+        if case["kind"] == "judge"
     ]
     assert judged
     for case in judged:
-        assert medevalkit_prompt(case["question"], case["gold"], case["reply"]) == case["prompt"]
+        assert (
+            medevalkit_prompt(case["question"], case["gold"], case["reply"]) == case["prompt"]
+        )
 
 
 def test_golden_medevalkit_judge_replies(golden):
@@ -96,12 +100,18 @@ def test_both_readings_share_the_first_reply(endpoint, judge_at, published_first
     assert len(endpoint.bodies) == 3
     first, again, corrected = (body["messages"] for body in endpoint.bodies)
     assert first == again == [{"role": "user", "content": medevalkit_prompt(*ASKED)}]
-    assert [message["content"] for message in corrected[:2]] == [medevalkit_prompt(*ASKED), "hm"]
+    assert [message["content"] for message in corrected[:2]] == [
+        medevalkit_prompt(*ASKED),
+        "hm",
+    ]
 
 
 @each_row("as_published", [True, False])
 def test_a_failed_request_is_no_verdict(closed_url, judge_at, as_published):
-    assert judge_answer(judge_at(closed_url, attempts=1), *ASKED, as_published=as_published) is None
+    assert (
+        judge_answer(judge_at(closed_url, attempts=1), *ASKED, as_published=as_published)
+        is None
+    )
 
 
 def test_a_judge_that_never_follows_the_format(endpoint, judge_at):

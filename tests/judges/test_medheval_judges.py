@@ -3,7 +3,12 @@
 import json
 from functools import partial
 
-from medtasks.judges.medheval_judges import WORDINGS, parse_components, parse_joint, parse_number
+from medtasks.judges.medheval_judges import (
+    WORDINGS,
+    parse_components,
+    parse_joint,
+    parse_number,
+)
 
 from ..tables import each_row
 
@@ -36,7 +41,9 @@ def test_prompts_change_with_their_version_only():
 def test_a_judge_gets_json_with_one_model(endpoint, judge):
     endpoint.script = [endpoint.reply('```json\n{"model_1": 4}\n```')]
     prompt, pairs = WORDINGS["single"]["severity"], {"input": "Why {so}?", "ground_truth": "É."}
-    assert prompt.ask(judge, pairs, ANSWER, partial(parse_number, most=5), fenced=False).value == 4
+    assert (
+        prompt.ask(judge, pairs, ANSWER, partial(parse_number, most=5), fenced=False).value == 4
+    )
     system, user = endpoint.bodies[0]["messages"]
     assert (endpoint.bodies[0]["temperature"], system["content"]) == (0, prompt.system)
     before, after = prompt.template.split("{input_pairs}")
@@ -87,7 +94,10 @@ BROKEN = [
     {"measurement": None},
     {"technique": {"recall_number": 0, "wrong_number": 0}},
     {"anatomy": [2, 0]},
-    *({"symptom": {"recall_number": 0, "wrong_number": wrong}} for wrong in (-1, "3", True, None)),
+    *(
+        {"symptom": {"recall_number": 0, "wrong_number": wrong}}
+        for wrong in (-1, "3", True, None)
+    ),
     {"symptom": {"recall_number": 0}},
     {"symptom": {"recall_number": 0, "wrong_number": 3, "mentioned": 3}},
 ]
@@ -107,7 +117,10 @@ def test_components_are_read_up_to_the_length_of_the_answer():
 
 
 def test_a_joint_reply_is_read_for_all_models_or_for_none():
-    parsers = {"model_1": partial(parse_number, most=1), "model_3": partial(parse_number, most=5)}
+    parsers = {
+        "model_1": partial(parse_number, most=1),
+        "model_3": partial(parse_number, most=5),
+    }
     assert parse_joint('{"model_1": 1, "model_3": 5}', parsers) == {"model_1": 1, "model_3": 5}
     for text in (
         '{"model_1": 5, "model_3": 5}',
@@ -120,7 +133,10 @@ def test_a_joint_reply_is_read_for_all_models_or_for_none():
 
 def test_a_joint_request_is_the_published_prompt_with_an_answer_per_model(endpoint, judge):
     endpoint.script = [endpoint.reply('{"model_1": 0, "model_2": 1}')]
-    prompt, pairs = WORDINGS["eleven"]["correctness"], {"question": "Why?", "ground_truth": "É."}
+    prompt, pairs = (
+        WORDINGS["eleven"]["correctness"],
+        {"question": "Why?", "ground_truth": "É."},
+    )
     answers = {"model_1": "One.", "model_2": "Two."}
     parsers = dict.fromkeys(answers, partial(parse_number, most=1))
     verdict = prompt.ask_jointly(judge, pairs, answers, parsers, fenced=False)

@@ -18,7 +18,10 @@ from ..tables import each_row
 
 def test_the_prompt_is_the_reference_s_to_the_letter():
     # Fingerprints of the reference's texts, which were compared with ours letter by letter.
-    texts = (SYSTEM, mediconfusion_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"))
+    texts = (
+        SYSTEM,
+        mediconfusion_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n"),
+    )
     fingerprints = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
     assert fingerprints == ["8ec001fd8f1a623f", "a4397ca4e0ffc608"]
 
@@ -56,13 +59,16 @@ SCORED = {
 }
 
 
-@each_row("text, scores", [(text, scores) for scores, texts in SCORED.items() for text in texts])
+@each_row(
+    "text, scores", [(text, scores) for scores, texts in SCORED.items() for text in texts]
+)
 def test_scores_are_read_strictly(text, scores):
     assert parse_scores(text) == scores
 
 
 @each_row(
-    "scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")]
+    "scores, value",
+    [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")],
 )
 def test_the_gap_is_three(endpoint, judge, scores, value):
     endpoint.script = [endpoint.reply("A: {}\nB: {}".format(*scores))]

@@ -88,7 +88,9 @@ def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
         with pytest.raises(JudgeRefused):
             check_access(settings, "credentialed", "mimic")
     with pytest.raises(JudgeRefused):
-        check_access(settings, "credentialed", "", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
+        check_access(
+            settings, "credentialed", "", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"}
+        )
 
 
 @each_row(
@@ -105,7 +107,10 @@ def test_credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named
 def test_credentialed_text_goes_nowhere_else(url, trusted):
     with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
         check_access(
-            settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted}
+            settings_at(url),
+            "credentialed",
+            "mimic",
+            environ={"MEDTASKS_TRUSTED_JUDGE": trusted},
         )
     message = str(caught.value)
     assert "MEDTASKS_JUDGE_ALLOW_REMOTE=mimic" in message

@@ -79,7 +79,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(wheel: Path, tmp_path: Path) -> Run:
     """Run a command in this test's folder, in a process of its own, with the wheel before any other installation."""
 
-    def run_command(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    def run_command(
+        command: Sequence[str], **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join(
             [str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         )
@@ -130,7 +132,9 @@ def put_drop_in(folder: Path, sample_home: Path) -> Path:
     (folder / "questions.jsonl").write_text(
         "".join(json.dumps(question) + "\n" for question in questions)
     )
-    (folder / "sides.yaml").write_text(TWO_CHOICE_YAML.replace("IMAGES", str(source / "images")))
+    (folder / "sides.yaml").write_text(
+        TWO_CHOICE_YAML.replace("IMAGES", str(source / "images"))
+    )
     (folder / "shouting.yaml").write_text(GENERAL_YAML)
     (folder / "shouting.py").write_text(GENERAL_HOOKS)
     return folder
@@ -207,7 +211,9 @@ def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         tiny_medevalkit.prepare_all(source / "medevalkit")
         tiny_mmmu_pro.prepare_all(source / "mmmu_pro")
-        tiny_gmai.prepare_all(source / "gmai", tiny_gmai.rows(20), several=9, seed=50, unkeyed=2)
+        tiny_gmai.prepare_all(
+            source / "gmai", tiny_gmai.rows(20), several=9, seed=50, unkeyed=2
+        )
         for name, info in CATALOGUE.items():
             if not dataset_folder(name).is_dir():
                 importlib.import_module(f"..data.test_{info.reader}", __package__).prepare_all(
@@ -241,7 +247,14 @@ PAIRED = [
     for mode in ("", "_gd")
     for ending in ("", *(f"_{name}" for name in SANITY))
 ]
-KINDS = ["vqa_rad", "pathmnist", "pad_ufes_20", "mimic_cxr_report", "ct_rate_report", "chestxray14"]
+KINDS = [
+    "vqa_rad",
+    "pathmnist",
+    "pad_ufes_20",
+    "mimic_cxr_report",
+    "ct_rate_report",
+    "chestxray14",
+]
 MADE = [made for name in KINDS for made in variants_of(task_file(f"multimedeval_{name}"))]
 VARIED = [made.name for made in MADE if made.variant in SANITY]
 RUN = sorted({*OURS, *PAIRED, *VARIED} - {*JUDGED})

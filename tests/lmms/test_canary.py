@@ -51,7 +51,11 @@ def planted(dataset, row, columns, image):
         if kind == "string"
     }
     document = {**dict.fromkeys(columns), **texts}
-    document |= {"dataset": dataset, "image_files": [image.file], "image_sha256": [image.sha256]}
+    document |= {
+        "dataset": dataset,
+        "image_files": [image.file],
+        "image_sha256": [image.sha256],
+    }
     document |= {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
     document |= {"answer": "A"} if columns is CHOICE else {}
     return {name: document[name] for name in columns}
@@ -90,7 +94,9 @@ def publish_planted(name, columns):
             image = images.add_pixels(Image.new("RGB", (8, 8), (row, 0, 0)))
             renamed = Path(image.file).with_name(f"{CANARY}_patient_{row}.png")
             (work / image.file).rename(work / renamed)
-            rows.append(planted(name, row, columns, type(image)(renamed.as_posix(), image.sha256)))
+            rows.append(
+                planted(name, row, columns, type(image)(renamed.as_posix(), image.sha256))
+            )
         manifest = Manifest(
             name=name,
             source=f"/data/{CANARY}",
@@ -126,7 +132,15 @@ def run_echo(
 
     Nothing of a record may be there afterwards, unless ``shows_text``.
     """
-    line = ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
+    line = [
+        "--model",
+        model,
+        "--tasks",
+        ",".join(tasks),
+        "--output_path",
+        "out",
+        "--log_samples",
+    ]
     line += ["--batch_size", "1", *options]
     if ranks == 1:
         ran = execute([*MEDTASKS, "run", *line], planted_home, folder, **variables)
@@ -188,7 +202,9 @@ def outside(home):
 
 
 def samples(folder):
-    files = {path.stem.split("_samples_")[1]: path for path in folder.rglob("*_samples_*.jsonl")}
+    files = {
+        path.stem.split("_samples_")[1]: path for path in folder.rglob("*_samples_*.jsonl")
+    }
     return {
         task: [json.loads(line) for line in path.read_text().splitlines()]
         for task, path in files.items()
@@ -413,9 +429,9 @@ def test_withheld_samples_without_all_saved_replies_are_refused(two_ranks, tmp_p
 def test_predictions_only_and_the_error_of_a_model(evaluate, planted_home, tmp_path):
     tasks = ["canary_report", "canary_choice"]
     evaluate("--predict_only", tasks=tasks)
-    assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == dict.fromkeys(
-        tasks, DOCUMENTS
-    )
+    assert {
+        task: len(rows) for task, rows in samples(tmp_path / "out").items()
+    } == dict.fromkeys(tasks, DOCUMENTS)
     ran = evaluate("--verbosity", "DEBUG", tasks=["canary_open"], code=1, ECHO_FAILS="yes")
     assert re.search("without results.*TypeError at echo_model.py", ran.stderr.splitlines()[-1])
 
@@ -470,7 +486,9 @@ def allowed_run(planted_home, tmp_path_factory):
     """Run three tasks, of which the user lets two show their text."""
     folder = tmp_path_factory.mktemp("allowed")
     tasks = ["canary_report", "canary_open", "canary_choice"]
-    ran = run_echo(planted_home, folder, tasks=tasks, shows_text=True, MEDTASKS_LOG_TEXT=ALLOWED)
+    ran = run_echo(
+        planted_home, folder, tasks=tasks, shows_text=True, MEDTASKS_LOG_TEXT=ALLOWED
+    )
     return ran, folder
 
 
@@ -501,7 +519,9 @@ def test_a_report_shows_text_that_the_user_asks_for_by_name(allowed_run, planted
 def test_a_report_hides_text_that_only_the_run_might_show(allowed_run, planted_home):
     _, folder = allowed_run
 
-    hidden = execute([*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, folder)
+    hidden = execute(
+        [*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, folder
+    )
 
     assert hidden.returncode == 0, hidden.stderr[-4000:]
     assert CANARY not in (folder / "hidden.html").read_text() + hidden.stdout + hidden.stderr

@@ -33,7 +33,9 @@ def test_command_line_comes_from_the_wheel(run, wheel):
     assert shown.returncode == 0
     assert Path(shown.stdout.strip()).is_relative_to(wheel)
     # This command of the harness loads no plugins.
-    listed = run_here(["lmms_eval", "tasks", "list", "--include-path", shown.stdout.strip()], wheel)
+    listed = run_here(
+        ["lmms_eval", "tasks", "list", "--include-path", shown.stdout.strip()], wheel
+    )
     in_files = {name for name, task in task_files().items() if task.origin is None}
     assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
 
@@ -134,7 +136,9 @@ def run_command(command, folder, patch):
             f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
         )
     else:
-        torchrun = f'torchrun() {{ {shlex.quote(sys.executable)} -m torch.distributed.run "$@"; }}'
+        torchrun = (
+            f'torchrun() {{ {shlex.quote(sys.executable)} -m torch.distributed.run "$@"; }}'
+        )
         line = ["bash", "-euo", "pipefail", "-c", f"{torchrun}\n{command}"]
         ran = subprocess.run(line, cwd=folder, capture_output=True, text=True)
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
@@ -172,7 +176,9 @@ def with_my_images(folder):
     content = json.loads(re.search(r"^```json\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1])
     for number, sample in enumerate(content["samples"]):
         sample["images"] = [f"{number}.png"]
-        Image.linear_gradient("L").rotate(90 * number).save(folder / "my_images" / f"{number}.png")
+        Image.linear_gradient("L").rotate(90 * number).save(
+            folder / "my_images" / f"{number}.png"
+        )
     (folder / "my_images" / "dataset.json").write_text(json.dumps(content))
 
 

@@ -113,7 +113,9 @@ def answered(out):
     """The manifest of a run that answered each question."""
     lines = []
     for row, document in enumerate(LETTERED):
-        written = dict.copy(make_logged_sample(document, ["B"], [], {"sample": document["doc_id"]}))
+        written = dict.copy(
+            make_logged_sample(document, ["B"], [], {"sample": document["doc_id"]})
+        )
         lines += [
             json.dumps({"doc_id": row, "resps": [[f"to {document['doc_id']}"]], **written})
         ] * 2  # two filters
@@ -134,7 +136,9 @@ def test_samples_that_stayed_keep_their_replies(answered, monkeypatch, fresh):
     assert fresh == []
 
 
-def test_samples_that_changed_are_asked_again_and_moved_ones_are_not(answered, monkeypatch, fresh):
+def test_samples_that_changed_are_asked_again_and_moved_ones_are_not(
+    answered, monkeypatch, fresh
+):
     first, second, third, _ = LETTERED
     now = [{**first, "doc_id": "new"}, third, {**second, "answer": "B"}, first]
 
@@ -142,7 +146,9 @@ def test_samples_that_changed_are_asked_again_and_moved_ones_are_not(answered, m
         ("ours", 1, 0): KeptReply("to c"),
         ("ours", 3, 0): KeptReply("to a"),
     }
-    assert fresh == ["2 samples of ours have changed since the earlier run, and are asked again."]
+    assert fresh == [
+        "2 samples of ours have changed since the earlier run, and are asked again."
+    ]
 
 
 LINES = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
@@ -163,7 +169,9 @@ def test_withheld_replies_are_those_that_the_run_saved(withheld, monkeypatch):
     manifest, file = withheld
     file.write_text("".join(json.dumps(line) + "\n" for line in LINES))
 
-    assert kept(monkeypatch, manifest, documents=ABC) == {("ours", 0, 0): KeptReply("A shadow.")}
+    assert kept(monkeypatch, manifest, documents=ABC) == {
+        ("ours", 0, 0): KeptReply("A shadow.")
+    }
 
 
 def test_withheld_replies_to_another_question_are_not_kept(withheld, monkeypatch):
@@ -172,7 +180,10 @@ def test_withheld_replies_to_another_question_are_not_kept(withheld, monkeypatch
         json.dumps(LINES[0] | {"fingerprint": fingerprint({"question": "Old?"}, {})}) + "\n"
     )
 
-    for question, expected in (("Old?", {("ours", 0, 0): KeptReply("A shadow.")}), ("New?", {})):
+    for question, expected in (
+        ("Old?", {("ours", 0, 0): KeptReply("A shadow.")}),
+        ("New?", {}),
+    ):
         asked = [{"doc_id": "a", "question": question}]
         assert kept(monkeypatch, manifest, documents=asked) == expected
 

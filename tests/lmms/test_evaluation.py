@@ -48,10 +48,17 @@ def evaluate():
 
     def stand_in(lm, task_dict):
         calls.append(task_dict)
-        scores = {"confusion,robust": 0.5, "set_accuracy,robust": 0.25, "scored_samples,robust": 4}
+        scores = {
+            "confusion,robust": 0.5,
+            "set_accuracy,robust": 0.25,
+            "scored_samples,robust": 4,
+        }
         return {
             "results": {
-                "mediconfusion": {**scores, "failed_samples,robust": failed.pop() if failed else 0}
+                "mediconfusion": {
+                    **scores,
+                    "failed_samples,robust": failed.pop() if failed else 0,
+                }
             }
         }
 
@@ -87,14 +94,18 @@ def test_images_that_a_run_did_not_open_are_counted_as_such():
     task = task_with(documents, lmms_eval_specific_kwargs={"shown_images": 1})
     results = guarded(stand_in)(Model(), {"mediconfusion": task})
     counts = {"P to RGB": 1, "not opened in this run": 2}
-    assert results["configs"]["mediconfusion"]["metadata"]["data"]["image_conversions"] == counts
+    assert (
+        results["configs"]["mediconfusion"]["metadata"]["data"]["image_conversions"] == counts
+    )
 
 
 @each_row(
     ("dataset", "allowed"),
     [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)],
 )
-def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, dataset, allowed):
+def test_a_server_is_quoted_unless_data_are_credentialed(
+    evaluate, monkeypatch, dataset, allowed
+):
     lm = Model()
     lm.quote_errors = lambda *, allowed: setattr(lm, "quotes", allowed)
     monkeypatch.setattr("medtasks.lmms.remote_models.refuse_remote_model", lambda *_: None)
@@ -118,8 +129,13 @@ def test_replies_of_an_earlier_run_are_not_asked_for(monkeypatch, capsys):
 
     results = guarded(stand_in)(Model(), {"mediconfusion": task_with()})
     assert replies == ["B"]
-    assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == [KEPT, None]
-    assert "1 of 2 replies are those of the run that this one completes" in capsys.readouterr().err
+    assert [sample.get(ORIGIN) for sample in results["samples"]["mediconfusion"]] == [
+        KEPT,
+        None,
+    ]
+    assert (
+        "1 of 2 replies are those of the run that this one completes" in capsys.readouterr().err
+    )
 
 
 @each_row(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
@@ -180,7 +196,10 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
     """The task reads no prepared dataset, and only its second document says where it comes from."""
     lm = Model()
     lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
-    documents = [{"dataset": "multimedeval_vqa_rad"}, {"dataset": "multimedeval_mimic_cxr_report"}]
+    documents = [
+        {"dataset": "multimedeval_vqa_rad"},
+        {"dataset": "multimedeval_mimic_cxr_report"},
+    ]
     assert len(evaluate(documents=documents[:1], lm=lm)[1]) == 1
     for read in (documents, Dataset.from_list(documents)):
         with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
@@ -205,7 +224,9 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
     linked = tmp_path / "linked" / folder.relative_to(tmp_path / "home")
     files = {"arrow": linked / "test" / "data-*.arrow", "json": tmp_path / "copy" / "data.json"}
     named = files.get(loader)
-    configs = [{"dataset_path": str(linked / "test" if loader == "saved" else tmp_path / "copy")}]
+    configs = [
+        {"dataset_path": str(linked / "test" if loader == "saved" else tmp_path / "copy")}
+    ]
     if named is not None:
         configs = [
             {"dataset_path": loader, "dataset_kwargs": {"data_files": written}}
@@ -217,7 +238,9 @@ def test_a_table_of_credentialed_data_keeps_a_run_here_however_it_is_named(
                 os.path.relpath(named),
             )
         ]
-        configs.append({"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}})
+        configs.append(
+            {"dataset_path": loader, "dataset_kwargs": {"data_dir": str(named.parent)}}
+        )
 
     lm = Model()
     lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")

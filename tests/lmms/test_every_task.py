@@ -73,7 +73,11 @@ def test_one_command_runs_every_task_and_a_general_one(results):
 
 @each_row(
     "name",
-    [name for name in RUN if CATALOGUE[task_file(name).dataset].access is not Access.CREDENTIALED],
+    [
+        name
+        for name in RUN
+        if CATALOGUE[task_file(name).dataset].access is not Access.CREDENTIALED
+    ],
 )
 def test_recorded_replies_score_as_the_harness_scored_them(finished, results, name):
     task, harness = task_file(name), values(results, name)
@@ -93,7 +97,10 @@ def test_recorded_replies_score_as_the_harness_scored_them(finished, results, na
         for metric, estimate in scores.estimates.items():
             if metric == "submission_rows":
                 continue
-            assert estimate.value == pytest.approx(harness[metric, row], nan_ok=True), (metric, row)
+            assert estimate.value == pytest.approx(harness[metric, row], nan_ok=True), (
+                metric,
+                row,
+            )
             if (f"{metric}_stderr", row) in harness:
                 assert estimate.error == pytest.approx(
                     harness[f"{metric}_stderr", row], nan_ok=True
@@ -158,7 +165,9 @@ def test_a_model_that_knows_the_key():
                 "macro_auroc",
                 "macro_f1",
             ):  # to which a class without an image counts 0
-                assert value == pytest.approx(float(not metric.endswith("_rate")), abs=1e-6), place
+                assert value == pytest.approx(float(not metric.endswith("_rate")), abs=1e-6), (
+                    place
+                )
     assert all(f" - {name} [SAMPLE DATA]" in table for name in members)
     # As letters, half of the right options are not understood by the released rule.
     assert values(found, "medheval_visual_mm")["accuracy", "reference"] < 1
@@ -172,13 +181,17 @@ def first_of_each_kind():
     tasks = [task_file(name) for name in RUN]
     generating = [task for task in tasks if not task.compares_likelihoods]
     names = list(
-        {(task.process_results, task.variant): task.name for task in reversed(generating)}.values()
+        {
+            (task.process_results, task.variant): task.name for task in reversed(generating)
+        }.values()
     )
     return sorted({*names, "multimedeval_vqa_rad_5shot", "multimedeval_ct_rate_report"})
 
 
 @each_row("name", first_of_each_kind())
-def test_replies_to_questions_in_files_score_as_the_run_did(results, tmp_path, monkeypatch, name):
+def test_replies_to_questions_in_files_score_as_the_run_did(
+    results, tmp_path, monkeypatch, name
+):
     monkeypatch.setenv(TRUSTED, QUESTION_FILES)
     folder, task = tmp_path / "questions", task_file(name)
     manifest = write_questions(task, folder)
@@ -206,7 +219,9 @@ def shown(parts):
     ]
 
 
-@each_row("name", [name for name in {*OURS, *VARIED} if not task_file(name).compares_likelihoods])
+@each_row(
+    "name", [name for name in {*OURS, *VARIED} if not task_file(name).compares_likelihoods]
+)
 def test_questions_in_files_are_the_requests_of_the_harness(tmp_path, monkeypatch, name):
     monkeypatch.setenv(TRUSTED, QUESTION_FILES)
     folder, asked = tmp_path / name, 2
@@ -231,7 +246,9 @@ def test_questions_in_files_are_the_requests_of_the_harness(tmp_path, monkeypatc
                 ]
                 continue
             turns = request.args[1](document)
-            assert [turn["role"] for turn in line["messages"]] == [turn["role"] for turn in turns]
+            assert [turn["role"] for turn in line["messages"]] == [
+                turn["role"] for turn in turns
+            ]
             for written, turn in zip(line["messages"], turns, strict=True):
                 parts = written["content"]
                 if isinstance(parts, str):

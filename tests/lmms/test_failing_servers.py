@@ -141,7 +141,9 @@ def assert_scores_are_those_of_the_rest(results, task):
         if record["reason"] != Reason.ADAPTER_FAILED
     }
     harness = {
-        key: value for key, value in results["results"][task].items() if isinstance(value, float)
+        key: value
+        for key, value in results["results"][task].items()
+        if isinstance(value, float)
     }
     if not replies:  # failed samples are blank rows of a submission
         assert all(

@@ -16,7 +16,12 @@ from medtasks.extract.extractor_registry import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.lmms.filters import ChooseWith, ReadWith
-from medtasks.runs.reply_envelope import FAILED, open_envelope, open_results, parse_loglikelihood
+from medtasks.runs.reply_envelope import (
+    FAILED,
+    open_envelope,
+    open_results,
+    parse_loglikelihood,
+)
 
 from ..tables import each_row
 
@@ -116,7 +121,10 @@ def test_order_is_kept_and_the_rule_sees_reasoning_that_the_harness_would_cut():
 def test_without_a_filter_the_careful_rules_read():
     assert read_answer(["(b)"]) == (Answer.ok("B"), "robust_choice")
     assert read_answer(["(2.0, False)", "[1.0, True]"]) == (Answer.ok("B"), "untied")
-    assert read_answer([(1.0, False), (1.0, True)]) == (Answer.invalid(Reason.AMBIGUOUS), "untied")
+    assert read_answer([(1.0, False), (1.0, True)]) == (
+        Answer.invalid(Reason.AMBIGUOUS),
+        "untied",
+    )
 
 
 @each_row(

@@ -81,7 +81,10 @@ TASKS = {
         "multiple_choice",
         CHOICES + metrics("acc") + reading("untied", "ChooseWith"),
     ),
-    "read_reply": ("generate_until", LETTER + metrics("exact_match") + reading("robust_choice")),
+    "read_reply": (
+        "generate_until",
+        LETTER + metrics("exact_match") + reading("robust_choice"),
+    ),
     "read_hook": (
         "generate_until",
         LETTER
@@ -130,7 +133,8 @@ class Scripted(lmms):
 def losses_of(best):
     """Losses by which the option with an index is the likeliest in each row."""
     return [
-        [(float(index != choice) + 0.5, index == choice) for index in range(3)] for choice in best
+        [(float(index != choice) + 0.5, index == choice) for index in range(3)]
+        for choice in best
     ]
 
 
@@ -152,7 +156,9 @@ def test_downstream_of_our_filters_is_the_answer(own):
 
 def test_likelihoods_have_the_values_of_the_harness(own):
     losses = losses_of([0, 1, 2, 0, 0, 0, 0, 0, 0])
-    results = evaluate(["plain_choice", "plain_text"], Scripted((), losses), include=own)["results"]
+    results = evaluate(["plain_choice", "plain_text"], Scripted((), losses), include=own)[
+        "results"
+    ]
     assert results["plain_choice"]["acc,none"] == pytest.approx(5 / 9)
     assert results["plain_choice"]["exact_match,none"] == pytest.approx(
         5 / 9
@@ -171,7 +177,9 @@ def test_a_failed_likelihood_is_chosen_by_no_one_and_counted(own, capsys):
 
 def test_a_filter_without_its_options_is_refused_before_the_first_request(own):
     file = own / "questions.jsonl"
-    file.write_text("\n".join(json.dumps({**question, "options": None}) for question in QUESTIONS))
+    file.write_text(
+        "\n".join(json.dumps({**question, "options": None}) for question in QUESTIONS)
+    )
 
     class Unasked(Scripted):
         def generate_until(self, requests):
@@ -278,7 +286,9 @@ def pairs_in(samples, task):
         [str(reply[0] if isinstance(reply, list) else reply) for reply in r["filtered_resps"]]
         for r in records
     ]
-    losses = np.array([[float(pair.strip("()").split(",")[0]) for pair in row] for row in pairs])
+    losses = np.array(
+        [[float(pair.strip("()").split(",")[0]) for pair in row] for row in pairs]
+    )
     return records, losses
 
 
@@ -291,7 +301,9 @@ def run_tiny(names, folder, sample_home, *options):
     line += ["--batch_size", "16", "--tasks", ",".join(names), *options]
     line += ["--output_path", "out", "--log_samples"]
     variables = {"MEDTASKS_HOME": str(sample_home), "HF_HOME": str(folder / "hf")}
-    ran = run_here([str(Path(sys.executable).with_name("lmms_eval")), *line], folder, **variables)
+    ran = run_here(
+        [str(Path(sys.executable).with_name("lmms_eval")), *line], folder, **variables
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     (file,) = (folder / "out").glob("*_results.json")
     return json.loads(file.read_text())["results"]
@@ -318,7 +330,9 @@ def test_a_benchmark_of_the_harness_has_the_values_of_the_harness(mixed_run):
         [[len(f"{text}") for text in choices_of(record["doc_id"])] for record in records]
     )
     assert results["hellaswag"]["acc,none"] == np.mean(losses.argmin(1) == targets)
-    assert results["hellaswag"]["acc_norm,none"] == np.mean((losses / lengths).argmin(1) == targets)
+    assert results["hellaswag"]["acc_norm,none"] == np.mean(
+        (losses / lengths).argmin(1) == targets
+    )
 
 
 @pytest.mark.slow
@@ -345,4 +359,6 @@ def test_other_tasks_in_a_run_do_not_change_ours(mixed_run, sample_home, tmp_pat
 
 
 def choices_of(row):
-    return [f"{word} the {row} chair" * (1 + row % 2) for word in ("takes", "leaves", "is", "was")]
+    return [
+        f"{word} the {row} chair" * (1 + row % 2) for word in ("takes", "leaves", "is", "was")
+    ]

@@ -113,7 +113,8 @@ def test_messages_without_images_have_the_same_form(sample):
     seen = []
 
     medtasks.evaluate(
-        "mediconfusion_blind", lambda questions: seen.extend(questions) or ["A"] * len(questions)
+        "mediconfusion_blind",
+        lambda questions: seen.extend(questions) or ["A"] * len(questions),
     )
 
     assert {type(messages[0]["content"]) for messages, _ in seen} == {list}
@@ -122,12 +123,11 @@ def test_messages_without_images_have_the_same_form(sample):
 
 def test_replies_end_before_stop_strings_and_forge_no_failure(own_tasks):
     rows = [
-        json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(2)
+        json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"})
+        for at in range(2)
     ]
     (own_tasks / "stops.jsonl").write_text("\n".join(rows))
-    settings = (
-        "generation_kwargs: {until: ['###'], max_new_tokens: 7, temperature: 0.5, do_sample: true}"
-    )
+    settings = "generation_kwargs: {until: ['###'], max_new_tokens: 7, temperature: 0.5, do_sample: true}"
     (own_tasks / "stops.yaml").write_text(
         f"task: stops\nfamily: yes_no\ndata: stops.jsonl\nimage: none\n{settings}\n"
     )
@@ -222,7 +222,9 @@ def test_a_function_that_answers_nothing_ends_with_one_sentence(returned, cause,
         asked.append(len(questions))
         return returned(questions)
 
-    with pytest.raises(MedTasksError, match=r"there is nothing to score: mediconfusion: ") as error:
+    with pytest.raises(
+        MedTasksError, match=r"there is nothing to score: mediconfusion: "
+    ) as error:
         medtasks.evaluate("mediconfusion", answer, batch_size=8)
     alone = cause.replace("9 replies to 8 questions", "2 replies to 1 questions").replace(
         "8 q", "1 q"
@@ -244,7 +246,8 @@ def test_some_wrong_numbers_of_replies_are_asked_again_alone(sample):
 
 def test_a_function_that_fails_from_the_start_is_not_called_for_every_question(own_tasks):
     rows = [
-        json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"}) for at in range(100)
+        json.dumps({"doc_id": str(at), "question": f"{at}?", "answer": "yes"})
+        for at in range(100)
     ]
     (own_tasks / "long.jsonl").write_text("\n".join(rows))
     (own_tasks / "long.yaml").write_text(
@@ -289,7 +292,9 @@ def test_what_cannot_be_asked_is_refused_before_the_first_question(sample, own_t
 @pytest.fixture
 def private(own_tasks):
     """A task of four questions of a credentialed set."""
-    rows = [{"doc_id": str(at), "question": f"{CANARY} {at}?", "answer": "yes"} for at in range(4)]
+    rows = [
+        {"doc_id": str(at), "question": f"{CANARY} {at}?", "answer": "yes"} for at in range(4)
+    ]
     lines = [json.dumps({**row, "dataset": "multimedeval_mimic_cxr_report"}) for row in rows]
     (own_tasks / "private.jsonl").write_text("\n".join(lines))
     (own_tasks / "private.yaml").write_text(
@@ -371,12 +376,16 @@ def test_a_run_without_a_folder_lasts_as_long_as_its_object(sample):
 
 
 def test_one_task_that_fails_does_not_affect_the_others(sample, own_tasks, logged):
-    (own_tasks / "odd.jsonl").write_text('{"doc_id": "1", "question": "Is it?", "answer": "yes"}\n')
+    (own_tasks / "odd.jsonl").write_text(
+        '{"doc_id": "1", "question": "Is it?", "answer": "yes"}\n'
+    )
     (own_tasks / "odd.yaml").write_text(
         "task: odd\nfamily: yes_no\ndata: odd.jsonl\nimage: none\ngeneration_kwargs: {max_new_tokens: -1, until: []}\n"
     )
     run = medtasks.evaluate(
-        ["odd", "mediconfusion"], lambda questions: ["A"] * len(questions), include_path=own_tasks
+        ["odd", "mediconfusion"],
+        lambda questions: ["A"] * len(questions),
+        include_path=own_tasks,
     )
     assert "mediconfusion" in run.tasks
     assert "In no score: odd: " in logged()
@@ -415,7 +424,12 @@ def test_the_loop_of_the_page_answers_as_hf_vlm(sample, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     variables = {"__name__": "loop"}
     exec(block.replace("org/model", str(checkpoint)), variables)
-    ours = ("--model", "hf_vlm", "--model_args", f"pretrained={checkpoint},batch_size=8,device=cpu")
+    ours = (
+        "--model",
+        "hf_vlm",
+        "--model_args",
+        f"pretrained={checkpoint},batch_size=8,device=cpu",
+    )
     record(sample, tmp_path / "ours", "mediconfusion", *ours)
     run = variables["run"]
     replies = run.samples().reply

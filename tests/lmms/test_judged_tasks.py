@@ -63,7 +63,11 @@ def test_the_best_of_all_four_techniques_is_of_each_metric(judging, sample):
     found, group = results["results"], results["results"]["mediconfusion_all_ff"]
     assert results["group_subtasks"]["mediconfusion_all_ff"] == modes
     assert found[FREE_FORM]["confusion,reference"] == 1.0
-    for metric, best in (("set_accuracy", max), ("individual_accuracy", max), ("confusion", min)):
+    for metric, best in (
+        ("set_accuracy", max),
+        ("individual_accuracy", max),
+        ("confusion", min),
+    ):
         of_modes = [found[mode][f"{metric},reference"] for mode in modes]
         assert group[f"{metric},reference"] == best(
             value for value in of_modes if value == value

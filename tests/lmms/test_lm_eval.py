@@ -21,7 +21,9 @@ from medtasks.tasks.task_index import resolve_names
 
 from ..processes import run_here
 
-pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
+pytest.importorskip(
+    "lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'"
+)
 from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
@@ -66,9 +68,9 @@ def test_numbers_are_those_of_recorded_replies(monkeypatch):
     ] == NAMES
     monkeypatch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
     model = Parrot()
-    results = simple_evaluate(model=model, tasks=NAMES, task_manager=manager(), bootstrap_iters=0)[
-        "results"
-    ]
+    results = simple_evaluate(
+        model=model, tasks=NAMES, task_manager=manager(), bootstrap_iters=0
+    )["results"]
     for name in NAMES:
         task = task_file(name)
         config = resolve_names(
@@ -77,7 +79,8 @@ def test_numbers_are_those_of_recorded_replies(monkeypatch):
         settings = config["lmms_eval_specific_kwargs"]["default"]
         documents = load_documents(task.dataset)
         prompts = {
-            document["doc_id"]: config["doc_to_text"](document, settings) for document in documents
+            document["doc_id"]: config["doc_to_text"](document, settings)
+            for document in documents
         }
         assert set(prompts.values()) <= model.asked
         replies = {doc_id: Reply(text=reply(prompt)) for doc_id, prompt in prompts.items()}
@@ -119,7 +122,9 @@ def test_command(tmp_path, monkeypatch):
         assert {metric: results[f"{metric},{rule}"] for metric in values} == values
 
 
-def test_examples_are_refused_because_they_would_be_test_questions_with_their_answers(monkeypatch):
+def test_examples_are_refused_because_they_would_be_test_questions_with_their_answers(
+    monkeypatch,
+):
     monkeypatch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
     model, name = Parrot(), "multimedeval_medqa"
     with pytest.raises(
@@ -139,5 +144,7 @@ def test_what_cannot_be_run(tmp_path, monkeypatch):
         )
     assert not away.asked
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    with pytest.raises(DatasetNotPrepared, match="run 'medtasks data prepare multimedeval_medqa'"):
+    with pytest.raises(
+        DatasetNotPrepared, match="run 'medtasks data prepare multimedeval_medqa'"
+    ):
         manager().load(["multimedeval_medqa"])

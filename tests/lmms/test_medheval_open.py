@@ -65,7 +65,9 @@ class Judge(Endpoint):
         }
         behaviour = self.broken.get(row, "")
         good = json.dumps({"model_1": verdict})
-        return self.reset() if behaviour == "no answer" else self.reply(texts.get(behaviour, good))
+        return (
+            self.reset() if behaviour == "no answer" else self.reply(texts.get(behaviour, good))
+        )
 
 
 @pytest.fixture
@@ -83,7 +85,10 @@ def planted(tmp_path_factory):
     records = {
         REPORT: [
             sources._report(
-                row, 1 + row // 2, f"{CANARY} report row {row}.", anatomy=[f"{CANARY} row {row}."]
+                row,
+                1 + row // 2,
+                f"{CANARY} report row {row}.",
+                anatomy=[f"{CANARY} row {row}."],
             )
             for row in range(ROWS)
         ],
@@ -326,7 +331,9 @@ def test_a_judge_that_forgets_a_model_gives_no_verdict_on_any(panel, tmp_path):
 
 
 def test_runs_that_cannot_be_judged_together_are_refused(panel, tmp_path):
-    runs = [replies_file(tmp_path / f"{count}.jsonl", [f"reply {count}"]) for count in range(12)]
+    runs = [
+        replies_file(tmp_path / f"{count}.jsonl", [f"reply {count}"]) for count in range(12)
+    ]
     for task, files, why in (
         (KNOWLEDGE, runs[:2], "medheval_knowledge_open_eleven"),
         (f"{KNOWLEDGE}_eleven", runs, "of 2 to 11 runs, and the command names 12"),

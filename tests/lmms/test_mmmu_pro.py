@@ -64,7 +64,10 @@ def test_documents(prepared):
     [
         (lost("standard (10 options)"), r"holds no standard \(10 options\)/test-\*\.parquet"),
         (lost(FILE), "part 00000 of 00002 is missing"),
-        (changed_row(FILE, 2, answer="K"), "row 2: answer is none of A, B, C, D, E, F, G, H, I, J"),
+        (
+            changed_row(FILE, 2, answer="K"),
+            "row 2: answer is none of A, B, C, D, E, F, G, H, I, J",
+        ),
         (
             changed_row(FILE, 1, image_2=None),
             "row 1: its text names <image 3> and it holds fewer images",
@@ -83,8 +86,12 @@ def asked(name, document, family="default"):
     config = resolve_names(task_config(name))
     settings = config["lmms_eval_specific_kwargs"][family]
     (turn,) = config["doc_to_messages"](document, settings)
-    text = "|".join(part["text"] if part["type"] == "text" else "IMAGE" for part in turn["content"])
-    images = [part["url"].getpixel((0, 0)) for part in turn["content"] if part["type"] == "image"]
+    text = "|".join(
+        part["text"] if part["type"] == "text" else "IMAGE" for part in turn["content"]
+    )
+    images = [
+        part["url"].getpixel((0, 0)) for part in turn["content"] if part["type"] == "image"
+    ]
     shown = [image.getpixel((0, 0)) for image in config["doc_to_visual"](document, settings)]
     assert shown == images
     return text, images, config["doc_to_text"](document, settings)
@@ -164,7 +171,9 @@ def test_the_overall_score_is_the_mean_of_two_settings(prepared):
         assert scores["accuracy", "robust"] == float(read)
         assert scores["fallback_rate", "reference"] == float(not read)
         assert (
-            scores["accuracy", "reference"] == 1.0 if read else scores["accuracy", "reference"] < 1
+            scores["accuracy", "reference"] == 1.0
+            if read
+            else scores["accuracy", "reference"] < 1
         )
 
     for ending in ("", "_cot"):

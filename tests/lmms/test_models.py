@@ -7,7 +7,12 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
+from lmms_eval.api.instance import (
+    GenerationResult,
+    Instance,
+    TokenCounts,
+    unwrap_generation_output,
+)
 from lmms_eval.api.reasoning import strip_reasoning_tags
 from medtasks.model_adapters.base.batching import CountedReply as Counted
 from openai.types.chat import ChatCompletionMessage
@@ -40,16 +45,27 @@ def _given(nodes):
         values = []
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Return):
             values = [node.value]
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("append", "extend"):
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
+            "append",
+            "extend",
+        ):
             values = list(node.args)
         for value in values:
-            if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "GenerationResult":
+            if (
+                isinstance(value, ast.Call)
+                and getattr(value.func, "id", "") == "GenerationResult"
+            ):
                 value = next(
-                    (keyword.value for keyword in value.keywords if keyword.arg == "text"), value
+                    (keyword.value for keyword in value.keywords if keyword.arg == "text"),
+                    value,
                 )
             value = value.left if isinstance(value, ast.BinOp) else value
             yield from (
-                value.elts if isinstance(value, ast.List | ast.Tuple) else [value] if value else []
+                value.elts
+                if isinstance(value, ast.List | ast.Tuple)
+                else [value]
+                if value
+                else []
             )
 
 
@@ -91,7 +107,9 @@ def _presets(tree):
                     if isinstance(below, ast.Assign)
                 ]
                 if {
-                    ast.unparse(target) for assignment in assigned for target in assignment.targets
+                    ast.unparse(target)
+                    for assignment in assigned
+                    for target in assignment.targets
                 } & empty:
                     return True
     return False
@@ -140,7 +158,9 @@ class Model:
 
     def generate_until(self, requests):
         self.asked = list(requests)
-        return self.replies if isinstance(self.replies, list) else [self.replies] * len(requests)
+        return (
+            self.replies if isinstance(self.replies, list) else [self.replies] * len(requests)
+        )
 
     loglikelihood = generate_until
 
@@ -301,11 +321,14 @@ def test_texts_of_the_harness_are_failures_only_where_they_may_be_its_own(text):
 def test_one_reply_too_many_is_none_at_all():
     requests = [request(row=row) for row in range(3)]
     found = replies_of(Model(["A", "B", "B", "C"]), requests)
-    assert {failure_cause(reply) for reply in found} == {"the model gave 4 replies to 3 requests"}
+    assert {failure_cause(reply) for reply in found} == {
+        "the model gave 4 replies to 3 requests"
+    }
 
 
 @each_row(
-    ("result", "finite"), [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)]
+    ("result", "finite"),
+    [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)],
 )
 def test_likelihoods_are_pairs_or_failed(result, finite):
     (found,) = replies_of(Model([result]), call="loglikelihood")

@@ -45,7 +45,9 @@ ASKED += [
     "own_reports_swapped",
     "own_choice_think",
 ]
-PUBLISHED = recordings("MEDTASKS_TEST_DATA", "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+PUBLISHED = (
+    recordings("MEDTASKS_TEST_DATA", "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+)
 WHOLE = {
     re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
 }  # no questions of their own
@@ -110,7 +112,9 @@ def ran(project):
     options += ["--gen_kwargs", "max_new_tokens=8"]
     process = run_here([*command, *options], project, MEDTASKS_HOME=str(project / "home"))
     assert process.returncode == 0, process.stderr[-4000:]
-    assert re.search(rf"\d+ of \d+ images are {NEARLY_FLAT} \(.*/02.png of sample ", process.stderr)
+    assert re.search(
+        rf"\d+ of \d+ images are {NEARLY_FLAT} \(.*/02.png of sample ", process.stderr
+    )
     found = list((project / "results").rglob("*_results.json"))
     assert len(found) == 1, (process.stdout + process.stderr)[-6000:]
     return found[0]
@@ -126,7 +130,8 @@ def test_every_block_runs_as_printed(ran, project):
     for name, (_, printed) in zip(NAMES, BLOCKS, strict=True):
         assert content["n-samples"][name]["original"] == COPIES * len(printed.splitlines())
         filters = {
-            one["name"] for one in read_config(project / "my_tasks" / f"{name}.yaml")["filter_list"]
+            one["name"]
+            for one in read_config(project / "my_tasks" / f"{name}.yaml")["filter_list"]
         }
         scores = content["results"][name]
         assert {key.partition(",")[2] for key in scores if "," in key} == filters
@@ -183,7 +188,9 @@ def test_questions_in_files_score_as_the_run_did(ran, project, medtasks, tmp_pat
 
 
 def test_golden_medevalkit_medvlthinkers_prompt(golden):
-    config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
+    config = yaml.load(
+        WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader
+    )
     settings = config["lmms_eval_specific_kwargs"]["default"]
     for line in (
         (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines()

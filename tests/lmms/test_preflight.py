@@ -97,7 +97,12 @@ OF_EVERY_KIND = (
             ("mediconfusion", f"--limit {limit}", [NO_ROW], [])
             for limit in ("0", "0.0", "-2", "nan", "inf")
         ),
-        ("mediconfusion", "--offset 32", [], ["^--offset 32 skips all 32 rows of mediconfusion"]),
+        (
+            "mediconfusion",
+            "--offset 32",
+            [],
+            ["^--offset 32 skips all 32 rows of mediconfusion"],
+        ),
         (
             "mediconfusion",
             "--offset -1",
@@ -152,7 +157,10 @@ OF_EVERY_KIND = (
         ("ready", "--num_fewshot 2 --include_path OWN", [], []),
         (PUBLIC, "--use_cache folder", [], ["old one"]),
         (PUBLIC, "--cache_requests true", [], ["cache_requests refresh"]),
-        *((PUBLIC, wrong, [""], []) for wrong in ("--limit", "--seed x", "--config missing.yaml")),
+        *(
+            (PUBLIC, wrong, [""], [])
+            for wrong in ("--limit", "--seed x", "--config missing.yaml")
+        ),
         ("mediconfusion", INSTRUCTED, [], ["in front of every prompt of mediconfusion"]),
         ("mmbench_en_dev", INSTRUCTED, [], []),
         ("bare", "--include_path OWN", [], [ENDS.format("bare")]),
@@ -164,7 +172,12 @@ OF_EVERY_KIND = (
         ),  # hooks of others end them as they want
         ("bare", "--include_path OWN --gen_kwargs temperature=0,until=###", [], []),
         ("OWN/bare.yaml", "", [], [ENDS.format("bare")]),
-        (",".join(name for name, task in task_files().items() if task.kind == "task"), "", [], []),
+        (
+            ",".join(name for name, task in task_files().items() if task.kind == "task"),
+            "",
+            [],
+            [],
+        ),
         ("patients", "--write_out --include_path OWN", [PRIVATE], []),
         (PRIVATE, "--cache_requests delete", [], []),
         (PRIVATE, "--hf_hub_log_args push_samples_to_hub=False,push_results_to_hub=1", [], []),
@@ -257,7 +270,8 @@ def test_cut_pairs_are_counted_and_the_advice_cuts_none(ids, offset, limit):
         asked = range(start, len(ids) if count is None else min(len(ids), start + count))
         inside = {ids[row] for row in asked}
         return sum(
-            any(ids[row] == pair for row in range(len(ids)) if row not in asked) for pair in inside
+            any(ids[row] == pair for row in range(len(ids)) if row not in asked)
+            for pair in inside
         )
 
     offset = min(offset, len(ids))
@@ -286,7 +300,10 @@ def test_cut_pairs_are_counted_and_the_advice_cuts_none(ids, offset, limit):
             "--write_out",
             "-w",
         ),
-        *("--swanlab_log_samples", "--hf_hub_log_args hub_results_org=me,push_samples_to_hub=True"),
+        *(
+            "--swanlab_log_samples",
+            "--hf_hub_log_args hub_results_org=me,push_samples_to_hub=True",
+        ),
     ],
 )
 def test_text_of_patients_stays(arguments, monkeypatch):
@@ -382,7 +399,9 @@ def _foreign_models(monkeypatch):
         model_id="somebodys", simple_class_path="somebody.Model", aliases=("somebodys_too",)
     )
     MODEL_REGISTRY_V2.register_manifest(theirs)
-    MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="renamed", chat_class_path=ASYNC))
+    MODEL_REGISTRY_V2.register_manifest(
+        ModelManifest(model_id="renamed", chat_class_path=ASYNC)
+    )
 
 
 @pytest.mark.usefixtures("_foreign_models")
@@ -413,7 +432,9 @@ def test_the_address_of_a_server_is_that_of_the_environment(monkeypatch):
 def test_the_address_of_a_server_is_that_of_a_configuration_file(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_BASE", LOCAL)
     file = tmp_path / "run.yaml"
-    file.write_text(f"model: openai\nenv: {{SOMEWHERE: '{AWAY}', OPENAI_API_BASE: '$SOMEWHERE'}}\n")
+    file.write_text(
+        f"model: openai\nenv: {{SOMEWHERE: '{AWAY}', OPENAI_API_BASE: '$SOMEWHERE'}}\n"
+    )
     assert "vendor.invalid:80 (OPENAI_API_BASE)" in refused(PRIVATE, "--config", str(file))[0]
     file.write_text(f"model: async_openai\nmodel_args: {{base_url: '{AWAY}'}}\n")
     assert "vendor.invalid:80 (base_url)" in refused(PRIVATE, "--config", str(file))[0]
@@ -439,7 +460,9 @@ def test_the_command_ends_before_anything_starts(monkeypatch, tmp_path):
             "--model",
             "async_openai",
         ]
-        result = CliRunner().invoke(app, [*arguments, "--model_args", f"base_url={outside.url}"])
+        result = CliRunner().invoke(
+            app, [*arguments, "--model_args", f"base_url={outside.url}"]
+        )
     assert outside.count == 0
     assert result.exit_code == 1
     sentence = f"is not sent with model '{ASYNC}' to {outside.url.removesuffix('/v1')}"

@@ -28,7 +28,9 @@ LETTERED = (
 MARKED = LETTERED.replace("A: {a}\nB: {b}", '("A": {a})\n("B": {b})')
 BLIP2 = LETTERED.replace(".\nQuestion: {question}", ". {question}")
 ONE_LETTER = " Your answer should be just one letter.\n"
-SYSTEM = "You are a helpful assitant expert in medical domain."  # spelt so in the published code
+SYSTEM = (
+    "You are a helpful assitant expert in medical domain."  # spelt so in the published code
+)
 
 
 @pytest.fixture

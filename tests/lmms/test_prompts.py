@@ -108,7 +108,9 @@ def test_a_blind_prompt_lacks_the_images_and_not_a_word(name, family):
 @each_row(("name", "family"), CASES)
 @each_row("ending", ["_blank", "_swapped"])
 def test_a_prompt_with_grey_or_other_images_is_the_same(name, family, ending):
-    for (document, text, images), (other, other_text, shown) in with_variant(name, family, ending):
+    for (document, text, images), (other, other_text, shown) in with_variant(
+        name, family, ending
+    ):
         first = len(images) - own_images(document, settings_of(name, family))
         assert (other["doc_id"], other_text, len(shown)) == (
             document["doc_id"],
@@ -203,7 +205,11 @@ def test_a_question_that_holds_the_mark_keeps_it():
         prompts.closed_prompt(closed, {"yes_no_template": "<image>{{ question }}"})
         == "<image> <img>?"
     )
-    for template in ("{{ image }} {{ question }}", "{{ images }} {{ question }}", "{{ question }}"):
+    for template in (
+        "{{ image }} {{ question }}",
+        "{{ images }} {{ question }}",
+        "{{ question }}",
+    ):
         assert (
             prompts.prompt(document, {"template": template, "image_mark": "<image>"})
             == "<image> <img>?"

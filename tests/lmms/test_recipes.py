@@ -42,9 +42,9 @@ def test_every_fact_of_ours_has_a_source_that_anyone_can_look_up():
     for one in recipes().values():
         assert {"hub id", "parameters"} <= set(one.facts), one.recipe
         for fact in one.facts.values():
-            assert not re.search(r"/root|/work|/tmp|file index", f"{fact.source} {fact.value}"), (
-                one.recipe
-            )
+            assert not re.search(
+                r"/root|/work|/tmp|file index", f"{fact.source} {fact.value}"
+            ), one.recipe
         if not one.backends:
             assert one.hf.without
             assert one.server.without
@@ -60,7 +60,9 @@ def test_each_model_has_its_rows_in_the_tables_that_it_names():
         assert {score.model for _, score in results} <= set(names.values())
     scores = {(task, score.metric): score.printed for task, score in published["lingshu-7b"]}
     assert scores["medevalkit_pmc_vqa", "accuracy"] == "56.3"
-    assert {"mediconfusion_gd", "multimedeval_medqa"} <= {task for task, _ in published["radfm"]}
+    assert {"mediconfusion_gd", "multimedeval_medqa"} <= {
+        task for task, _ in published["radfm"]
+    }
 
 
 @each_row(
@@ -145,7 +147,10 @@ def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     named, facts = expansion("qwen3-vl-8b", "", read_options(["--config", str(file)]))
     read = parse_arguments(HfVlmArguments, simple_parse_args_string(named[3]), "hf_vlm")
     assert (read.system_prompt, read.batch_size, read.dtype) == ("Yes, or no?", 3, "float32")
-    assert (facts.given["batch_size"], facts.given["processor_kwargs"]) == ("3", '{"a":1,"b":2}')
+    assert (facts.given["batch_size"], facts.given["processor_kwargs"]) == (
+        "3",
+        '{"a":1,"b":2}',
+    )
 
 
 @each_row(
@@ -164,7 +169,12 @@ def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
             [],
             "does not run with --backend hf: transformers 5.23 does not know internvl_chat",
         ),
-        ("hulu-med-7b", "", [], "has no backend: transformers .*; vLLM 0.32 has no class for it"),
+        (
+            "hulu-med-7b",
+            "",
+            [],
+            "has no backend: transformers .*; vLLM 0.32 has no class for it",
+        ),
         (
             "lingshu-7b",
             "",
@@ -223,7 +233,9 @@ def test_a_changed_recipe_has_another_digest(own):
 
 
 def test_a_recipe_in_a_file_named_like_one_of_ours_extends_ours(own):
-    (own / "qwen2.5-vl-7b.yaml").write_text(OWN.replace("recipe: mine", "recipe: same-file-name"))
+    (own / "qwen2.5-vl-7b.yaml").write_text(
+        OWN.replace("recipe: mine", "recipe: same-file-name")
+    )
     mine = recipe("mine", [own])
     assert recipe("same-file-name", [own]).fact("class") == mine.fact("class")
 
@@ -241,7 +253,10 @@ def test_a_recipe_of_ones_own_goes_before_ours(own):
             ("title: My model", "title: My model\nnotes: x"),
             "wrong at 'notes': Extra inputs are not permitted",
         ),
-        (("source: I made it}\n  rev", "sauce: x}\n  rev"), r"wrong at 'facts\.hub id\.source'"),
+        (
+            ("source: I made it}\n  rev", "sauce: x}\n  rev"),
+            r"wrong at 'facts\.hub id\.source'",
+        ),
         (
             ("qwen2.5-vl-7b.yaml", "mine.yaml"),
             "extends mine.yaml, which is not there or extends it",
@@ -260,7 +275,9 @@ def test_a_damaged_recipe_is_named(own, change, message):
     assert str(own / "mine.yaml") in str(caught.value)
 
 
-def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(sample, tmp_path):
+def test_the_report_of_a_run_by_a_recipe_marks_the_published_scores_of_its_model(
+    sample, tmp_path
+):
     (tmp_path / "mine.yaml").write_text(
         "recipe: mine\ntitle: Mine\nhf: {model: medtasks_tiny}\npublished_as: {mediconfusion_table1.csv: RadFM}\n"
     )

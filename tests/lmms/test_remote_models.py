@@ -42,7 +42,11 @@ from ..tables import each_row
 from .model_sources import model_sources
 from .whole_runs import evaluate
 
-PRIVATE, GATED, PUBLIC = "multimedeval_mimic_cxr_report", "gmai_mmbench_val", "multimedeval_vqa_rad"
+PRIVATE, GATED, PUBLIC = (
+    "multimedeval_mimic_cxr_report",
+    "gmai_mmbench_val",
+    "multimedeval_vqa_rad",
+)
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
 CANARY = "zyzzyva"
 ASYNC = "lmms_eval.models.chat.async_openai.AsyncOpenAIChat"
@@ -129,7 +133,11 @@ def test_models_that_are_said_to_answer_in_their_process_send_nothing():
     assert asking == {"OpenAI", "AzureOpenAI", "AsyncOpenAI"}
 
 
-CLASS, VENDOR, PROXY = f"class:{CLAUDE}", "http://api.vendor.invalid", "http://proxy.invalid:3128"
+CLASS, VENDOR, PROXY = (
+    f"class:{CLAUDE}",
+    "http://api.vendor.invalid",
+    "http://proxy.invalid:3128",
+)
 
 
 @each_row(
@@ -192,7 +200,10 @@ def test_a_proxy_stands_between(name):
     sentence = f"by way of the proxy that {name} names; add 127.0.0.1 to NO_PROXY"
     for exempt, may in (
         *(({"NO_PROXY": "a.invalid, 127.0.0.1"}, True), ({"no_proxy": "*"}, True), ({}, False)),
-        *(({"NO_PROXY": useless}, False) for useless in ("127.0.0.0/8", "localhost", "0.0.1", "")),
+        *(
+            ({"NO_PROXY": useless}, False)
+            for useless in ("127.0.0.0/8", "localhost", "0.0.1", "")
+        ),
     ):
         refusal = refused("async_openai", {"base_url": LOCAL}, {name: PROXY, **exempt})
         assert refusal is None if may else sentence in refusal
@@ -224,7 +235,8 @@ def test_only_what_is_credentialed_is_held_back(monkeypatch):
         "nobody_knows",
     ]
     with pytest.raises(
-        ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'types.SimpleNamespace'")
+        ModelRefused,
+        match=re.escape(f"({PRIVATE}) is not sent with model 'types.SimpleNamespace'"),
     ):
         refuse_remote_model(lm, [PUBLIC, PRIVATE])
 
@@ -272,7 +284,11 @@ def test_built_models_that_stay_here():
     from lmms_eval.models import get_model
 
     here = OpenAI(base_url=LOCAL, api_key="x")
-    for lm in (made("qwen2_5_vl"), made("openai", client=here), made("llava_hf", client=object())):
+    for lm in (
+        made("qwen2_5_vl"),
+        made("openai", client=here),
+        made("llava_hf", client=object()),
+    ):
         refuse_remote_model(lm, [PRIVATE])
     ours = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
     assert live_destinations(ours) == []
@@ -358,8 +374,12 @@ def test_a_class_derived_from_a_known_one_is_unknown(monkeypatch):
 def test_a_client_that_ignores_proxies(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", PROXY)
     with pytest.raises(ModelRefused, match="by way of the proxy that HTTP_PROXY names"):
-        refuse_remote_model(made("openai", client=OpenAI(base_url=LOCAL, api_key="x")), [PRIVATE])
-    direct = OpenAI(base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False))
+        refuse_remote_model(
+            made("openai", client=OpenAI(base_url=LOCAL, api_key="x")), [PRIVATE]
+        )
+    direct = OpenAI(
+        base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False)
+    )
     refuse_remote_model(made("openai", client=direct), [PRIVATE])
 
 
@@ -542,13 +562,19 @@ async def _posted(client, url):
 
 def _ask_openai(url):
     client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
-    return client.chat.completions.create(model="m", messages=[{"role": "user", "content": CANARY}])
+    return client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": CANARY}]
+    )
 
 
 CLIENTS = {
     "openai": _ask_openai,
-    "httpx": lambda url: httpx.post(url, json={"text": CANARY}, follow_redirects=True).status_code,
-    "httpx, later": lambda url: asyncio.run(_posted(httpx.AsyncClient(follow_redirects=True), url)),
+    "httpx": lambda url: (
+        httpx.post(url, json={"text": CANARY}, follow_redirects=True).status_code
+    ),
+    "httpx, later": lambda url: asyncio.run(
+        _posted(httpx.AsyncClient(follow_redirects=True), url)
+    ),
     "requests": lambda url: requests.post(url, json={"text": CANARY}, timeout=30).status_code,
 }
 

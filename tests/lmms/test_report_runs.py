@@ -21,7 +21,12 @@ pytestmark = pytest.mark.slow
 TASK = "multimedeval_mimic_cxr_report"
 LEXICAL = {"bleu_1", "bleu_4", "rouge_1", "rouge_l"}
 MODELS = {
-    *("idf_bertscore_f1", "chexbert_similarity", "chexbert_certain_5_macro_f1", "radgraph_partial"),
+    *(
+        "idf_bertscore_f1",
+        "chexbert_similarity",
+        "chexbert_certain_5_macro_f1",
+        "radgraph_partial",
+    ),
     "radcliq_v1_multimedeval",
 }
 # Where the tiny weights lie in the recorded material, by the name under which metrics look for them.
@@ -100,7 +105,12 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
 
 
 def test_golden_weights_score_finishes_what_failed(tiny_weights):
-    replies = ["The heart is enlarged.", "", "No effusion. Heart of normal size.", "Clear lungs."]
+    replies = [
+        "The heart is enlarged.",
+        "",
+        "No effusion. Heart of normal size.",
+        "Clear lungs.",
+    ]
     failed = values(run(replies))
     assert failed.keys() == LEXICAL | MODELS | {
         "meteor",
@@ -123,7 +133,9 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     assert {name: found[name] for name in MODELS} == {name: whole[name] for name in MODELS}
     texts = [document["report"] for document in documents]
     labelled = report_metric("f1_chexbert_certain")(references=texts, hypotheses=replies)
-    assert whole["chexbert_certain_5_macro_f1"] == labelled.totals["chexbert_certain_5_macro_f1"]
+    assert (
+        whole["chexbert_certain_5_macro_f1"] == labelled.totals["chexbert_certain_5_macro_f1"]
+    )
     assert math.isfinite(found["radcliq_v1"])
     assert math.isfinite(found["chexbert_14_micro_f1"])
     assert math.isfinite(finished.estimates["chexbert_14_micro_f1"].error)

@@ -60,11 +60,15 @@ def tasks(monkeypatch, tmp_path):
     known = {
         "one": task("one", None),
         "two": task("two", "mediconfusion"),
-        "medical": task_files.TaskFile("medical", "group", tmp_path, "", members=("one", "two")),
+        "medical": task_files.TaskFile(
+            "medical", "group", tmp_path, "", members=("one", "two")
+        ),
     }
     possible = documents.check_possible
     monkeypatch.setattr(task_files, "task_files", lambda: known)
-    monkeypatch.setattr(documents, "check_possible", lambda task: task.dataset and possible(task))
+    monkeypatch.setattr(
+        documents, "check_possible", lambda task: task.dataset and possible(task)
+    )
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     return known
 
@@ -122,7 +126,9 @@ def test_two_runs_into_one_folder_never_share_the_time_in_their_names(tmp_path, 
     with contextlib.ExitStack() as claims:
 
         def stamp(folder=tmp_path):
-            return unclaimed_stamp(lambda timezone: next(seconds), folder, claims, timezone="UTC")
+            return unclaimed_stamp(
+                lambda timezone: next(seconds), folder, claims, timezone="UTC"
+            )
 
         assert [stamp(), stamp()] == ["20260101_000000", "20260101_000001"]
         monkeypatch.setenv("RANK", "1")
@@ -141,7 +147,10 @@ def test_results_of_the_same_size_and_time_are_new(script, tmp_path, tasks):
         f"write(*tasks)\nos.utime({str(first)!r}, ns=({state.st_atime_ns}, {state.st_mtime_ns}))"
     )
     assert run_tasks(["one"], [], tmp_path / "out", again).done == ["one"]
-    assert (first.stat().st_size, first.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    assert (first.stat().st_size, first.stat().st_mtime_ns) == (
+        state.st_size,
+        state.st_mtime_ns,
+    )
 
 
 def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
@@ -171,7 +180,9 @@ def test_what_was_finished_counts_when_the_run_is_stopped(
     assert seen[-1].processes[-1].exit_code == (7 if ends else -signal.SIGTERM)
 
 
-def test_ctrl_c_at_the_end_of_the_harness_keeps_its_exit_code(script, tmp_path, tasks, monkeypatch):
+def test_ctrl_c_at_the_end_of_the_harness_keeps_its_exit_code(
+    script, tmp_path, tasks, monkeypatch
+):
     ended = os.waitid
 
     def interrupted(*arguments):
@@ -198,7 +209,9 @@ def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monkeypatch, stubborn):
+def test_what_a_launcher_has_started_ends_with_it(
+    script, tmp_path, tasks, monkeypatch, stubborn
+):
     """As 'accelerate launch' does: it dies of the signal and leaves its own process alone."""
     monkeypatch.setattr(harness_run, "_PATIENCE", 0.3 if stubborn else 600)
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if stubborn else ""
@@ -233,7 +246,10 @@ def test_a_damaged_dataset_is_left_out_of_its_group(tasks, sample_home, name):
     chosen = select([name])
 
     assert chosen.ready == ("one",)
-    assert "prepare the dataset again: medtasks data prepare mediconfusion" in chosen.missing["two"]
+    assert (
+        "prepare the dataset again: medtasks data prepare mediconfusion"
+        in chosen.missing["two"]
+    )
 
 
 def test_arguments_that_the_harness_gets(tmp_path, script, monkeypatch):

@@ -27,7 +27,12 @@ def scores(results, task, rule="reference"):
     return {name: results["results"][task][f"{name},{rule}"] for name in names}
 
 
-ALWAYS_A = {"set_accuracy": 0.0, "individual_accuracy": 0.5, "confusion": 1.0, "invalid_rate": 0.0}
+ALWAYS_A = {
+    "set_accuracy": 0.0,
+    "individual_accuracy": 0.5,
+    "confusion": 1.0,
+    "invalid_rate": 0.0,
+}
 
 
 @pytest.mark.slow
@@ -55,8 +60,14 @@ def test_the_words_of_the_demo_separate_the_readings_and_leave_likelihoods_alone
     worded, likely = (found[task] for task in tasks)
     assert worded["alias"] == "mediconfusion [SAMPLE DATA] [MADE-UP WORDING]"
     # Of 16 prompts, which both images of a pair share, 2 get the letter as it was asked for, and 2 a refusal.
-    assert (worded["invalid_rate,reference"], worded["invalid_rate,robust"]) == (14 / 16, 2 / 16)
-    assert (worded["set_accuracy,reference"], worded["set_accuracy,robust"]) == (2 / 16, 14 / 16)
+    assert (worded["invalid_rate,reference"], worded["invalid_rate,robust"]) == (
+        14 / 16,
+        2 / 16,
+    )
+    assert (worded["set_accuracy,reference"], worded["set_accuracy,robust"]) == (
+        2 / 16,
+        14 / 16,
+    )
     assert likely["set_accuracy,robust"] == 1
 
 
@@ -96,7 +107,10 @@ def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
     assert results["mediconfusion"]["individual_accuracy_stderr,reference"] == 0
     assert results["mediconfusion"]["set_accuracy_stderr,reference"] == 0
     assert set(results) == {"mediconfusion", "sides", "shouting"}
-    assert (results["sides"]["accuracy,none"], results["sides"]["invalid_rate,none"]) == (0.5, 0.0)
+    assert (results["sides"]["accuracy,none"], results["sides"]["invalid_rate,none"]) == (
+        0.5,
+        0.0,
+    )
     assert results["sides"]["accuracy_stderr,none"] != "N/A"
     assert results["shouting"]["upper,none"] == 1
 

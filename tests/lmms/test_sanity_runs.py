@@ -43,7 +43,8 @@ def test_swapped_questions_see_the_other_image(results, losses):
         assert found == pytest.approx(losses[GD][f"{pair}/{3 - int(position)}"], rel=1e-5)
     assert losses[f"{GD}_swapped"] != losses[GD]
     shares = [
-        results["results"][task]["individual_accuracy,reference"] for task in (GD, f"{GD}_swapped")
+        results["results"][task]["individual_accuracy,reference"]
+        for task in (GD, f"{GD}_swapped")
     ]
     assert sum(shares) == 1  # of a pair, one question's right option is the other's wrong one
 

@@ -127,7 +127,11 @@ def test_a_run_logs_nothing_of_a_study(study_run):
 def test_the_group_of_a_study_has_the_best_of_its_modes(study_run):
     found = study_run.results()
     assert set(found) == {"made_up_all", *MODES, *TASKS}
-    for metric, best in (("set_accuracy", max), ("individual_accuracy", max), ("confusion", min)):
+    for metric, best in (
+        ("set_accuracy", max),
+        ("individual_accuracy", max),
+        ("confusion", min),
+    ):
         of_modes = [found[mode][f"{metric},reference"] for mode in MODES]
         assert found["made_up_all"][f"{metric},reference"] == best(of_modes)
         assert math.isnan(found["made_up_all"].get(f"{metric}_stderr,reference", math.nan))
@@ -136,7 +140,9 @@ def test_the_group_of_a_study_has_the_best_of_its_modes(study_run):
 def test_pairs_of_a_study_are_judged_and_rotated(study_run):
     found = study_run.results()
     assert found["made_up_ff"]["confusion,reference"] == 1  # the judge says A each time
-    counts = {name: found[f"made_up_{name}"]["scored_samples,robust"] for name in ("gd", "rotated")}
+    counts = {
+        name: found[f"made_up_{name}"]["scored_samples,robust"] for name in ("gd", "rotated")
+    }
     assert counts["rotated"] == 2 * counts["gd"] > 0
 
 

@@ -27,9 +27,7 @@ TAGS = (
     r"the answer.\nWrite your final answer within <answer> </answer> tags."
     "\n\n"
 )
-LETTER = (
-    'Answer with the option\'s letter from the given choices and put the letter in one "\\boxed{}".'
-)
+LETTER = 'Answer with the option\'s letter from the given choices and put the letter in one "\\boxed{}".'
 YES_NO = 'Please output "yes" or "no" and put the answer in one "\\boxed{}".'
 CONCISE = 'Please answer the question concisely and put the answer in one "\\boxed{}".'
 RUN = {  # single choice, pairs, yes/no and options, open questions of two families
@@ -92,7 +90,9 @@ def test_a_thinking_variant_differs_in_prompt_room_and_rows():
     )
     assert config["metadata"]["version"] == base["metadata"]["version"]
     rows = task_file("medevalkit_pmc_vqa_think").rows
-    assert {name: row.extractor for name, row in rows.items()} == {"robust": "robust_kit_choice"}
+    assert {name: row.extractor for name, row in rows.items()} == {
+        "robust": "robust_kit_choice"
+    }
     assert all(row.reasoned for row in rows.values())
 
 

@@ -175,7 +175,9 @@ def requests():
         parameters(task.Task.build_all_requests)
     )
     assert "self._instances = " in inspect.getsource(task.Task.build_all_requests)
-    made = instance.Instance("generate_until", ("",), 0, {"task": "t", "doc_id": 0, "repeats": 1})
+    made = instance.Instance(
+        "generate_until", ("",), 0, {"task": "t", "doc_id": 0, "repeats": 1}
+    )
     assert evaluator._clone_padding_request(made).metadata["__padding_only__"] is True
 
 
@@ -200,7 +202,9 @@ def command_line():
 
     source = inspect.getsource(main.cli_evaluate)
     assert "results, samples = cli_evaluate_single(args)" in source
-    assert "evaluation_tracker.save_results_samples(" in inspect.getsource(main.cli_evaluate_single)
+    assert "evaluation_tracker.save_results_samples(" in inspect.getsource(
+        main.cli_evaluate_single
+    )
     assert "traceback.print_exc()" in source
     scripts = {
         entry.name
@@ -217,7 +221,9 @@ def command_line():
     actions = [action for action in parser._actions if action.dest != "help"]
     for names, is_flag in ((VALUED, False), (FLAGS, True)):
         theirs = {
-            frozenset(action.option_strings) for action in actions if (action.nargs == 0) is is_flag
+            frozenset(action.option_strings)
+            for action in actions
+            if (action.nargs == 0) is is_flag
         }
         assert theirs == {frozenset(name.split(",")) for name in names}
 
@@ -245,7 +251,9 @@ def documents():
     assert all(f"self.{name}" in source for name in ("dataset_no_image", "dataset", "_filters"))
     assert tasks.ConfigurableTask.download.__wrapped__
     steps = inspect.getsource(task.ConfigurableTask.__init__)
-    assert 0 < steps.index("self._prepare_model_specific_config()") < steps.index("self.download(")
+    assert (
+        0 < steps.index("self._prepare_model_specific_config()") < steps.index("self.download(")
+    )
 
 
 @point
@@ -290,7 +298,9 @@ def destinations():
     """An openai client's base_url is the address of its server, and its _client.trust_env tells whether it obeys
     proxies; a client with tools is in mcp_client."""
     assert OpenAI(base_url="http://x/v1", api_key="none")._client.trust_env is True
-    names = [file.stem for file, _ in model_sources() if "self.mcp_client = " in file.read_text()]
+    names = [
+        file.stem for file, _ in model_sources() if "self.mcp_client = " in file.read_text()
+    ]
     assert "async_openai" in names
 
 
@@ -360,7 +370,9 @@ def test_each_import_of_the_harness_is_in_a_point_and_in_few_rooms():
             else:
                 continue
             room = (
-                path.relative_to(ROOM).parts[0] if path.is_relative_to(ROOM) else "model_adapters"
+                path.relative_to(ROOM).parts[0]
+                if path.is_relative_to(ROOM)
+                else "model_adapters"
             )
             for name in names:
                 imported.setdefault(name, set()).add(room)

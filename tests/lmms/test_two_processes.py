@@ -35,11 +35,15 @@ def runs(sample_home, tmp_path_factory):
     home = shutil.copytree(sample_home, folder / "home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(home))
-        tiny_gmai.prepare_all(folder / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1)
+        tiny_gmai.prepare_all(
+            folder / "source", tiny_gmai.rows(60), several=9, seed=50, unkeyed=1
+        )
         put_drop_in(own_tasks_folder(), sample_home)
         results = evaluate(TASKS, **OPTIONS)
         (submission,) = (home / "submissions" / TEST).iterdir()
-        two, of_shard = on_two(folder, (TASKS, OPTIONS, {}), (OF_SHARD, {"batch_size": 1}, SHARD))
+        two, of_shard = on_two(
+            folder, (TASKS, OPTIONS, {}), (OF_SHARD, {"batch_size": 1}, SHARD)
+        )
     return home, results, two, of_shard, submission
 
 
@@ -54,7 +58,8 @@ def test_a_submission_has_the_reply_to_each_question(runs):
     header, *rows = load_workbook(file).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [document["doc_id"] for document in load_documents(TEST)]
     replies = {
-        sample["score"]["sample"]: sample["score"]["reply"] for sample in results["samples"][TEST]
+        sample["score"]["sample"]: sample["score"]["reply"]
+        for sample in results["samples"][TEST]
     }
     assert [row[header.index("prediction")] or "" for row in rows] == [
         replies[row[0]] for row in rows
@@ -63,7 +68,9 @@ def test_a_submission_has_the_reply_to_each_question(runs):
 
 def test_a_test_part_without_answers_has_no_accuracy(runs):
     scores = values(runs[1], TEST)
-    assert {value for (metric, _), value in scores.items() if metric == "submission_rows"} == {11}
+    assert {value for (metric, _), value in scores.items() if metric == "submission_rows"} == {
+        11
+    }
     assert not [metric for metric, _ in scores if "acc" in metric]
 
 
@@ -76,7 +83,9 @@ def test_two_processes_score_like_one(runs):
         for metric, value in one[task].items():
             if "_stderr," in metric and isinstance(value, float):
                 # The ranks' records come in another order, and sums of squares round by order.
-                assert float(two[task][metric]) == pytest.approx(value, rel=1e-12, nan_ok=True), (
+                assert float(two[task][metric]) == pytest.approx(
+                    value, rel=1e-12, nan_ok=True
+                ), (
                     task,
                     metric,
                 )

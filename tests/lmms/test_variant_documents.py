@@ -61,7 +61,10 @@ def keyed(document):
 def check_rotated(before, after):
     """Check that each question with a key is there once per option."""
     assert [document["rotation_of"] for document in after] == [
-        document["doc_id"] for document in before if keyed(document) for _ in document["options"]
+        document["doc_id"]
+        for document in before
+        if keyed(document)
+        for _ in document["options"]
     ]
 
 
@@ -167,7 +170,9 @@ def question(options, kind, right):
 def positions(document):
     if "label" in document:
         return {document["label"]}
-    return {"ABCDEFG".index(letter) for letter in document.get("answers", document.get("answer"))}
+    return {
+        "ABCDEFG".index(letter) for letter in document.get("answers", document.get("answer"))
+    }
 
 
 @given(KEYS)
@@ -185,18 +190,23 @@ def test_a_question_has_a_rotation_for_each_option(key):
 @given(KEYS)
 def test_rotations_keep_every_option_and_the_right_ones(key):
     options, kind, right = key
-    listed = [f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)]
+    listed = [
+        f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)
+    ]
     document = {**question(*key), "question": f"Which? {' '.join(listed)}"}
 
     rotations = rotated([document])
 
     wanted = right if kind == "answers" else {min(right)}
     for number, one in enumerate(rotations):
-        order = [published_position(place, number, len(options)) for place in range(len(options))]
+        order = [
+            published_position(place, number, len(options)) for place in range(len(options))
+        ]
         assert sorted(order) == list(range(len(options)))
         assert one["options"] == [options[place] for place in order]
         repeated = [
-            f"({letter}) {options[place]}" for letter, place in zip("ABCDEFG", order, strict=False)
+            f"({letter}) {options[place]}"
+            for letter, place in zip("ABCDEFG", order, strict=False)
         ]
         assert one["question"] == f"Which? {' '.join(repeated)}"
         assert {order[place] for place in positions(one)} == wanted
@@ -224,7 +234,9 @@ def test_clusters_of_rotations(prepared):
             assert clusters[first["doc_id"]] == clusters[second["doc_id"]]
     assert len(set(clusters.values())) > 1
 
-    alone = [{**question(["a", "b"], "label", {0}), "doc_id": str(number)} for number in range(3)]
+    alone = [
+        {**question(["a", "b"], "label", {0}), "doc_id": str(number)} for number in range(3)
+    ]
     assert len({Sample(document).cluster_id for document in rotated(alone)}) == 3
 
 
@@ -254,7 +266,9 @@ def pair(number, position, file):
 DATASETS = st.lists(
     st.tuples(
         st.lists(
-            st.sampled_from([f"{name}{end}" for name in "abcdefgh" for end in (".png", ".nii.gz")]),
+            st.sampled_from(
+                [f"{name}{end}" for name in "abcdefgh" for end in (".png", ".nii.gz")]
+            ),
             max_size=3,
         ),
         st.sampled_from([None, "p1", "p2", "p3"]),
@@ -296,7 +310,9 @@ def test_nobody_gets_an_image_of_its_own_unit(documents):
         needed = [
             any(kind in kinds(pictures_of(one)) for one in documents) for kind in (False, True)
         ]
-        assert any(wanted and len(found) < 2 for wanted, found in zip(needed, by_kind, strict=True))
+        assert any(
+            wanted and len(found) < 2 for wanted, found in zip(needed, by_kind, strict=True)
+        )
         return
     by_images = {}
     for one, unit, shown in zip(documents, units(documents), given_pictures, strict=True):
@@ -313,7 +329,9 @@ def test_every_image_is_used_once_where_no_patient_has_more_than_half(patients):
     ]
     largest = max(patients.count(one) for one in patients)
     if largest == len(patients):
-        with pytest.raises(MedTasksError, match="'drawn' holds images of one patient or case only"):
+        with pytest.raises(
+            MedTasksError, match="'drawn' holds images of one patient or case only"
+        ):
             swapped_pictures(documents)
         return
     shown = swapped_pictures(documents)
@@ -353,7 +371,10 @@ def test_half_a_pair_and_a_pair_with_one_picture():
         pair(3, 2, "d"),
     ]
     shown = [pictures[0] for pictures in swapped_pictures(documents)]
-    assert shown[:2] == [Picture("images/b.jpg", "sha of b"), Picture("images/a.jpg", "sha of a")]
+    assert shown[:2] == [
+        Picture("images/b.jpg", "sha of b"),
+        Picture("images/a.jpg", "sha of a"),
+    ]
     assert all(new not in pictures_of(own) for own, new in zip(documents, shown, strict=True))
     with pytest.raises(MedTasksError, match="one patient or case only"):
         swapped_pictures([pair(1, 1, "a")])

@@ -47,8 +47,15 @@ ALIKE = {
     for name, task in task_files().items()
 }
 MADE = [made.name for name in ALIKE.values() for made in variants_of(task_file(name))]
-OF_PAIRS = (*SANITY, TOLD, DEGRADED, ABSTAIN)  # of MediConfusion's two prompts that show options
-JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
+OF_PAIRS = (
+    *SANITY,
+    TOLD,
+    DEGRADED,
+    ABSTAIN,
+)  # of MediConfusion's two prompts that show options
+JUDGED = {
+    "gmai_mmbench_val_judged"
+}  # shows options and has a key, but a judge reads the replies
 
 
 def shows_images(documents):
@@ -57,21 +64,26 @@ def shows_images(documents):
 
 def keyed_by_option(document):
     """Return whether the right answer is an option, or a list of options, of this very document."""
-    if "options" not in document or "kind" in document:  # MedHEval's options are one published text
+    if (
+        "options" not in document or "kind" in document
+    ):  # MedHEval's options are one published text
         return False
     return any(document.get(name) is not None for name in ("answer", "answers", "label"))
 
 
 def shows_options(task, document):
     """Return whether the prompt holds every option, judged by a document whose options are found nowhere else."""
-    options = [f"Option no. {number} of this test" for number, _ in enumerate(document["options"])]
+    options = [
+        f"Option no. {number} of this test" for number, _ in enumerate(document["options"])
+    ]
     config = resolve_names(task_config(task))
     hook = config["doc_to_text"]
     if task == "mediconfusion_ff":  # its hook asks for a judge first
         hook = importlib.import_module("medtasks.hooks.prompts").lettered
     lines = {"option_lines": options} if "option_lines" in document else {}
     text = hook(
-        {**document, "options": options, **lines}, config["lmms_eval_specific_kwargs"]["default"]
+        {**document, "options": options, **lines},
+        config["lmms_eval_specific_kwargs"]["default"],
     )
     return all(option in text for option in options)
 
@@ -92,7 +104,9 @@ def test_variants_follow_from_the_documents(prepared, name):
             - ({ABSTAIN} if several else set())
             - ({NOTA, NOTA_CONTROL} if several or paired else set())
         )
-    assert task_file(name).variants == tuple(variant for variant in VARIANTS if variant in wanted)
+    assert task_file(name).variants == tuple(
+        variant for variant in VARIANTS if variant in wanted
+    )
 
 
 def test_a_variant_is_named_after_its_task():
@@ -124,7 +138,8 @@ def test_names_of_no_task_are_no_variants(name):
 
 def test_a_variant_that_a_task_has_not_is_unknown():
     with pytest.raises(
-        UnknownName, match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion"
+        UnknownName,
+        match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion",
     ):
         task_file("mediconfusion_ps_rotated")
 
@@ -143,7 +158,9 @@ def test_a_variant_changes_only_what_it_is_about(prepared, name):
     base, config = task_config(task.base), task_config(name)
     assert base.keys() <= config.keys()
     changed = {key for key in config if config[key] != base.get(key)}
-    scored = {"process_results", "metric_list"} if task.variant in ("rotated", ABSTAIN) else set()
+    scored = (
+        {"process_results", "metric_list"} if task.variant in ("rotated", ABSTAIN) else set()
+    )
     assert changed - {"tag"} == {"task", "task_alias", "metadata", "process_docs"} | scored
     assert config["tag"] == []
     assert (config["process_results"], config["metric_list"]) == (
@@ -182,7 +199,10 @@ def entries():
 def test_the_harness_index_has_an_entry_for_each_variant(entries):
     assert sorted(entries) == sorted(
         [
-            *(f"mediconfusion_{ending}" for ending in (*OF_PAIRS, "sanity", "stress", *THINKING)),
+            *(
+                f"mediconfusion_{ending}"
+                for ending in (*OF_PAIRS, "sanity", "stress", *THINKING)
+            ),
             *(
                 f"mediconfusion_ps_{ending}"
                 for ending in (*OF_IMAGES, TOLD, DEGRADED, "sanity", "stress")
@@ -288,7 +308,8 @@ def test_tags_and_variants_are_selected(prepared):
 def test_a_part_has_no_name_of_a_variant_or_a_tag(prepared):
     for name in ("mediconfusion_blind", "mediconfusion_ps_sanity"):
         with pytest.raises(
-            MedTasksError, match=f"there is a task or dataset '{name}' already; choose another name"
+            MedTasksError,
+            match=f"there is a task or dataset '{name}' already; choose another name",
         ):
             select_as("mediconfusion", {"categories": ["Cerebral"]}, name)
 
@@ -335,7 +356,9 @@ def test_questions_without_images_have_no_variants(part):
 
 
 def test_a_task_that_only_the_harness_scores_has_no_variants(part):
-    (own_tasks_folder() / "foreign.yaml").write_text("task: foreign\noutput_type: generate_until\n")
+    (own_tasks_folder() / "foreign.yaml").write_text(
+        "task: foreign\noutput_type: generate_until\n"
+    )
     assert task_files()["foreign"].variants == ()
     assert "is scored by metrics of the harness alone" in task_files()["foreign"].only_harness
 
@@ -351,4 +374,6 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     )
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
-    assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(OF_PAIRS[1:])
+    assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(
+        OF_PAIRS[1:]
+    )

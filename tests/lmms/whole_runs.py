@@ -115,7 +115,9 @@ def answer_questions(folder: Path, max_new_tokens: int) -> None:
     replies = []
     for line in map(json.loads, (folder / "questions.jsonl").read_text().splitlines()):
         settings = read_settings({**line["generation"], "max_new_tokens": max_new_tokens}, 1)
-        prompt = model.encode(line["text"], [Image.open(folder / name) for name in line["images"]])
+        prompt = model.encode(
+            line["text"], [Image.open(folder / name) for name in line["images"]]
+        )
         (reply,) = model.generate_batch([prompt], settings, 0)
         replies.append(json.dumps({"doc_id": line["doc_id"], "reply": str(reply)}) + "\n")
     (folder / "replies.jsonl").write_text("".join(replies))
@@ -138,13 +140,17 @@ def values(results: Mapping[str, Any], task: str) -> dict[tuple[str, str], float
     """Return every metric in every row of a task; the harness's own extra columns are left out."""
     names = [entry["metric"] for entry in resolve_names(task_config(task)["metric_list"])]
     rows = task_file(task).rows
-    assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(rows)
+    assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(
+        rows
+    )
     return {
         (name, row): results["results"][task][f"{name},{row}"] for name in names for row in rows
     }
 
 
-def answering(say: Callable[[Any], str], loss: Callable[[Any, int], float] | None = None) -> Any:
+def answering(
+    say: Callable[[Any], str], loss: Callable[[Any, int], float] | None = None
+) -> Any:
     """Return a model that replies to documents, and remembers a request's arguments by task; options have a loss."""
     from lmms_eval.api.model import lmms
 

@@ -32,7 +32,9 @@ def _rouge(stemmed: bool) -> Oracle:
         from rouge_score.rouge_scorer import RougeScorer
 
         scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed)
-        rows = [scorer.score(*pair).values() for pair in zip(references, hypotheses, strict=True)]
+        rows = [
+            scorer.score(*pair).values() for pair in zip(references, hypotheses, strict=True)
+        ]
         return [[score.fmeasure for score in column] for column in zip(*rows, strict=True)]
 
     return scores
@@ -63,7 +65,13 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
 
 
 def package_bertscore(
-    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, batch_size: int = 1
+    folder: Path,
+    layer: int,
+    references: Texts,
+    hypotheses: Texts,
+    *,
+    idf: str,
+    batch_size: int = 1,
 ) -> list[Sequence[float]]:
     """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
 
@@ -96,14 +104,21 @@ def package_bertscore(
     )
     module.get_tokenizer = lambda *_: tokenizer
     try:
-        options = {"num_layers": layer, "idf": weights, "batch_size": batch_size, "device": "cpu"}
+        options = {
+            "num_layers": layer,
+            "idf": weights,
+            "batch_size": batch_size,
+            "device": "cpu",
+        }
         scores = bert_score.score(hypotheses, references, model_type=str(folder), **options)
     finally:
         module.get_tokenizer = original
     return [torch.nan_to_num(values, nan=0.0).tolist() for values in scores]
 
 
-def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool = False) -> Oracle:
+def _bertscore(
+    encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool = False
+) -> Oracle:
     """Return raw precision, recall and F1; or F1 alone, raw and rescaled."""
 
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
@@ -135,7 +150,9 @@ def package_radgraph(archive: Archive) -> Iterator[Any]:
         ],
     }
     missing = {
-        name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)
+        name: method
+        for name, method in added.items()
+        if not hasattr(PreTrainedTokenizerBase, name)
     }
     with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         # The package downloads encoders by name, so the name has to be the folder.
@@ -153,7 +170,9 @@ def package_radgraph(archive: Archive) -> Iterator[Any]:
         for name, method in missing.items():
             setattr(PreTrainedTokenizerBase, name, method)
         try:
-            yield radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
+            yield radgraph.RadGraph(
+                model_type=archive.model_type, model_cache_dir=folder, cuda=-1
+            )
         finally:
             for name in missing:
                 delattr(PreTrainedTokenizerBase, name)
@@ -170,7 +189,8 @@ def _radgraph(model_type: ModelType) -> Oracle:
             scorer.reward_level, scorer.radgraph = "all", model
             # On texts of white space the package fails.
             refs, hyps = (
-                [text if text.strip() else "" for text in side] for side in (references, hypotheses)
+                [text if text.strip() else "" for text in side]
+                for side in (references, hypotheses)
             )
             return list(scorer(refs=refs, hyps=hyps)[1])
 

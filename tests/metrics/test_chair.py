@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from medtasks.extract.labeler import Finding
-from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
+from medtasks.metrics.chest_findings import (
+    LABEL_CELLS,
+    component_ratio,
+    label_cells,
+    label_ratios,
+)
 
 from ..tables import each_row
 

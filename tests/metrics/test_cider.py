@@ -77,7 +77,9 @@ def test_golden_cider_scores(golden, tokenizer):
             )  # without pairs the published code stops, or its mean is NaN
             assert values == pytest.approx(scores, rel=1e-9, abs=1e-12), (case["name"], name)
             if scores:
-                assert np.mean(values) == pytest.approx(case[name]["mean"], rel=1e-9, abs=1e-12), (
+                assert np.mean(values) == pytest.approx(
+                    case[name]["mean"], rel=1e-9, abs=1e-12
+                ), (
                     case["name"],
                     name,
                 )
@@ -86,7 +88,9 @@ def test_golden_cider_scores(golden, tokenizer):
 def test_golden_cider_metrics_keep_captions_in_place_where_the_published_code_shifts_them(
     golden, tokenizer
 ):
-    settings = ModelSettings(named_weights={COCO: golden / "reports" / "cider" / "standin.json"})
+    settings = ModelSettings(
+        named_weights={COCO: golden / "reports" / "cider" / "standin.json"}
+    )
     for case in cases(golden, "corpora.jsonl"):
         if not case["predictions"] or any(len(texts) > 1 for texts in case["references"]):
             continue
@@ -100,9 +104,9 @@ def test_golden_cider_metrics_keep_captions_in_place_where_the_published_code_sh
             if name == "cider_d" or all(
                 text == text.lower() for side in texts.values() for text in side
             ):
-                assert published == pytest.approx(case[recorded]["scores"], rel=1e-9, abs=1e-12), (
-                    case["name"]
-                )
+                assert published == pytest.approx(
+                    case[recorded]["scores"], rel=1e-9, abs=1e-12
+                ), case["name"]
             shifted = any(
                 set(text) & set("\r\x0b\x0c\u2028\u2029")
                 for side in texts.values()
@@ -137,7 +141,8 @@ WORDS = [
 def test_words(tokenizer):
     """Captions do not touch each other; a no-break space within a token parts words."""
     expected = [
-        words.replace("~~", "\0").replace("~", " ").replace("\0", "~").split() for _, words in WORDS
+        words.replace("~~", "\0").replace("~", " ").replace("\0", "~").split()
+        for _, words in WORDS
     ]
     assert caption_words([text for text, _ in WORDS]) == expected
     odd = ["", " ", "\r", "x\u2028y", "_", "half \ud800 pair", "\0", "<a\nb", "\ufeff", "'"]
@@ -180,7 +185,9 @@ def test_a_tokenizer_that_fails_is_a_sentence_without_text(monkeypatch):
     ) as refusal:
         caption_words(["secret"])
     assert "secret" not in str(refusal.value)
-    monkeypatch.setattr(cider, "tokenizer_command", lambda: [sys.executable, "-c", "print('one')"])
+    monkeypatch.setattr(
+        cider, "tokenizer_command", lambda: [sys.executable, "-c", "print('one')"]
+    )
     with pytest.raises(MedTasksError, match="made 2 lines of 3 captions"):
         caption_words(["a", "b", "c"], as_published=True)
 

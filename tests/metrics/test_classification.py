@@ -34,7 +34,9 @@ ROWS = st.tuples(FIVE_BITS, FIVE_BITS).flatmap(
     lambda masks: st.lists(
         st.tuples(FIVE_BITS, FIVE_BITS).map(
             lambda row: tuple(
-                tuple(bit & low | high & low for bit, low, high in zip(bits, *masks, strict=True))
+                tuple(
+                    bit & low | high & low for bit, low, high in zip(bits, *masks, strict=True)
+                )
                 for bits in row
             )
         ),
@@ -56,7 +58,9 @@ def of_labels(gold, predicted):
 
 @each_row("kind", ["multiclass", "multilabel"])
 def test_golden_multimedeval_classification(golden, kind):
-    lines = (golden / "multimedeval_classification.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (golden / "multimedeval_classification.jsonl").read_text(encoding="utf-8").splitlines()
+    )
     cases = [case for case in map(json.loads, lines) if case["kind"] == kind]
     assert cases
     for case in cases:
@@ -78,8 +82,12 @@ def test_one_class_is_scikit_learn_where_definitions_agree(answers):
     present = [c for c in range(CLASSES) if 0 < (gold == c).sum() < len(gold)]
     areas = [roc_auc_score(gold == c, predicted == c) for c in present]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns of classes that only predictions have
-        assert ours["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(gold, predicted))
+        warnings.simplefilter(
+            "ignore"
+        )  # scikit-learn warns of classes that only predictions have
+        assert ours["balanced_accuracy"] == pytest.approx(
+            balanced_accuracy_score(gold, predicted)
+        )
     assert ours["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
     assert ours["macro_accuracy"] == pytest.approx(
         recall_score(gold, predicted, labels=used, average="macro", zero_division=0)
@@ -129,5 +137,9 @@ def test_an_invalid_reply_is_wrong_for_every_label():
     assert counts.tolist() == [*(0, 0, 1), *(0, 0, 0), *(1, 0, 0), *(1, 1, 0), 2]  # as above
     assert multilabel_metrics(counts)["macro_accuracy"] == pytest.approx((1 + 1 + 1) / 6)
     assert set(of_labels(gold, [None, None]).values()) == {0.0}
-    assert all(map(math.isnan, multiclass_metrics(count_classes([], [], 3).sum(axis=0)).values()))
-    assert all(map(math.isnan, multilabel_metrics(count_labels([], [], 3).sum(axis=0)).values()))
+    assert all(
+        map(math.isnan, multiclass_metrics(count_classes([], [], 3).sum(axis=0)).values())
+    )
+    assert all(
+        map(math.isnan, multilabel_metrics(count_labels([], [], 3).sum(axis=0)).values())
+    )

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit, xlogy
-from sklearn.metrics import class_likelihood_ratios, confusion_matrix, precision_score, recall_score
+from sklearn.metrics import (
+    class_likelihood_ratios,
+    confusion_matrix,
+    precision_score,
+    recall_score,
+)
 
 from medtasks.families import classification, closed_questions, kit_questions
 from medtasks.metrics.clinical import Decision, at_prevalence, class_numbers
@@ -77,7 +82,9 @@ def test_clinical_numbers_are_those_of_other_packages_or_formulas(
     assert share.error == pytest.approx(math.sqrt(tp * fn / n**2 / (n - 1)))
     for name, first, second in (("lr_positive", tp, fp), ("lr_negative", fn, tn)):
         ratio, number = result.numbers[name], len(decisions)
-        error = math.sqrt((1 / first - 1 / n + 1 / second - 1 / (tn + fp)) * number / (number - 1))
+        error = math.sqrt(
+            (1 / first - 1 / n + 1 / second - 1 / (tn + fp)) * number / (number - 1)
+        )
         assert ratio.error / ratio.value == pytest.approx(error)
         half = stdtrit(min(n, tn + fp) - 1, 0.975) * error
         assert (math.log(ratio.low), math.log(ratio.high)) == pytest.approx(
@@ -98,7 +105,9 @@ def test_clustered_errors_are_those_of_a_cluster_robust_regression():
     gradient = np.array([1 / shares[0], -1 / shares[1]])
     numbers = class_numbers("Yes", decisions).numbers
     ratio = numbers["lr_positive"]
-    assert ratio.error / ratio.value == pytest.approx(math.sqrt(gradient @ covariance @ gradient))
+    assert ratio.error / ratio.value == pytest.approx(
+        math.sqrt(gradient @ covariance @ gradient)
+    )
     independent = class_numbers(
         "Yes", [of._replace(cluster=n) for n, of in enumerate(decisions)]
     ).numbers
@@ -118,7 +127,9 @@ def test_invalid_replies_are_wrong_and_failed_ones_are_counted_only():
         (False, False): 12,
         (False, None): 5,
     }
-    decisions = [Decision((key, n), *key) for key, number in cells.items() for n in range(number)]
+    decisions = [
+        Decision((key, n), *key) for key, number in cells.items() for n in range(number)
+    ]
     lost = [Decision(n, n < 4, None, failed=True) for n in range(9)]
     result, without = class_numbers("Yes", [*decisions, *lost]), class_numbers("Yes", decisions)
     assert (
@@ -137,11 +148,17 @@ def test_invalid_replies_are_wrong_and_failed_ones_are_counted_only():
     assert adjusted["ppv_adjusted"].value == pytest.approx(
         0.05 * 0.6 / (0.05 * 0.6 + 0.95 * 3 / 20)
     )
-    assert adjusted["npv_adjusted"].value == pytest.approx(0.95 * 0.6 / (0.95 * 0.6 + 0.05 * 0.2))
+    assert adjusted["npv_adjusted"].value == pytest.approx(
+        0.95 * 0.6 / (0.95 * 0.6 + 0.05 * 0.2)
+    )
     for name in ("ppv_adjusted", "npv_adjusted"):
         number = adjusted[name]
-        logit = [math.log(part / (1 - part)) for part in (number.low, number.value, number.high)]
-        assert logit[1] - logit[0] == pytest.approx(logit[2] - logit[1])  # symmetric on the logit
+        logit = [
+            math.log(part / (1 - part)) for part in (number.low, number.value, number.high)
+        ]
+        assert logit[1] - logit[0] == pytest.approx(
+            logit[2] - logit[1]
+        )  # symmetric on the logit
         half = stdtrit(9, 0.975) * number.error / (number.value * (1 - number.value))
         assert logit[2] - logit[1] == pytest.approx(half)
 
@@ -152,7 +169,11 @@ def test_invalid_replies_are_wrong_and_failed_ones_are_counted_only():
         ({(True, True): 5, (False, False): 5}, {"lr_positive": "no upper bound"}),
         (
             {(True, True): 5, (True, False): 5},
-            {"specificity": "is without", "lr_positive": "is without", "lr_negative": "is without"},
+            {
+                "specificity": "is without",
+                "lr_positive": "is without",
+                "lr_negative": "is without",
+            },
         ),
         (
             {(False, False): 9},
@@ -170,7 +191,8 @@ def test_invalid_replies_are_wrong_and_failed_ones_are_counted_only():
         (
             {},
             dict.fromkeys(
-                ("sensitivity", "specificity", "ppv", "npv", "lr_positive", "lr_negative"), "no "
+                ("sensitivity", "specificity", "ppv", "npv", "lr_positive", "lr_negative"),
+                "no ",
             ),
         ),
     ],
@@ -182,11 +204,15 @@ def test_what_is_not_defined_is_nan_with_its_reason(cells, undefined):
         ),
         0.1,
     )
-    assert {name for name, number in result.numbers.items() if not math.isfinite(number.value)} == (
-        result.undefined.keys()
+    assert {
+        name for name, number in result.numbers.items() if not math.isfinite(number.value)
+    } == (result.undefined.keys())
+    assert {
+        name for name in result.undefined if not name.endswith("adjusted")
+    } == undefined.keys()
+    assert all(part in result.undefined[name] for name, part in undefined.items()), (
+        result.undefined
     )
-    assert {name for name in result.undefined if not name.endswith("adjusted")} == undefined.keys()
-    assert all(part in result.undefined[name] for name, part in undefined.items()), result.undefined
 
 
 def from_cells(cells, size=1):
@@ -298,7 +324,9 @@ CALLS = [True, False, None, None]
 def test_yes_no_replies_call_what_their_rule_calls_right(family, document, rule, calls):
     decisions = decided(family, {**document, "doc_id": "1"}, *REPLIES, rule=rule)
     is_yes = document["answer"].lower() in ("yes", "a")
-    assert decisions == ([{}] * 4 if calls is None else [{"Yes": (is_yes, call)} for call in calls])
+    assert decisions == (
+        [{}] * 4 if calls is None else [{"Yes": (is_yes, call)} for call in calls]
+    )
 
 
 def test_classes_have_the_texts_of_the_options_if_all_samples_share_them():
@@ -314,8 +342,16 @@ def test_classes_have_the_texts_of_the_options_if_all_samples_share_them():
     mass, edema = numbers_by_class(task, documents, scores)
     assert (mass.name, edema.name) == ("mass", "edema")
     assert Counter(
-        (mass.present.positive, mass.present.negative, mass.present.invalid, mass.present.failed)
+        (
+            mass.present.positive,
+            mass.present.negative,
+            mass.present.invalid,
+            mass.present.failed,
+        )
     ) == Counter((1, 1, 0, 1))
     assert (edema.present.positive, edema.present.failed, edema.absent.positive) == (2, 1, 0)
     documents[0] = {**documents[0], "options": ["mass", "oedema"]}
-    assert [of_class.name for of_class in numbers_by_class(task, documents, scores)] == ["A", "B"]
+    assert [of_class.name for of_class in numbers_by_class(task, documents, scores)] == [
+        "A",
+        "B",
+    ]

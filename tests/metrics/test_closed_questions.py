@@ -54,7 +54,10 @@ def test_averaged_questions_count_like_their_cell_and_left_out_ones_do_not(seed)
     assert accuracy(questions).value == pytest.approx(total / number, abs=1e-12)
     questions = drawn(seed, (0.8, 0, 0.2))
     scored = [item for item in questions if item["counted"] == Counted.SCORED]
-    values, clusters = [item["correct"] for item in scored], [item["cluster_id"] for item in scored]
+    values, clusters = (
+        [item["correct"] for item in scored],
+        [item["cluster_id"] for item in scored],
+    )
     assert accuracy(questions).value == pytest.approx(sum(values) / len(values), abs=1e-12)
     assert accuracy(questions).error == pytest.approx(
         clustered_error(values, clusters).error, abs=1e-12

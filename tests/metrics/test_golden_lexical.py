@@ -50,7 +50,8 @@ def scores(cases):
     references, hypotheses = ([case[side] for case in cases] for side in SIDES)
     names = {name for name, _ in KEYS.values()}
     return {
-        name: report_metric(name)(references=references, hypotheses=hypotheses) for name in names
+        name: report_metric(name)(references=references, hypotheses=hypotheses)
+        for name in names
     }
 
 
@@ -81,7 +82,9 @@ def test_golden_lexical_words(cases):
 
 
 def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
-    counts = [overlaps(case["reference"].split(), case["hypothesis"].split(), 4) for case in cases]
+    counts = [
+        overlaps(case["reference"].split(), case["hypothesis"].split(), 4) for case in cases
+    ]
     total = [
         NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)
     ]
@@ -93,7 +96,8 @@ def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
 def meteor_differences(cases, wordnet):
     """Return the cases where METEOR is not to the bit what was recorded."""
     pairs = [
-        (case["meteor"]["reference_tokens"], case["meteor"]["hypothesis_tokens"]) for case in cases
+        (case["meteor"]["reference_tokens"], case["meteor"]["hypothesis_tokens"])
+        for case in cases
     ]
     values = [meteor_score(*pair, wordnet) for pair in pairs]
     return [

@@ -45,7 +45,9 @@ def test_lexical_metrics_equal_their_packages(metric):
     assert_as_published(metric, list(texts), list(texts.values()), ModelSettings())
 
 
-@each_row("metric", [name for name in ORACLES if name not in ("medheval_bertscore", "radgraph_xl")])
+@each_row(
+    "metric", [name for name in ORACLES if name not in ("medheval_bertscore", "radgraph_xl")]
+)
 def test_golden_metrics_equal_their_packages(golden, metric):
     pairs = json.loads((golden / "metrics/radgraph/expected.json").read_text())["pairs"]
     pairs = [
@@ -55,5 +57,7 @@ def test_golden_metrics_equal_their_packages(golden, metric):
     named = {name: golden / "metrics" / path for name, path in WEIGHTS.items()}
     settings = ModelSettings(named_weights=named, device="cpu", cache=None, progress=False)
     assert_as_published(
-        metric, *([pair[side] for pair in pairs] for side in ("reference", "hypothesis")), settings
+        metric,
+        *([pair[side] for pair in pairs] for side in ("reference", "hypothesis")),
+        settings,
     )

@@ -25,7 +25,9 @@ def test_bleu_is_nltk_s():
         for order in range(1, 5):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                expected = nltk.sentence_bleu(tokens[:1], tokens[1], weights=[1 / order] * order)
+                expected = nltk.sentence_bleu(
+                    tokens[:1], tokens[1], weights=[1 / order] * order
+                )
             assert math.isclose(
                 compare_answer(reply, gold).measures[f"bleu_{order}"], expected, rel_tol=1e-12
             )

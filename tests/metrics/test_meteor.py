@@ -47,7 +47,9 @@ def listed_synonyms(synonyms):
 SYNONYMS = {"larg": {"large", "big"}, "big": {"larg", "big"}}
 SYNONYMS |= {"lung": {"x"}, "x": {"lung", "no", "y"}, "y": {"x", "lung"}}
 WORDS = st.lists(
-    st.sampled_from(["Large", "larger", "big", "lung", "Lungs", "x", "y", "no", "No", ".", "İ"]),
+    st.sampled_from(
+        ["Large", "larger", "big", "lung", "Lungs", "x", "y", "no", "No", ".", "İ"]
+    ),
     max_size=14,
 )
 
@@ -150,7 +152,9 @@ def test_metric_with_wordnet(source):
     references = ["They travel.", "Lungs are large.", "", "left", "Épanchement"]
     hypotheses = ["They go.", "Lungs are large.", "left", "", "Épanchement"]
     with_synonyms = report_metric("meteor")(references=references, hypotheses=hypotheses)
-    without = report_metric("meteor_without_synonyms")(references=references, hypotheses=hypotheses)
+    without = report_metric("meteor_without_synonyms")(
+        references=references, hypotheses=hypotheses
+    )
     values, plain = with_synonyms.samples["meteor"], without.samples["meteor_without_synonyms"]
     assert values == [1 - 0.5 / 3**3, 1 - 0.5 / 4**3, 0, 0, 0.5]
     assert plain == [pytest.approx(2 / 3 * (1 - 0.5)), *values[1:]]
@@ -236,11 +240,16 @@ def without(name):
             "is damaged: its index does not fit its data at 'leaf'",
         ),
         (FILES | {"data.adj": FILES["data.adj"][:-3]}, "cut short"),
-        (FILES | {"index.noun": b"".join(FILES["index.noun"].splitlines(True)[:-5])}, "cut short"),
+        (
+            FILES | {"index.noun": b"".join(FILES["index.noun"].splitlines(True)[:-5])},
+            "cut short",
+        ),
         (FILES | {"index.adv": b"largely r one 0 1 0 00000000\n"}, "is damaged"),
     ],
 )
-def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, source, tmp_path):
+def test_what_is_not_usable_is_refused_and_what_was_there_stays(
+    files, message, source, tmp_path
+):
     prepare_wordnet(source)
     with pytest.raises(WeightsMissing, match=message):
         prepare_wordnet(write_wordnet(tmp_path / "broken", files))

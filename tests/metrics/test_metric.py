@@ -54,7 +54,9 @@ def test_the_error_of_a_mean_is_over_clusters():
 
     found = VALUE.estimate(scores)
     assert found.value == pytest.approx(sum(values) / 60)
-    assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(values, first))
+    assert (found.error, found.degrees) == pytest.approx(
+        error_matrices.clustered(values, first)
+    )
     assert found.clusters == len(set(first))
 
 
@@ -93,7 +95,9 @@ def test_samples_without_a_value_do_not_count():
 
 def test_a_metric_may_select_its_samples():
     chosen = Metric(
-        "value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of
+        "value",
+        selection=lambda scores: [one for one in scores if one["sample"] < 2],
+        of=value_of,
     )
     assert chosen.estimate(scores_of(("a", 1.0), ("b", 0.5), ("c", 0.0))).value == 0.75
 
@@ -112,7 +116,9 @@ def test_weights_are_those_of_a_ratio():
     assert (found.error, found.degrees) == pytest.approx(
         error_matrices.clustered(*zip(*counted, strict=True))
     )
-    twice = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(scores)
+    twice = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(
+        scores
+    )
     assert twice.value == pytest.approx(VALUE.estimate(scores).value)
     assert twice.error == pytest.approx(
         VALUE.estimate(scores).error, rel=0.02
@@ -157,7 +163,9 @@ def panel():
 
 def test_metrics_of_a_panel(panel):
     made, computed = panel
-    most = CorpusMetric("most", panel=made, of=lambda one: one["value"] if one["sample"] else None)
+    most = CorpusMetric(
+        "most", panel=made, of=lambda one: one["value"] if one["sample"] else None
+    )
     bare, absent = (
         CorpusMetric("most", has_error=False, panel=made),
         CorpusMetric("absent", panel=made),

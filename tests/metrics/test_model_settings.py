@@ -107,7 +107,9 @@ def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
     assert weights_path("distilroberta-base", given) == first
     assert asked == [("somebody/my-roberta.v2", WEIGHTS["distilroberta-base"].files)]
     monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: put(Path(local_dir), "a")
+        huggingface_hub,
+        "snapshot_download",
+        lambda *_, local_dir, **__: put(Path(local_dir), "a"),
     )
     with pytest.raises(
         WeightsMissing, match=r"huggingface\.co/somebody/else lacks some of config\.json"
@@ -131,6 +133,8 @@ def test_values_come_back(tmp_path):
     cache.put(values)
     assert cache.get([*values, text_key("unknown")]) == values
     cache.put({text_key("1"): b"new"})
-    again, other = (TextCache(tmp_path / "deep" / "folder", model) for model in ("model", "other"))
+    again, other = (
+        TextCache(tmp_path / "deep" / "folder", model) for model in ("model", "other")
+    )
     assert again.get([text_key("1")]) == {text_key("1"): b"new"}
     assert other.get([text_key("1")]) == {}

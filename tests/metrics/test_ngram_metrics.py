@@ -119,10 +119,14 @@ def test_token_overlap():
         ),
     ):
         overlap = token_overlap(reply, target)
-        assert [overlap.precision, overlap.recall, overlap.f1] == pytest.approx(expected, abs=1e-15)
+        assert [overlap.precision, overlap.recall, overlap.f1] == pytest.approx(
+            expected, abs=1e-15
+        )
 
 
-WORDS = st.lists(st.sampled_from(["no", "No", "effusion", "effusion.", "left", "é"]), max_size=12)
+WORDS = st.lists(
+    st.sampled_from(["no", "No", "effusion", "effusion.", "left", "é"]), max_size=12
+)
 SPACES = st.sampled_from([" ", "  ", "\n", "\t", "\u00a0"])
 SMOOTHING = nltk_bleu.SmoothingFunction()
 
@@ -133,7 +137,8 @@ SMOOTHING = nltk_bleu.SmoothingFunction()
 @each_row("version, clean", [("head", clean_head), ("v0_1_0", clean_v0_1_0)])
 def test_golden_multimedeval_choice_scores(golden, version, clean):
     for case in map(
-        json.loads, (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines()
+        json.loads,
+        (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines(),
     ):
         recorded = case[version]
         scores = References([clean(option) for option in case["options"]]).scores(
@@ -174,7 +179,9 @@ def nltk_value(reference, hypothesis, weights, method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(
-            nltk_bleu.sentence_bleu([reference], hypothesis, weights, getattr(SMOOTHING, method))
+            nltk_bleu.sentence_bleu(
+                [reference], hypothesis, weights, getattr(SMOOTHING, method)
+            )
         )
 
 
@@ -189,7 +196,9 @@ def torchmetrics_bleu():
 @given(WORDS, WORDS, SPACES, st.sampled_from([1, 2, 4]))
 def test_is_torchmetrics(torchmetrics_bleu, reference, hypothesis, space, order):
     reference, hypothesis = space.join(reference), space.join(hypothesis)
-    ours = bleu_from_counts(ngram_metrics.overlaps(reference.split(), hypothesis.split(), order))
+    ours = bleu_from_counts(
+        ngram_metrics.overlaps(reference.split(), hypothesis.split(), order)
+    )
     theirs = torchmetrics_bleu(reference, hypothesis, order)
     assert ours == pytest.approx(theirs, rel=0, abs=1e-6)
     assert (ours == 0) == (theirs == 0)
@@ -265,7 +274,9 @@ ODD_WORDS = [
     "é",
     "was",
 ]
-ROUGE_TEXTS = st.lists(st.sampled_from(ODD_WORDS), max_size=14).map(" ".join) | st.text(max_size=25)
+ROUGE_TEXTS = st.lists(st.sampled_from(ODD_WORDS), max_size=14).map(" ".join) | st.text(
+    max_size=25
+)
 
 
 @pytest.mark.parametrize("stemmed", [False, True], ids=["whole", "stemmed"])
@@ -313,7 +324,8 @@ def test_rouge_counts_texts_without_a_word_that_it_knows():
     )
     assert list(found.samples["rouge_l"]) == [0.0, 1.0, 0.0]
     assert (
-        found.settings[WITHOUT_WORDS] == "2 of 4 texts have no word of a-z0-9, so that they score 0"
+        found.settings[WITHOUT_WORDS]
+        == "2 of 4 texts have no word of a-z0-9, so that they score 0"
     )
     (metric,) = text_metrics(["rouge_l"])
     score = {

@@ -46,7 +46,9 @@ def answers(draw, complete=False):
         for position in (1, 2):
             image = f"image {draw(st.integers(0, 5))}"
             result.append(
-                answer(number, position, keys[position - 1], draw(VALUES), draw(CATEGORIES), image)
+                answer(
+                    number, position, keys[position - 1], draw(VALUES), draw(CATEGORIES), image
+                )
             )
         if not complete and draw(st.booleans()):
             result.pop(draw(st.sampled_from([-1, -2])))
@@ -56,7 +58,9 @@ def answers(draw, complete=False):
 def estimates(items):
     """Values and errors of the four metrics that PairedChoice declares."""
     scores = [asdict(item) for item in items]
-    return evaluate([metric for metric in PAIRED_CHOICE.metrics if metric.name in METRICS], scores)
+    return evaluate(
+        [metric for metric in PAIRED_CHOICE.metrics if metric.name in METRICS], scores
+    )
 
 
 def standard_errors(items):
@@ -105,15 +109,33 @@ def numbers(items):
         ),
         (
             ("A", None),
-            {"set_score": 0, "individual_score": 1, "confused": 0, "valid_pairs": 0, "invalid": 1},
+            {
+                "set_score": 0,
+                "individual_score": 1,
+                "confused": 0,
+                "valid_pairs": 0,
+                "invalid": 1,
+            },
         ),
         (
             (None, "A"),
-            {"set_score": 0, "individual_score": 0, "confused": 0, "valid_pairs": 0, "invalid": 1},
+            {
+                "set_score": 0,
+                "individual_score": 0,
+                "confused": 0,
+                "valid_pairs": 0,
+                "invalid": 1,
+            },
         ),
         (
             (None, None),
-            {"set_score": 0, "individual_score": 0, "confused": 0, "valid_pairs": 0, "invalid": 2},
+            {
+                "set_score": 0,
+                "individual_score": 0,
+                "confused": 0,
+                "valid_pairs": 0,
+                "invalid": 2,
+            },
         ),
     ],
 )
@@ -125,7 +147,11 @@ def test_one_pair(values, expected):
 def test_pair_counts_in_a_category_once_for_each_image_that_has_it():
     table = count(pair(1, "AB", "AB", ("Spinal", "Cardiac"), ("Spinal",)))
     assert list(table) == ["Spinal", "Cardiac", TOTAL]
-    assert (table["Spinal"].set_score, table["Spinal"].pairs, table["Spinal"].images) == (2, 2, 2)
+    assert (table["Spinal"].set_score, table["Spinal"].pairs, table["Spinal"].images) == (
+        2,
+        2,
+        2,
+    )
     assert (
         table["Cardiac"].set_score,
         table["Cardiac"].individual_score,
@@ -134,13 +160,17 @@ def test_pair_counts_in_a_category_once_for_each_image_that_has_it():
     assert (table[TOTAL].set_score, table[TOTAL].pairs) == (1, 1)
 
 
-@given(items=answers(), values=st.lists(VALUES, max_size=4), seed=st.randoms(use_true_random=False))
+@given(
+    items=answers(), values=st.lists(VALUES, max_size=4), seed=st.randoms(use_true_random=False)
+)
 def test_order_does_not_matter_and_contradicting_duplicates_count_once(items, values, seed):
     items += [replace(item, value=value) for item in items[:1] for value in values]
     expected = numbers(items)
     seed.shuffle(items)
     assert numbers(items) == expected
-    assert expected[0][TOTAL]["images"] == len({(item.pair_id, item.position) for item in items})
+    assert expected[0][TOTAL]["images"] == len(
+        {(item.pair_id, item.position) for item in items}
+    )
 
 
 @given(
@@ -213,11 +243,14 @@ def answered(pairs, letters):
 
 
 def test_golden_mediconfusion_scores(golden, pairs):
-    for line in (golden / "mediconfusion_scores.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (
+        (golden / "mediconfusion_scores.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         recorded = json.loads(line)
         table = count(
             answered(
-                pairs, lambda pair, at, recorded=recorded: recorded["answers"][pair.pair_id][at - 1]
+                pairs,
+                lambda pair, at, recorded=recorded: recorded["answers"][pair.pair_id][at - 1],
             )
         )
         ours = {
@@ -244,7 +277,8 @@ def test_golden_mediconfusion_constant_and_perfect(pairs):
         )
     table = count(answered(pairs, lambda pair, position: pair.images[position - 1].answer))
     assert all(
-        c.set_accuracy == c.individual_accuracy == 1 and c.confusion == 0 for c in table.values()
+        c.set_accuracy == c.individual_accuracy == 1 and c.confusion == 0
+        for c in table.values()
     )
 
 

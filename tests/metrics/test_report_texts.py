@@ -38,17 +38,24 @@ def test_the_same_texts_in_all_forms(write, name):
         write(
             "d.csv",
             csv_of(
-                [["id", "other", name], *([str(n), "x", text] for n, text in enumerate(REPORTS))]
+                [
+                    ["id", "other", name],
+                    *([str(n), "x", text] for n, text in enumerate(REPORTS)),
+                ]
             ),
         ),
         write(
             "e.CSV",
             b"\xef\xbb\xbf"
-            + csv_of([[name, "study_id"], *([t, str(n)] for n, t in enumerate(REPORTS))]).encode(),
+            + csv_of(
+                [[name, "study_id"], *([t, str(n)] for n, t in enumerate(REPORTS))]
+            ).encode(),
         ),
     ]
     for path in files:
-        assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), ("0", "1", "2", "3"))
+        assert read_report_texts(path) == ReportTexts(
+            path, tuple(REPORTS), ("0", "1", "2", "3")
+        )
     named = write("h.csv", csv_of([["text", "finding"], ["x", "No effusion."]]))
     assert read_report_texts(named, "finding").texts == ("No effusion.",)
     for path in (
@@ -69,7 +76,12 @@ def test_one_text_per_line(write, end):
     "name, content, column, said",
     [
         ("a.jsonl", '{"text": "SECRET', None, r"a\.jsonl line 1 is not JSON"),
-        ("a.jsonl", '{"text": "a"}\n["SECRET"]\n', None, "line 2 is neither a text nor an object"),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n["SECRET"]\n',
+            None,
+            "line 2 is neither a text nor an object",
+        ),
         ("a.jsonl", '{"text": null}', None, "line 1: the text is no text"),
         ("a.jsonl", '{"SECRET": "a"}', None, "line 1 has none of text, reply, report"),
         (
@@ -85,7 +97,12 @@ def test_one_text_per_line(write, end):
             None,
             "holds id '1' more than once",
         ),
-        ("a.jsonl", '{"text": "SECRET", "id": 1}\n{"text": "b"}', None, "ids for 1 of its 2 texts"),
+        (
+            "a.jsonl",
+            '{"text": "SECRET", "id": 1}\n{"text": "b"}',
+            None,
+            "ids for 1 of its 2 texts",
+        ),
         ("a.json", '{"text": "SECRET"}', None, "must hold a list"),
         ("a.json", '["SECRET", 3]', None, "entry 2 is neither"),
         ("a.csv", "SECRET report\nmore\n", None, "row 2 has none of text"),

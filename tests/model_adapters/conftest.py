@@ -134,10 +134,14 @@ def copied(
             "med_flamingo": med_flamingo_folder,
         }[name]
         shutil.copytree(own, tmp_path / name, dirs_exist_ok=True)
-        folder = tmp_path / name / llava_med_folder.name if name == "llava_med" else tmp_path / name
+        folder = (
+            tmp_path / name / llava_med_folder.name if name == "llava_med" else tmp_path / name
+        )
         for file, edit in edits.items():
             load, save = (
-                (load_file, save_file) if file.endswith("safetensors") else (torch.load, torch.save)
+                (load_file, save_file)
+                if file.endswith("safetensors")
+                else (torch.load, torch.save)
             )
             tensors = {key: tensor.clone() for key, tensor in load(folder / file).items()}
             content = edit(tensors)

@@ -101,7 +101,10 @@ DOCS: list[Doc] = [
         "images": [4, 6, 8],
     },
     {"question": "Question: is there no picture? Answer:", "images": []},
-    {"question": "<image>A: yes<|endofchunk|><image>Question: A or B? Answer:", "images": [10, 12]},
+    {
+        "question": "<image>A: yes<|endofchunk|><image>Question: A or B? Answer:",
+        "images": [10, 12],
+    },
     {"question": "<image>Is?", "images": [14]},
 ]
 OPTIONS = (" yes", " the right lung shows a large effusion", " B")
@@ -129,7 +132,12 @@ def scores(
 
 
 def replies(adapter: MedFlamingo, docs: Sequence[Doc] = DOCS, **gen_kwargs: Any) -> list[str]:
-    given = {"until": [], "max_new_tokens": 9, "do_sample": False, "temperature": 0} | gen_kwargs
+    given = {
+        "until": [],
+        "max_new_tokens": 9,
+        "do_sample": False,
+        "temperature": 0,
+    } | gen_kwargs
     said: list[str] = adapter.generate_until(asked(adapter, docs, "generate_until", [given]))
     return said
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import torch
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.radfm.network import ImageEmbedding, RadFMNetwork, VisionTransformer3D
+from medtasks.model_adapters.radfm.network import (
+    ImageEmbedding,
+    RadFMNetwork,
+    VisionTransformer3D,
+)
 from transformers import LlamaConfig
 
 from .toy_tokenizer import write_tokenizer
@@ -45,7 +49,13 @@ def write_toy(folder: Path) -> Path:
         num_attention_heads=HEADS,
     )
     vision = VisionTransformer3D(
-        patch=PATCH, rows=GRID, columns=GRID, frames=FRAMES, width=WIDTH, inner=MLP, layers=DEPTH
+        patch=PATCH,
+        rows=GRID,
+        columns=GRID,
+        frames=FRAMES,
+        width=WIDTH,
+        inner=MLP,
+        layers=DEPTH,
     )
     state = drawn(
         RadFMNetwork(language, ImageEmbedding(vision, WIDTH, LATENTS, RESAMPLERS, HIDDEN)), 3

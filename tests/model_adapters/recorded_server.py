@@ -54,7 +54,9 @@ class Exchange:
     def asked(self, **fields: Any) -> "Exchange":
         """The same with other fields in its request; ``None`` removes one."""
         changed = {
-            name: value for name, value in {**self.request, **fields}.items() if value is not None
+            name: value
+            for name, value in {**self.request, **fields}.items()
+            if value is not None
         }
         return replace(self, request=changed)
 
@@ -76,7 +78,8 @@ class Recording:
 def read_recording(folder: Path) -> Recording:
     def rows(name: str) -> list[Body]:
         return [
-            json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()
+            json.loads(line)
+            for line in (folder / name).read_text(encoding="utf-8").splitlines()
         ]
 
     exchanges = []
@@ -85,7 +88,8 @@ def read_recording(folder: Path) -> Recording:
         exchanges.append(
             Exchange(
                 **{
-                    name: row[name] for name in ("id", "server", "role", "method", "path", "status")
+                    name: row[name]
+                    for name in ("id", "server", "role", "method", "path", "status")
                 },
                 request=request if isinstance(request, dict) else {},
                 response=row["response"] if "response" in row else row.get("response_text", ""),
@@ -155,16 +159,22 @@ class RecordedServer(LocalServer):
     def handle_error(self, request: object, client_address: object) -> None:
         pass
 
-    def exchange_for(self, method: str, path: str, body: Body, key: str | None) -> Exchange | None:
+    def exchange_for(
+        self, method: str, path: str, body: Body, key: str | None
+    ) -> Exchange | None:
         if self.always is not None and method == "POST":
             return self.always
         exchanges = self._exchanges.get(_kind(method, path, body), [])
         locked = [exchange for exchange in exchanges if exchange.status == 401]
         open_to_key = [
-            one for one in exchanges if one.key == key or (one.key is None and one not in locked)
+            one
+            for one in exchanges
+            if one.key == key or (one.key is None and one not in locked)
         ]
         return max(
-            open_to_key or locked, key=lambda exchange: _fit(exchange.request, body), default=None
+            open_to_key or locked,
+            key=lambda exchange: _fit(exchange.request, body),
+            default=None,
         )
 
 

@@ -99,7 +99,9 @@ class TinyModel:
             is_own = turn["role"] == "assistant"
             if is_own and self.template.refuses:
                 raise ValueError("Only user turns are supported")
-            thoughts = self.template.thoughts if is_own and at == len(body["messages"]) - 1 else ""
+            thoughts = (
+                self.template.thoughts if is_own and at == len(body["messages"]) - 1 else ""
+            )
             text += self.template.opened + thoughts if is_own else f"<|start|>{turn['role']}\n"
             text += "".join(self._pieces(turn["content"], images))
             text += "" if opened and at == len(body["messages"]) - 1 else "<|end|>\n"
@@ -133,7 +135,9 @@ class TinyModel:
 
     def _row(self, before: bytes) -> np.ndarray:
         if before not in self._rows:
-            logits = 2 * np.random.default_rng(int.from_bytes(before)).standard_normal(self.size)
+            logits = 2 * np.random.default_rng(int.from_bytes(before)).standard_normal(
+                self.size
+            )
             self._rows[before] = logits - np.log(np.exp(logits).sum())
         return self._rows[before]
 
@@ -229,8 +233,14 @@ class ServedModel(LocalServer):
         pass
 
     def models(self) -> Body:
-        shown = {"object": "model", "owned_by": self.settings.owned_by, "root": self.settings.root}
-        names = self.settings.listed if self.settings.listed is not None else [self.settings.name]
+        shown = {
+            "object": "model",
+            "owned_by": self.settings.owned_by,
+            "root": self.settings.root,
+        }
+        names = (
+            self.settings.listed if self.settings.listed is not None else [self.settings.name]
+        )
         return {
             "data": [
                 {"id": name, **shown, "max_model_len": self.settings.max_model_len}
@@ -266,7 +276,9 @@ class ServedModel(LocalServer):
         chosen, answer = self._answer(prompt, asked, {}, True)
         return {**answer, "choices": [{"index": 0, "finish_reason": "length", **chosen}]}
 
-    def _answer(self, prompt: Prompt, body: Body, scored: Body, names: bool) -> tuple[Body, Body]:
+    def _answer(
+        self, prompt: Prompt, body: Body, scored: Body, names: bool
+    ) -> tuple[Body, Body]:
         ids, rows = prompt.positions, self.model.logprobs(prompt)
         penalty = body.get("repetition_penalty", self.settings.default_penalty)
         last = rows[-1].copy()
@@ -297,7 +309,8 @@ class ServedModel(LocalServer):
         }
         if body.get("prompt_logprobs") is not None:
             values = [
-                (token, float(row[token]), row) for token, row in zip(ids[1:], rows, strict=False)
+                (token, float(row[token]), row)
+                for token, row in zip(ids[1:], rows, strict=False)
             ]
             answer["prompt_logprobs"] = [
                 None,
@@ -307,16 +320,22 @@ class ServedModel(LocalServer):
                 ),
             ]
         content = (
-            {"content": [{**entry(sampled, rows[-1]), "top_logprobs": tops}]} if scored else None
+            {"content": [{**entry(sampled, rows[-1]), "top_logprobs": tops}]}
+            if scored
+            else None
         )
         return {"token_ids": [sampled], "logprobs": content}, answer
 
     def _said(self, body: Body) -> tuple[str, str]:
-        text = self.settings.reply(body) if callable(self.settings.reply) else self.settings.reply
+        text = (
+            self.settings.reply(body) if callable(self.settings.reply) else self.settings.reply
+        )
         cuts = [place for stop in body.get("stop") or () if (place := text.find(stop)) >= 0]
         text = text[: min(cuts)] if cuts else text
         most = body.get("max_tokens")
-        return (text[:most], "length") if most is not None and len(text) > most else (text, "stop")
+        return (
+            (text[:most], "length") if most is not None and len(text) > most else (text, "stop")
+        )
 
 
 class Handler(QuietHandler):
@@ -358,11 +377,13 @@ class Handler(QuietHandler):
         if self.path == CHAT:
             if json.dumps(body["messages"]).count('"image_url": {') > settings.most_images:
                 return 400, _error(
-                    400, f"At most {settings.most_images} image(s) may be provided in one prompt."
+                    400,
+                    f"At most {settings.most_images} image(s) may be provided in one prompt.",
                 )
             if len(server.model.prompt(body).positions) >= settings.max_model_len:
                 return 400, _error(
-                    400, f"This model's maximum context length is {settings.max_model_len} tokens."
+                    400,
+                    f"This model's maximum context length is {settings.max_model_len} tokens.",
                 )
             return 200, server.chat(body)
         if self.path == GENERATE:
@@ -390,5 +411,10 @@ class Handler(QuietHandler):
 
 def _error(status: int, message: str, parameter: str | None = None) -> Body:
     return {
-        "error": {"message": message, "type": "BadRequestError", "param": parameter, "code": status}
+        "error": {
+            "message": message,
+            "type": "BadRequestError",
+            "param": parameter,
+            "code": status,
+        }
     }

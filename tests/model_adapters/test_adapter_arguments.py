@@ -2,7 +2,11 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.base.arguments import AdapterArguments, choose_device, parse_arguments
+from medtasks.model_adapters.base.arguments import (
+    AdapterArguments,
+    choose_device,
+    parse_arguments,
+)
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.errors import AdapterArgumentError, MedTasksError

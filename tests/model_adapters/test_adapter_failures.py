@@ -36,7 +36,8 @@ def test_a_failing_image_fails_its_own_reply_only(bench, log):
     assert SECRET not in replies[4] + "".join(log)
     (line,) = log
     assert (
-        "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py" in line
+        "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py"
+        in line
     )
 
 
@@ -45,7 +46,9 @@ def test_a_failing_image_fails_its_own_scores_only(bench):
 
     scores = bench.adapter.loglikelihood(bench.scoring(visual=failing_on(4)))
 
-    assert [math.isnan(loss) for loss, _ in scores] == [number in (8, 9) for number in range(24)]
+    assert [math.isnan(loss) for loss, _ in scores] == [
+        number in (8, 9) for number in range(24)
+    ]
     assert not scores[8][1]
     losses = [[loss for loss, _ in pairs[:8] + pairs[10:]] for pairs in (scores, expected)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-9)
@@ -104,7 +107,9 @@ def test_a_batch_that_fails_is_repeated_one_by_one(bench, monkeypatch):
 @each_row("call", ["generation", "scoring"])
 def test_too_many_failures_end_the_call_with_a_sentence(bench, call):
     requests = getattr(bench, call)(visual=failing_on(1, 2, 3))
-    method = bench.adapter.generate_until if call == "generation" else bench.adapter.loglikelihood
+    method = (
+        bench.adapter.generate_until if call == "generation" else bench.adapter.loglikelihood
+    )
     failed, total, allowed = (3, 12, 1) if call == "generation" else (6, 24, 2)
     words = f"^{failed} of {total} .* failed, {allowed} may .*OSError.*max_failed=1"
     with pytest.raises(MedTasksError, match=words) as error:

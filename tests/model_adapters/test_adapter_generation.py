@@ -41,7 +41,8 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     some = range(5, 12)  # the last has no image
     replies = bench.adapter.generate_until(bench.generation(some, until=[], max_new_tokens=12))
     assert replies == [
-        plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs[5:]
+        plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip()
+        for doc in docs[5:]
     ]
     assert len(set(replies)) > 3
     short, long = (bench.generation(some, max_new_tokens=limit, until=[]) for limit in (2, 9))
@@ -60,7 +61,11 @@ def test_no_reply_is_read_as_a_mark(bench, monkeypatch):
     monkeypatch.setattr(bench.adapter, "generate_batch", forge)
     (reply,) = bench.adapter.generate_until(bench.generation([0]))
     assert failure_cause(reply) is None
-    assert (reply.replace("\u2060", ""), reply.input_tokens, reply.output_tokens) == (text, 3, 4)
+    assert (reply.replace("\u2060", ""), reply.input_tokens, reply.output_tokens) == (
+        text,
+        3,
+        4,
+    )
 
 
 @each_row("size, beams", [(1, 1), (12, 3)])
@@ -80,11 +85,15 @@ def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
 
 def test_stop_strings_end_a_reply(bench):
     whole = bench.adapter.generate_until(bench.generation(until=[]))
-    doc_id = next(i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply)
+    doc_id = next(
+        i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply
+    )
     stop = whole[doc_id][5:7]
     expected = whole[doc_id].split(stop)[0].strip()
     for until in ([stop], stop, ["never there", stop]):
-        assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [expected]
+        assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [
+            expected
+        ]
 
 
 def test_generation_ends_with_the_last_row(bench, monkeypatch):

@@ -168,7 +168,9 @@ def test_a_wrong_class_ends_the_run_in_one_sentence(module, sample, tmp_path):
         ("nowhere:Chat", "there is no module 'nowhere'"),
     ):
         ran = run_here([*RUN_ADAPTER, f"class={wrong}"], tmp_path)
-        assert (ran.returncode, message in " ".join(ran.stderr.split())) == (1, True), ran.stderr
+        assert (ran.returncode, message in " ".join(ran.stderr.split())) == (1, True), (
+            ran.stderr
+        )
 
 
 def test_repeats_get_seeds_where_the_class_takes_them(module):
@@ -207,7 +209,9 @@ def installed(module, tmp_path, monkeypatch):
     information = folder / "my_models-2.0.dist-info"
     information.mkdir(parents=True)
     (tmp_path / f"{module}.py").rename(folder / f"{module}.py")
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: my-models\nVersion: 2.0\n")
+    (information / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: my-models\nVersion: 2.0\n"
+    )
     names = {
         "my-vlm.2.5": "MyVlm",
         "my_chat": "Chat",
@@ -216,7 +220,9 @@ def installed(module, tmp_path, monkeypatch):
         "hf_vlm": "MyVlm",
     }
     lines = [f"{name} = {module}:{attribute}" for name, attribute in names.items()]
-    (information / "entry_points.txt").write_text("\n".join(["[medtasks.adapters]", *lines, ""]))
+    (information / "entry_points.txt").write_text(
+        "\n".join(["[medtasks.adapters]", *lines, ""])
+    )
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(MODEL_REGISTRY_V2, "_manifests", dict(MODEL_REGISTRY_V2._manifests))
     monkeypatch.setattr(
@@ -248,12 +254,22 @@ def test_adapters_of_installed_packages_are_models_by_their_names(module, instal
 
 @INSTALLED
 def test_adapters_of_installed_packages_replace_none_of_ours(installed):
-    assert MODEL_REGISTRY_V2.resolve("hf_vlm").class_path == "medtasks.model_adapters.hf_vlm.HfVlm"
+    assert (
+        MODEL_REGISTRY_V2.resolve("hf_vlm").class_path == "medtasks.model_adapters.hf_vlm.HfVlm"
+    )
 
 
 @INSTALLED
 def test_the_harness_runs_the_adapter_of_an_installed_package(installed, sample, tmp_path):
-    options = ["--model_args", "letter=B", "--limit", "2", "--output_path", "out", "--log_samples"]
+    options = [
+        "--model_args",
+        "letter=B",
+        "--limit",
+        "2",
+        "--output_path",
+        "out",
+        "--log_samples",
+    ]
 
     ran = run_here(
         ["lmms_eval", "--model", "my_chat", "--tasks", "mediconfusion", *options], tmp_path

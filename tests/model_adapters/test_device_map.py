@@ -15,7 +15,11 @@ from ..tables import each_row
 from .test_adapter_scoring import answers
 
 # Parts beside the language model; LLaVA's is one with its tower, which the map puts on the first GPU.
-SEEING = {"llava_med": set(), "radfm": {"embedding_layer"}, "med_flamingo": {"vision", "perceiver"}}
+SEEING = {
+    "llava_med": set(),
+    "radfm": {"embedding_layer"},
+    "med_flamingo": {"vision", "perceiver"},
+}
 ONE_PROCESS = "spreads a model over the GPUs of one process"
 
 
@@ -75,7 +79,9 @@ def test_a_map_cuts_no_layer(spread, name, gpus):
     language = spread(name).language_model
 
     assert not [
-        part for part in gpus.parts if re.search(r"(?:layers|gated_cross_attn_layers)\.\d+\.", part)
+        part
+        for part in gpus.parts
+        if re.search(r"(?:layers|gated_cross_attn_layers)\.\d+\.", part)
     ]
     for weight, _ in language.named_parameters():
         assert sum(weight.startswith(f"{part}.") for part in gpus.parts) == 1

@@ -68,7 +68,9 @@ class Case:
     def images(self):
         if "images" not in self.record:
             channel, height, width, depth = np.indices(self.record["pixels"]["shape"][2:])
-            values = (7 * channel + 3 * height + 5 * width + 11 * depth + height * width) % 32 / 31
+            values = (
+                (7 * channel + 3 * height + 5 * width + 11 * depth + height * width) % 32 / 31
+            )
             return [values.astype(np.float32)]
         images = [
             Image.open(GOLDEN / self.name / "images" / name) for name in self.record["images"]
@@ -85,11 +87,14 @@ class Case:
         """The continuations as model input, and what was recorded of each."""
         wanted = self.expected.get("continuations", [])
         return [
-            (self.model.encode_pair(self.text, part["text"], self.images), part) for part in wanted
+            (self.model.encode_pair(self.text, part["text"], self.images), part)
+            for part in wanted
         ]
 
     def close(self, value, recorded, kind):
-        assert value == pytest.approx(recorded, rel=0, abs=RECORDS[self.name]["tolerance"][kind])
+        assert value == pytest.approx(
+            recorded, rel=0, abs=RECORDS[self.name]["tolerance"][kind]
+        )
 
 
 def cases_of(name, variant):
@@ -124,7 +129,9 @@ def inference():
 def ids_and_pixels(case):
     prompt, expected = case.prompt, case.expected.get("input_ids") or case.record["input_ids"]
     slots = RECORDS[case.name]["architecture"].get("image_tokens")
-    ids = [token for stored in expected for token in ([0] * slots if stored == -200 else [stored])]
+    ids = [
+        token for stored in expected for token in ([0] * slots if stored == -200 else [stored])
+    ]
     assert list(prompt.ids) == ids
     assert len(prompt.ids) == case.record.get("n_positions_after_image_expansion", len(ids))
     pixels = prompt.pixels[None] if case.name == "radfm" else prompt.pixels
@@ -164,7 +171,9 @@ def logits_and_greedy_tokens(case):
     )
     assert logits.argmax() == expected["last_position_argmax"]
     config = decoding_config(
-        GenerationSettings(expected["generation"]["max_new_tokens"]), model.stop_ids, model.pad_id
+        GenerationSettings(expected["generation"]["max_new_tokens"]),
+        model.stop_ids,
+        model.pad_id,
     )
     ids = model.language_model.generate(**inputs, generation_config=config)[0]
     skip = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
@@ -175,7 +184,9 @@ def logits_and_greedy_tokens(case):
 @each_row("way", ["case by case", "in one batch", "without sharing"])
 def test_golden_continuations(name, variant, way):
     cases = [
-        (case, case.pairs) for case in cases_of(name, variant) if "continuations" in case.expected
+        (case, case.pairs)
+        for case in cases_of(name, variant)
+        if "continuations" in case.expected
     ]
     assert sum(len(pairs) for _, pairs in cases) > 1  # or nothing would be shared
     if way in ("in one batch", "without sharing"):
@@ -198,7 +209,10 @@ def test_golden_continuations(name, variant, way):
 def test_golden_through_the_harness_calls(name, variant):
     """All cases in one padded batch, with and without images, flat and deep ones side by side."""
     cases = cases_of(name, variant)
-    model, docs = cases[0].model, [{"question": case.text, "images": case.images} for case in cases]
+    model, docs = (
+        cases[0].model,
+        [{"question": case.text, "images": case.images} for case in cases],
+    )
     model.task_dict = {TASK: {SPLIT: docs}}
     requests, wanted = [], []
     for number, case in enumerate(cases):
@@ -219,7 +233,9 @@ def test_golden_through_the_harness_calls(name, variant):
     )
     assert replies == [model.decode(part["ids"]).strip() for part in generated]
     if name == "llava_med":
-        assert replies == ["".join(part["pieces"]).replace("▁", " ").strip() for part in generated]
+        assert replies == [
+            "".join(part["pieces"]).replace("▁", " ").strip() for part in generated
+        ]
 
 
 @EVERY_VARIANT
@@ -260,7 +276,9 @@ def test_golden_radfm_unused_keys_are_the_recorded_ones():
     stored = torch.load(GOLDEN / "radfm" / "pytorch_model.bin", mmap=True)
     unused = [name.replace("*", "0") for name in checkpoint["keys_without_use_in_inference"]]
     left = [
-        key for key in stored if not key.startswith(tuple(unused)) and not key.endswith("inv_freq")
+        key
+        for key in stored
+        if not key.startswith(tuple(unused)) and not key.endswith("inv_freq")
     ]
     assert len(stored) == checkpoint["n_keys"]
     assert len(left) == len(list(adapter("radfm", "").network.parameters()))

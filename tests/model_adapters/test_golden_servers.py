@@ -40,7 +40,9 @@ def cases(chosen=lambda recording: [None]):
 def asking(recording, exchanges, docs, always=None, **arguments):
     """An adapter that asks a server of these exchanges about documents, and the server."""
     model = next(
-        one.request["model"] for one in recording.exchanges if one.role in ("generate", "option")
+        one.request["model"]
+        for one in recording.exchanges
+        if one.role in ("generate", "option")
     )
     with serving(RecordedServer(exchanges, always)) as server:
         given = {
@@ -115,7 +117,9 @@ def asked_about(exchange):
     marked = "".join(part.get("text", "<image>") for part in parts)
     text = "".join(part.get("text", "") for part in parts) if first else marked
     option = messages[-1]["content"] if roles[-1] == "assistant" else None
-    option = option if isinstance(option, str | None) else "".join(part["text"] for part in option)
+    option = (
+        option if isinstance(option, str | None) else "".join(part["text"] for part in option)
+    )
     return {"question": text, "images": images, "options": [option]}, system
 
 
@@ -136,11 +140,18 @@ def assert_score(found, expected, doc):
 def told(exchange, start=None):
     """What an answer with scores of a prompt says about its last tokens."""
     answer = exchange.response
-    pairs = list(zip(answer["prompt_token_ids"], answer["prompt_logprobs"], strict=True))[start:]
+    pairs = list(zip(answer["prompt_token_ids"], answer["prompt_logprobs"], strict=True))[
+        start:
+    ]
     entries = [values[str(token)] for token, values in pairs]
     total = -sum(one["logprob"] for one in entries)
     greedy = all(one["rank"] == 1 for one in entries)
-    return {"sum": total, "mean": total / len(entries), "tokens": len(entries), "greedy": greedy}
+    return {
+        "sum": total,
+        "mean": total / len(entries),
+        "tokens": len(entries),
+        "greedy": greedy,
+    }
 
 
 @each_row("way", ["auto", "prompt_logprobs"])
@@ -154,7 +165,9 @@ def test_golden_scores_are_those_of_hf_vlm(recording, case, way):
         for number in range(len(doc["options"])):
             assert_score(next(found), expected.get((doc["id"], number)), doc)
     assert not [
-        body for path, body in server.unknown if path == CHAT and "logprob_token_ids" not in body
+        body
+        for path, body in server.unknown
+        if path == CHAT and "logprob_token_ids" not in body
     ]
 
 
@@ -164,7 +177,9 @@ def test_golden_scores_are_those_of_hf_vlm(recording, case, way):
     ]
 )
 def test_golden_letters_are_scored_in_one_request(recording, case):
-    question = next(one for one in recording.questions if one["question"] == case.row["question"])
+    question = next(
+        one for one in recording.questions if one["question"] == case.row["question"]
+    )
     doc = doc_of(recording, {**question, "options": case.row["options"]})
     with asking(recording, recording.of(), [doc]) as (adapter, server):
         proven, found = scores(adapter, [doc]), scores(adapter, [doc])
@@ -178,7 +193,9 @@ def test_golden_letters_are_scored_in_one_request(recording, case):
 def replies_of(recording):
     """Exchanges that hold a reply, or what stands in its place."""
     asked = {"prompt_logprobs", "continue_final_message", "logprobs", "chat_template"}
-    chats = [one for one in recording.exchanges if one.is_chat and not asked & one.request.keys()]
+    chats = [
+        one for one in recording.exchanges if one.is_chat and not asked & one.request.keys()
+    ]
     return [
         one for one in chats if one.server != "dying" and one.status == 200 and asked_about(one)
     ]
@@ -302,7 +319,9 @@ def options_of(recording):
         if one.is_chat and one.role != "error" and asked_about(one)
     ]
     return [
-        one for one in chats if not one.row.get("question") and asked_about(one)[0]["options"][0]
+        one
+        for one in chats
+        if not one.row.get("question") and asked_about(one)[0]["options"][0]
     ]
 
 
@@ -324,7 +343,9 @@ def continued(server):
 
 
 @cases(
-    lambda recording: [option for option in options_of(recording) if context_of(recording, option)]
+    lambda recording: [
+        option for option in options_of(recording) if context_of(recording, option)
+    ]
 )
 def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
     """An option is scored where the template is what was recorded: right, mended, or refused with its reason."""
@@ -332,7 +353,11 @@ def test_golden_boundaries_are_proven_mended_or_refused(recording, case):
     doc, _ = asked_about(option)
     (text,) = doc["options"]
     fields = {"chat_template_kwargs": context.request.get("chat_template_kwargs")}
-    exchanges = [*meta_of(recording), context.asked(chat_template=None), served(option, **fields)]
+    exchanges = [
+        *meta_of(recording),
+        context.asked(chat_template=None),
+        served(option, **fields),
+    ]
     with asking(recording, exchanges, [doc]) as (adapter, server):
         found = tried(lambda: scores(adapter, [doc]))
     before = context.response["prompt_text"]
@@ -380,7 +405,9 @@ def test_golden_token_ids_where_the_template_refuses_options(recording, case):
     base, whole = context.response["prompt_token_ids"], chat.response["prompt_token_ids"]
     sent = recording.get("tokens/one-placeholder").request["token_ids"]
     refusal = replace(
-        served(chat), status=400, response={"error": {"message": "Only user turns are supported"}}
+        served(chat),
+        status=400,
+        response={"error": {"message": "Only user turns are supported"}},
     )
     doc, _ = asked_about(chat)
     common = common_length(base, whole)
@@ -391,7 +418,11 @@ def test_golden_token_ids_where_the_template_refuses_options(recording, case):
         request = {"model": chat.request["model"], "prompt": text, "add_special_tokens": False}
         tokenized.append(
             replace(
-                chat, id="tokenized", path="/tokenize", request=request, response={"tokens": ids}
+                chat,
+                id="tokenized",
+                path="/tokenize",
+                request=request,
+                response={"tokens": ids},
             )
         )
     exchanges = [*meta_of(recording), context, refusal, *tokenized, case]

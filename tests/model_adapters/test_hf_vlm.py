@@ -39,7 +39,11 @@ BARE_IMAGE = {
     "qwen2_5_vl": QWEN_IMAGE,
     "qwen3_vl": QWEN_IMAGE,
 }
-BARE_IMAGE |= {"gemma3": "<start_of_image>", "idefics3": "<image>", "internvl": "<IMG_CONTEXT>\n"}
+BARE_IMAGE |= {
+    "gemma3": "<start_of_image>",
+    "idefics3": "<image>",
+    "internvl": "<IMG_CONTEXT>\n",
+}
 BARE_IMAGE |= {"mllama": "<|image|>", "paligemma": "<image>"}
 
 
@@ -66,9 +70,9 @@ DOCS = [
 def parts(tiny_checkpoint):
     def load(name):
         source = tiny_checkpoint(name)
-        return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(
+        return AutoModelForImageTextToText.from_pretrained(
             source
-        )
+        ), AutoProcessor.from_pretrained(source)
 
     return functools.cache(load)
 
@@ -159,7 +163,10 @@ def test_every_architecture_scores_as_without_the_adapter(adapter, parts, name, 
 
 def plain_reply(model, processor, name, doc):
     """Return what a model says without the adapter, up to the end of its turn."""
-    ends = {processor.tokenizer.eos_token_id, processor.tokenizer.convert_tokens_to_ids("<|end|>")}
+    ends = {
+        processor.tokenizer.eos_token_id,
+        processor.tokenizer.convert_tokens_to_ids("<|end|>"),
+    }
     inputs = plain_inputs(processor, text_of(processor, name, True, doc), doc["images"])
     asked = inputs["input_ids"].shape[1]
     ids = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, asked:].tolist()
@@ -257,11 +264,15 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(
 def test_logits_are_computed_for_the_longest_option_alone(adapter):
     built, rows = adapter("llava", prefix_cache=False), []
     built.loglikelihood(scoring([0]))  # the way is compared with generation once
-    built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
+    built.network.lm_head.register_forward_hook(
+        lambda _, given, __: rows.append(given[0].shape[1])
+    )
 
     built.loglikelihood(scoring([0]))
 
-    assert rows == [1 + max(built.encode_pair("Clear?", option, []).tokens for option in OPTIONS)]
+    assert rows == [
+        1 + max(built.encode_pair("Clear?", option, []).tokens for option in OPTIONS)
+    ]
 
 
 def test_placeholders_in_a_prompt_place_its_images(adapter):
@@ -336,14 +347,19 @@ def without_a_norm(folder):
     [
         (removing("config.json"), "holds no config.json"),
         (removing("processor_config.json"), "usable processor|without image_processor"),
-        (removing("tokenizer.json", "tokenizer_config.json"), "usable processor|without tokenizer"),
+        (
+            removing("tokenizer.json", "tokenizer_config.json"),
+            "usable processor|without tokenizer",
+        ),
         (removing("chat_template.jinja"), "has no chat template; give chat_template=false"),
         (without_a_norm, r"lacks '.*norm\.weight'; is the checkpoint complete"),
         (of_kind("udop"), "is an encoder-decoder"),
         (of_kind("llama"), "is a llama; hf_vlm runs the image-text-to-text models"),
     ],
 )
-def test_a_folder_that_cannot_be_run_is_refused(tiny_checkpoint, adapter, tmp_path, edit, message):
+def test_a_folder_that_cannot_be_run_is_refused(
+    tiny_checkpoint, adapter, tmp_path, edit, message
+):
     source = str(shutil.copytree(tiny_checkpoint("llava"), tmp_path / "copy"))
     edit(tmp_path / "copy")
     with pytest.raises(MedTasksError, match=message) as caught:
@@ -355,7 +371,8 @@ def test_a_folder_that_cannot_be_run_is_refused(tiny_checkpoint, adapter, tmp_pa
 def test_a_device_map_is_for_one_process(tiny_checkpoint, adapter):
     arguments = HfVlmArguments(pretrained=str(tiny_checkpoint("llava")), device_map="auto")
     with pytest.raises(
-        AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"
+        AdapterArgumentError,
+        match="device_map='auto' spreads a model over one process, but 2 run",
     ):
         HfVlm.load(
             SimpleNamespace(arguments=arguments, accelerator=SimpleNamespace(num_processes=2))

@@ -24,7 +24,8 @@ from .toys import SPLIT, TASK, assert_pairs, instances, noise
 
 IMAGE = noise(0, (24, 36))
 DOCS = [
-    {"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")
+    {"question": text, "images": [IMAGE]}
+    for text in ("Is it clear?", "Which side, left or right?")
 ]
 DOCS.append({"question": "No image?", "images": []})
 OPTIONS = (" yes", "a large effusion in the right lung")
@@ -56,7 +57,10 @@ def folder(tiny_checkpoint, tmp_path_factory):
 def adapter(folder):
     def get(name, **given):
         built = HfVlm(
-            pretrained=str(folder(name)), device="cpu", batch_size=6, **{"journal": False} | given
+            pretrained=str(folder(name)),
+            device="cpu",
+            batch_size=6,
+            **{"journal": False} | given,
         )
         built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
@@ -65,7 +69,9 @@ def adapter(folder):
 
 
 def scores(built):
-    return built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(len(DOCS))))
+    return built.loglikelihood(
+        instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(len(DOCS)))
+    )
 
 
 def parts(source):
@@ -79,7 +85,13 @@ def parts(source):
     [
         (None, None, "<|system|>Default.<|end|>\n", "", True),
         ("", None, "<|system|><|end|>\n", "", True),
-        ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", "", False),
+        (
+            "You are a radiologist.",
+            None,
+            "<|system|>You are a radiologist.<|end|>\n",
+            "",
+            False,
+        ),
         (
             None,
             {"enable_thinking": False},
@@ -116,14 +128,19 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
 def test_each_of_them_is_another_model_to_the_journal(adapter, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     variants = [{}, {"system_prompt": ""}, {"system_prompt": "A. " * 200}]
-    variants += [{"chat_template_kwargs": {"enable_thinking": 0}}, {"attn_implementation": "eager"}]
+    variants += [
+        {"chat_template_kwargs": {"enable_thinking": 0}},
+        {"attn_implementation": "eager"},
+    ]
     variants += [{"processor_kwargs": {"max_pixels": 256}}]
     for number, arguments in enumerate(variants, 1):
         built = adapter("qwen2_5_vl", **arguments, journal=True)
         built.loglikelihood(instances("loglikelihood", DOCS, [" yes"], doc_ids=[0]))
         assert len(list((tmp_path / "journal" / "hf_vlm").iterdir())) == number, arguments
     assert built.processor.image_processor.size["longest_edge"] == 256
-    assert len(built.encode("?", [IMAGE]).ids) < len(adapter("qwen2_5_vl").encode("?", [IMAGE]).ids)
+    assert len(built.encode("?", [IMAGE]).ids) < len(
+        adapter("qwen2_5_vl").encode("?", [IMAGE]).ids
+    )
 
 
 def read(text):
@@ -162,7 +179,9 @@ def test_a_text_in_quotes_is_taken_as_it_is():
     assert read("system_prompt=").system_prompt == ""
     assert parse_arguments(HfVlmArguments, quoted, "hf_vlm").system_prompt == "@x"
     assert (
-        parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt
+        parse_arguments(
+            VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server"
+        ).system_prompt
         == "a, b"
     )
 
@@ -204,7 +223,9 @@ def test_an_adapter_that_does_not_fit_or_cannot_be_read_is_refused(
         CheckpointError, match=r"the adapter .* is for another model: nothing here takes"
     ):
         adapter("gemma3", adapter=str(saved))
-    with pytest.raises(CheckpointError, match=r"the adapter .* cannot be put on the model[^\n]*$"):
+    with pytest.raises(
+        CheckpointError, match=r"the adapter .* cannot be put on the model[^\n]*$"
+    ):
         adapter("qwen2_5_vl", adapter=str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
@@ -249,7 +270,10 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
         ),
         ({"system_prompt": '"open'}, "must be text, as it is or as a JSON string"),
         ({"system_prompt": "an <|image_pad|>"}, "which stands for an image"),
-        ({"quantization_config": {"quant_method": "magic"}}, "is none of transformers' .*magic"),
+        (
+            {"quantization_config": {"quant_method": "magic"}},
+            "is none of transformers' .*magic",
+        ),
         (
             {
                 "quantization_config": {

@@ -11,7 +11,9 @@ from medtasks.errors import MedTasksError
 
 from ..tables import each_row
 
-CLIPImageProcessorPil = pytest.importorskip("transformers", minversion="5.18").CLIPImageProcessorPil
+CLIPImageProcessorPil = pytest.importorskip(
+    "transformers", minversion="5.18"
+).CLIPImageProcessorPil
 
 
 def scan(width, height, mode="RGB", seed=0):
@@ -56,7 +58,9 @@ def test_crop_begins_where_the_rule_says(width, floor, half_even):
 @each_row("mode, fill", [("RGB", [122, 116, 104]), ("L", [114, 114, 114])])
 @each_row("upright", [False, True])
 def test_padding_is_centred_and_of_clips_mean_colour(mode, fill, upright):
-    image = Image.new(mode, (3, 8) if upright else (8, 3), 255 if mode == "L" else (255, 255, 255))
+    image = Image.new(
+        mode, (3, 8) if upright else (8, 3), 255 if mode == "L" else (255, 255, 255)
+    )
     seen = colours(*clip_batch([image], 8, pad=True, crop_rounding="floor"))
     rows = seen.transpose(0, 1) if upright else seen
     assert [row[0].tolist() for row in rows] == [fill] * 2 + [[255, 255, 255]] * 3 + [fill] * 3
@@ -143,7 +147,9 @@ def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypa
     bench = new_bench(batch_size=5)
     seen, inner, adapter = [], bench.adapter.image_features, bench.adapter
     monkeypatch.setattr(
-        adapter, "image_features", lambda pixels: seen.append(content_key(pixels)) or inner(pixels)
+        adapter,
+        "image_features",
+        lambda pixels: seen.append(content_key(pixels)) or inner(pixels),
     )
     bench.adapter.loglikelihood(bench.scoring())
     bench.adapter.generate_until(bench.generation())

@@ -80,7 +80,9 @@ def test_how_answers_are_batched_and_worded_does_not_make_them_others(restart, a
     assert second.adapter.ran == 0
 
 
-def test_copies_of_another_run_are_told_from_answers_of_an_earlier_attempt(restart, monkeypatch):
+def test_copies_of_another_run_are_told_from_answers_of_an_earlier_attempt(
+    restart, monkeypatch
+):
     def copied(run, doc_ids):
         monkeypatch.setenv(RUN_VARIABLE, run)
         bench = restart()
@@ -166,7 +168,9 @@ CHANGES = {
     "image": put(2, lambda _: lambda doc: [Image.new("RGB", (90, 70))]),
     "one pixel": put(2, lambda _: touched),
     "another image more": put(2, lambda _: lambda doc: [doc["image"]] * 2),
-    "more tokens": put(1, lambda given: given | {"max_new_tokens": given["max_new_tokens"] + 1}),
+    "more tokens": put(
+        1, lambda given: given | {"max_new_tokens": given["max_new_tokens"] + 1}
+    ),
     "stop string": put(1, lambda given: given | {"until": ["\n"]}),
     "document": put(3, lambda doc_id: doc_id + 2),
     "index": lambda request: setattr(request, "idx", 3),
@@ -263,7 +267,9 @@ def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path, log):
 
 def test_a_journal_lies_in_the_folder_that_the_argument_names(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    assert journal_folder("true", "m") == journal_folder("True", "m") == tmp_path / "journal" / "m"
+    assert (
+        journal_folder("true", "m") == journal_folder("True", "m") == tmp_path / "journal" / "m"
+    )
     assert journal_folder("false", "m") is None
     assert journal_folder(str(tmp_path / "x"), "m") == tmp_path / "x" / "m"
 

@@ -26,13 +26,19 @@ def test_prompt_follows_the_published_template(llava_med):
     assert 1 not in ids[1:]
     assert sides(llava_med, ids) == (["[INST] ", "\nthe left lung?  [/INST]"], [PATCHES])
     after = ids[ids.index(0) + PATCHES :]
-    assert [llava_med.tokenizer._model.IdToPiece(token) for token in after[:2]] == ["▁", "<0x0A>"]
+    assert [llava_med.tokenizer._model.IdToPiece(token) for token in after[:2]] == [
+        "▁",
+        "<0x0A>",
+    ]
 
 
 def test_a_prompt_has_slots_for_each_image(llava_med):
     two, none = llava_med.encode("clear?", [photo(1), photo(2)]), llava_med.encode("clear?", [])
 
-    assert sides(llava_med, two.ids) == (["[INST] ", "\n", "\nclear? [/INST]"], [PATCHES, PATCHES])
+    assert sides(llava_med, two.ids) == (
+        ["[INST] ", "\n", "\nclear? [/INST]"],
+        [PATCHES, PATCHES],
+    )
     assert two.pixels.shape == (2, 3, 28, 28)
     assert sides(llava_med, none.ids) == (["[INST] clear? [/INST]"], [])
     assert none.pixels is None

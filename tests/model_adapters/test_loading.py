@@ -74,7 +74,12 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
             rename("lm_head.weight", "score.weight"),
             r"00001\S* key 'score\.weight' is unknown",
         ),
-        (LLAVA, TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
+        (
+            LLAVA,
+            TWO,
+            rename(BIAS.format(2), BIAS.format(4)),
+            r"00002\S* key '\S*4\.bias' leads to",
+        ),
         (
             LLAVA,
             ONE,
@@ -88,8 +93,18 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
             put(f"{E}box_head.weight", torch.ones(2)),
             rf"key '{E}box_head\.weight' is unknown",
         ),
-        (RADFM, BIN, differing(WORDS, f"{E}weight"), rf"'{WORDS}' and '{E}weight' should be eq"),
-        (RADFM, BIN, only("lang_model.model.layers.1."), "num_hidden_layers 2, the weights have 1"),
+        (
+            RADFM,
+            BIN,
+            differing(WORDS, f"{E}weight"),
+            rf"'{WORDS}' and '{E}weight' should be eq",
+        ),
+        (
+            RADFM,
+            BIN,
+            only("lang_model.model.layers.1."),
+            "num_hidden_layers 2, the weights have 1",
+        ),
         (
             RADFM,
             BIN,
@@ -108,7 +123,12 @@ DECODER = "vision_model.decoder.layers.1.mlp.fc2.bias"
             spoilt(WORDS, torch.Tensor.to, torch.int8),
             rf"key '{WORDS}' holds no floating-point",
         ),
-        (FLAMINGO, PT, spoilt(LATE, torch.Tensor.to_sparse), rf"key '{re.escape(LATE)}' is sparse"),
+        (
+            FLAMINGO,
+            PT,
+            spoilt(LATE, torch.Tensor.to_sparse),
+            rf"key '{re.escape(LATE)}' is sparse",
+        ),
         (FLAMINGO, PT, only("perceiver.latents"), r"perceiver\.latents"),
         (FLAMINGO, PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
         (FLAMINGO, PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
@@ -153,7 +173,9 @@ MISSING += [
 def test_a_missing_file_is_named(build, copied, model, file):
     folder = copied(model)
     (folder / file).unlink()
-    said = "llama holds no model.safetensors" if file == LLAMA else f"{folder / file} is missing"
+    said = (
+        "llama holds no model.safetensors" if file == LLAMA else f"{folder / file} is missing"
+    )
     with pytest.raises(MedTasksError, match=re.escape(said)):
         build(model, folder, **({"pretrained": str(folder)} if model == "med_flamingo" else {}))
 
@@ -255,7 +277,9 @@ def _no_network(monkeypatch):
 def test_llava_med_ignores_no_weight(build, llava_med_folder):
     loaded = build("llava_med", vision_weights="checkpoint").network
 
-    assert torch.equal(loaded.lm_head.weight, load_file(llava_med_folder / ONE)["lm_head.weight"])
+    assert torch.equal(
+        loaded.lm_head.weight, load_file(llava_med_folder / ONE)["lm_head.weight"]
+    )
     assert torch.equal(
         loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"]
     )
@@ -347,7 +371,8 @@ def test_a_foreign_tokenizer_is_refused(build, copied, radfm_folder):
 
     folder = copied("radfm", {BIN: longer})
     with pytest.raises(
-        CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"
+        CheckpointError,
+        match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows",
     ):
         build("radfm", folder)
 
@@ -374,7 +399,11 @@ def expected(build):
 def full_dump(state):
     layers = [f"model.layers.{n}.decoder_layer.self_attn.q_proj.weight" for n in range(4)]
     blocks = [f"old_decoder_blocks.{n}.mlp.up_proj.weight" for n in range(4)]
-    others = ("lm_head.weight", "model.norm.weight", "old_decoder_blocks.0.input_layernorm.weight")
+    others = (
+        "lm_head.weight",
+        "model.norm.weight",
+        "old_decoder_blocks.0.input_layernorm.weight",
+    )
     towers = ("visual.conv1.weight", "transformer.resblocks.0.ln_1.bias", "class_embedding")
     frozen = [
         *(f"lang_encoder.{name}" for name in (*layers, *blocks, *others)),
@@ -389,7 +418,9 @@ FORMS = {
     "without rotary tables": only("inv_freq"),
     "outer key, module prefix and frozen parts": lambda state: {
         "epoch": 3,
-        "model_state_dict": {f"module.{name}": tensor for name, tensor in full_dump(state).items()},
+        "model_state_dict": {
+            f"module.{name}": tensor for name, tensor in full_dump(state).items()
+        },
     },
 }
 
@@ -450,7 +481,11 @@ def test_damaged_torch_files_are_one_sentence(tmp_path):
         ("other.txt", "", "holds no model.safetensors, pytorch_model.bin or index of shards"),
         ("model.safetensors.index.json", "{", "index.json is damaged; download it again"),
         ("model.safetensors.index.json", "[]", "index.json is damaged; download it again"),
-        ("model.safetensors.index.json", "[" * 100_000, "index.json is damaged; download it again"),
+        (
+            "model.safetensors.index.json",
+            "[" * 100_000,
+            "index.json is damaged; download it again",
+        ),
         (
             "model.safetensors.index.json",
             '{"weight_map": {"a": 1, "b": "c"}}',

@@ -155,7 +155,9 @@ def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch):
     adapter, inputs = adapters(), {}
     stops = ("<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:")
     for stop in stops:
-        pieces = torch.tensor([adapter._text._model.EncodeAsIds(f" yes{stop} Is it? Answer: no")])
+        pieces = torch.tensor(
+            [adapter._text._model.EncodeAsIds(f" yes{stop} Is it? Answer: no")]
+        )
 
         def generate(input_ids, pieces=pieces, **given):
             inputs.update(given)

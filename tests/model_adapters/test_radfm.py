@@ -29,7 +29,11 @@ def test_slots_stand_in_front(radfm):
     two = radfm.encode("is it clear?", [noise(1), noise(2)])
 
     assert radfm.encode("is it clear?", [noise()]).ids == [1, *block, *plain("is it clear?")]
-    assert radfm.encode("  is it clear? ", [noise()]).ids == [1, *block, *plain("is it clear? ")]
+    assert radfm.encode("  is it clear? ", [noise()]).ids == [
+        1,
+        *block,
+        *plain("is it clear? "),
+    ]
     assert two.ids == [1, *slots_of(words, 0, 1), *plain("is it clear?")]
     assert two.pixels.shape == (2, 3, SIDE, SIDE, 4)
 
@@ -65,7 +69,9 @@ def test_images_that_a_text_places_wrongly_are_refused():
 
 
 def test_a_prompt_has_slots_for_100_images():
-    with pytest.raises(MedTasksError, match="101 images in one prompt; RadFM has slots for 100"):
+    with pytest.raises(
+        MedTasksError, match="101 images in one prompt; RadFM has slots for 100"
+    ):
         place_images("", 101, 2, "front")
     assert place_images("", 100, 2, "front").endswith("<image198><image199></image>")
 
@@ -161,7 +167,8 @@ def test_random_crops_depend_on_image_and_seed_alone(radfm_folder, radfm):
     first, second = (adapter(radfm_folder, crop="random", seed=seed) for seed in (0, 1))
 
     pixels = [
-        first.encode_pair("is it?", option, [noise()]).sequence.pixels for option in (" yes", " no")
+        first.encode_pair("is it?", option, [noise()]).sequence.pixels
+        for option in (" yes", " no")
     ]
 
     assert torch.equal(*pixels)

@@ -77,21 +77,29 @@ def test_the_tiny_twin_answers_and_scores(twin, subtests):
     @each_row("model, arguments", runs)
     def check(model, arguments):
         built = KINDS[model].create_from_arg_string(arguments)
-        dtype = str(built.network.dtype) if model == "hf_vlm" else f"torch.{built.arguments.dtype}"
+        dtype = (
+            str(built.network.dtype) if model == "hf_vlm" else f"torch.{built.arguments.dtype}"
+        )
         for one in runs[model, arguments]:
             assert "dtype" not in one.facts or f"torch.{one.fact('dtype')}" == dtype
             for setting, value in (one.hf.args.get("processor_kwargs") or {}).items():
                 assert (
-                    json.loads(built.processor.image_processor.to_json_string())[setting] == value
+                    json.loads(built.processor.image_processor.to_json_string())[setting]
+                    == value
                 )
         built.task_dict = {TASK: {SPLIT: DOCS}}
-        scores = built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(2)))
+        scores = built.loglikelihood(
+            instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(2))
+        )
         assert all(math.isfinite(score) and score > 0 for score, _ in scores), scores
         assert scores[0] != scores[1]
         replies = built.generate_until(
             instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2))
         )
-        assert [isinstance(reply, str) for reply in replies] == [True, True]  # failures are no text
+        assert [isinstance(reply, str) for reply in replies] == [
+            True,
+            True,
+        ]  # failures are no text
 
     check(subtests=subtests)
 

@@ -28,7 +28,9 @@ def scan(seed):
 
 def asked(*questions, options=OPTIONS):
     """Per question its text, its images by number and its options."""
-    return [(text, images, given[0] if given else options) for text, images, *given in questions]
+    return [
+        (text, images, given[0] if given else options) for text, images, *given in questions
+    ]
 
 
 MIXES = {
@@ -46,7 +48,9 @@ MIXES = {
     "a question within another": asked(
         ("left?", [0]), ("left? " + LONG[:30], [0]), ("left? " + LONG[:31], [0])
     ),
-    "rests of any length": asked(("?", [0]), (LONG[:40], [0]), ("x" * 9 + "?", [1]), ("yes?", [1])),
+    "rests of any length": asked(
+        ("?", [0]), (LONG[:40], [0]), ("x" * 9 + "?", [1]), ("yes?", [1])
+    ),
     "one option each": asked(
         ("a?", [0], ["yes"]), ("b?", [0], ["n"]), ("c?", [1], ["yes"]), ("c?", [2], ["a", "b"])
     ),
@@ -122,7 +126,14 @@ def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
     replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
     doc_id = next(number for number, reply in enumerate(replies) if len(reply) == 6)
     said = replies[doc_id]
-    options = (said, said[:3], said[0], said[:-1] + "~", "~" + said[1:], said[:2] + "~" + said[3:])
+    options = (
+        said,
+        said[:3],
+        said[0],
+        said[:-1] + "~",
+        "~" + said[1:],
+        said[:2] + "~" + said[3:],
+    )
     pairs = bench.adapter.loglikelihood(bench.scoring(options, [doc_id]))
     assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
 
@@ -143,7 +154,11 @@ def test_an_image_is_run_once_for_all_its_questions(new_bench, monkeypatch):
     bench.adapter.loglikelihood(bench.scoring((*OPTIONS, " no", "y"), [0, 1]))
     passes = Passes(bench, monkeypatch)
     mix = asked(
-        ("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1])
+        ("is it?", [0]),
+        ("is it clear?", [0]),
+        ("where?", [1]),
+        ("what is seen?", [1]),
+        ("?", [1]),
     )
     bench.adapter._prefixes.clear()
 
@@ -153,9 +168,16 @@ def test_an_image_is_run_once_for_all_its_questions(new_bench, monkeypatch):
         "prefixes one by one, then a row per question, then one per longer option"
     )
     longest = max(map(len, OPTIONS))
-    assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
+    assert passes.columns == [
+        1 + IMAGE_TOKENS,
+        1 + IMAGE_TOKENS,
+        len("what is seen?"),
+        longest - 1,
+    ]
     assert passes.cached == [True] * 4
-    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
+    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], (
+        "none over the prompts"
+    )
 
 
 class Merging(MedTasksTiny):
@@ -178,7 +200,9 @@ def test_prompts_that_merge_share_prefixes_and_those_without_spans_none(new_benc
     adapter = new_bench(kind=Merging).adapter
     items = items_of(
         adapter,
-        asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))),
+        asked(
+            ("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))
+        ),
     )
     got, cut = cuts_in(adapter, items, monkeypatch)
     assert_alike(got, alone(adapter, items), 1e-9)
@@ -197,7 +221,11 @@ def album_run(new_bench, monkeypatch):
     """
     words = ("is it clear?", "where is the nodule, if there is one?", LONG, "and the heart?")
     album = [
-        {"question": f"{words[number]} {image}", "image": scan(image), "image_id": f"scan {image}"}
+        {
+            "question": f"{words[number]} {image}",
+            "image": scan(image),
+            "image_id": f"scan {image}",
+        }
         for number in range(4)
         for image in range(number, 4)
     ]
@@ -233,7 +261,9 @@ def test_the_images_of_a_document_are_loaded_once(album_run):
 def test_names_come_from_the_column_alone(bench):
     def order(split, **given):
         requests = read_requests(bench.scoring(["x"], [0, 1, 2], **given), "loglikelihood")
-        shorter = [replace(request, context="?" * (3 - at)) for at, request in enumerate(requests)]
+        shorter = [
+            replace(request, context="?" * (3 - at)) for at, request in enumerate(requests)
+        ]
         ((*units,),) = plan_streams(
             shorter, lambda _: None, lambda request: request.doc_id, {TASK: {SPLIT: split}}
         )
@@ -260,9 +290,15 @@ def visual(doc):
 def few_shot():
     """Questions after the same two examples, on three images, and others with examples and images of their own."""
     texts = ("is it?", "is it clear?", LONG, "where?", "a?")
-    docs = [{"question": text, "images": [8, 9, image]} for text in texts for image in (0, 1, 2)]
+    docs = [
+        {"question": text, "images": [8, 9, image]} for text in texts for image in (0, 1, 2)
+    ]
     docs += [{"question": text, "images": [image]} for text in texts[:3] for image in (0, 3)]
-    return [*docs, {"question": LONG, "images": []}, {"question": "is it?", "images": [9, 8, 0]}]
+    return [
+        *docs,
+        {"question": LONG, "images": []},
+        {"question": "is it?", "images": [9, 8, 0]},
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +318,9 @@ def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(
         order = draw.sample(range(len(few_shot)), draw.randint(1, len(few_shot)))
         got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
         expected = [
-            unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))
+            unshared[at * len(OPTIONS) + number]
+            for at in order
+            for number in range(len(OPTIONS))
         ]
         assert_pairs(got, expected, 1e-9)
         assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
@@ -294,7 +332,8 @@ def test_what_is_kept_does_not_change_the_last_bit(new_bench, few_shot):
         new_bench(docs=few_shot, batch_size=5, prefix_cache_mb=limit) for limit in (512, 0)
     )
     got, expected = (
-        one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful)
+        one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual))
+        for one in (kept, forgetful)
     )
     assert got == expected
     assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
@@ -321,7 +360,10 @@ def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(
     items = items_of(adapter, [("is it?", [0], OPTIONS)])
     expected = alone(adapter, items)
     monkeypatch.setattr(
-        adapter.language_model.config, "layer_types", ["full_attention", "sliding_attention"], False
+        adapter.language_model.config,
+        "layer_types",
+        ["full_attention", "sliding_attention"],
+        False,
     )
     monkeypatch.setattr(adapter.language_model.config, "sliding_window", window, False)
     assert_alike(adapter.score_batch(items), expected, 1e-9)
@@ -412,7 +454,9 @@ def check(adapter, mix, image_of, monkeypatch):
     prompts = {(item.prompt.image_keys, tuple(item.prompt.ids)): item.prompt for item in items}
     assert cut == sum(bool(places_of(adapter, prompt)) for prompt in prompts.values())
     scores = [score.total for score in got]
-    assert max(scores) - min(scores) > 1e-2, "scores that do not depend on anything show nothing"
+    assert max(scores) - min(scores) > 1e-2, (
+        "scores that do not depend on anything show nothing"
+    )
 
 
 QUESTIONS = (

@@ -61,7 +61,8 @@ def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(li
 
     losses = [loss for loss, _ in listed.adapter.loglikelihood(listed.scoring(("A", "B")))]
     preferred = [
-        "AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)
+        "AB"[int(second < first)]
+        for first, second in zip(losses[::2], losses[1::2], strict=True)
     ]
     said = [(reply, letter) for reply, letter in zip(replies, preferred, strict=True) if reply]
     assert len(said) > len(replies) / 2
@@ -89,7 +90,13 @@ def test_made_up_wording_follows_from_the_prompt_and_keeps_the_reply(new_bench):
     replies, said = (adapter.generate_until(requests) for adapter in (plain, bench.adapter))
     assert said == wordy.generate_until(requests)  # whatever the batches
     assert (
-        len({text.replace(reply, "_") for reply, text in zip(replies, said, strict=True) if reply})
+        len(
+            {
+                text.replace(reply, "_")
+                for reply, text in zip(replies, said, strict=True)
+                if reply
+            }
+        )
         >= 4
     )
     assert all(
@@ -161,7 +168,9 @@ def test_the_trained_model_is_blind_without_images(pairs):
     blind = bench.adapter.generate_until(bench.generation(visual=None))
 
     assert set(blind) <= {"A", "B"}
-    assert solved(blind, pairs) == (0.5, 0.0), "a coin: always the same answer to both questions"
+    assert solved(blind, pairs) == (0.5, 0.0), (
+        "a coin: always the same answer to both questions"
+    )
 
 
 def test_the_trained_model_is_wrong_on_swapped_images(pairs):
@@ -175,13 +184,16 @@ def test_the_trained_model_answers_words_that_it_does_not_know(pairs, text):
     bench = Bench([{"question": text, "image": pairs[0]["image"]}], weights="trained")
     assert all(map(str.isascii, bench.adapter.generate_until(bench.generation())))
     assert all(
-        loss > 0 for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke")))
+        loss > 0
+        for loss, _ in bench.adapter.loglikelihood(bench.scoring(("ja", " nein danke")))
     )
 
 
 def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, subtests):
     pairs = pairs[:10]
-    plain = Bench(pairs, weights="trained", batch_size=1, prefix_cache=False, feature_cache_mb=0)
+    plain = Bench(
+        pairs, weights="trained", batch_size=1, prefix_cache=False, feature_cache_mb=0
+    )
     replies = plain.adapter.generate_until(plain.generation())
     assert len(set(replies)) == 2
     options = (" In the left half of the picture", "A", "B")
@@ -202,10 +214,16 @@ def test_caches_batches_and_shards_change_no_answer_of_a_model_that_sees(pairs, 
         for shard in range(shards):
             numbers = range(shard, len(pairs), shards)
             answers |= dict(
-                zip(numbers, bench.adapter.generate_until(bench.generation(numbers)), strict=True)
+                zip(
+                    numbers,
+                    bench.adapter.generate_until(bench.generation(numbers)),
+                    strict=True,
+                )
             )
             of_shard = bench.adapter.loglikelihood(bench.scoring(options, numbers))
-            losses |= {number: of_shard[3 * at : 3 * at + 3] for at, number in enumerate(numbers)}
+            losses |= {
+                number: of_shard[3 * at : 3 * at + 3] for at, number in enumerate(numbers)
+            }
         assert [answers[number] for number in range(len(pairs))] == replies
         assert_pairs(
             [score for number in range(len(pairs)) for score in losses[number]], scores, 1e-9

@@ -52,7 +52,10 @@ def content_of(body):
 
 
 MARKED = [
-    {"question": "First: <image> second: <image> Same?", "images": [noise(1), noise(2, (7, 9))]},
+    {
+        "question": "First: <image> second: <image> Same?",
+        "images": [noise(1), noise(2, (7, 9))],
+    },
     {"question": "<image><image> Which?", "images": [noise(2, (7, 9)), noise(1)]},
     {"question": "Which is normal?", "images": [noise(1), noise(2, (7, 9))]},
     {"question": "None at all", "images": []},
@@ -110,7 +113,9 @@ def test_a_server_that_is_not_vllm_is_not_asked_what_it_made_of_a_prompt(served)
 
 def test_every_pixel_arrives(served):
     transparent = noise(4).convert("RGBA")
-    transparent.putalpha(Image.fromarray((np.arange(630).reshape(21, 30) % 256).astype(np.uint8)))
+    transparent.putalpha(
+        Image.fromarray((np.arange(630).reshape(21, 30) % 256).astype(np.uint8))
+    )
     images = [
         noise(1),
         noise(2).convert("L"),
@@ -152,7 +157,10 @@ def test_an_image_is_encoded_once(served, monkeypatch):
 def test_what_arguments_add_to_a_request(served):
     server = served(reply="yes")
     extra = {"max_tokens": None, "max_completion_tokens": 7, "top_k": 5}
-    arguments = {"system_prompt": "Be brief.", "chat_template_kwargs": '{"enable_thinking":false}'}
+    arguments = {
+        "system_prompt": "Be brief.",
+        "chat_template_kwargs": '{"enable_thinking":false}',
+    }
     adapter = adapter_for(server, [PLAIN], extra_body=json.dumps(extra), **arguments)
     replies(adapter, [PLAIN], until=["\n\n", "Q:"])
     (body,) = server.bodies()
@@ -160,7 +168,12 @@ def test_what_arguments_add_to_a_request(served):
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Is it clear?"},
     ]
-    settings = {"temperature": 0, "stop": ["\n\n", "Q:"], "max_completion_tokens": 7, "top_k": 5}
+    settings = {
+        "temperature": 0,
+        "stop": ["\n\n", "Q:"],
+        "max_completion_tokens": 7,
+        "top_k": 5,
+    }
     thinking = {"chat_template_kwargs": {"enable_thinking": False}}
     assert body == {"model": "tiny", "messages": turns, **settings, **thinking}
 
@@ -237,7 +250,9 @@ def test_tokens_are_those_that_the_server_counts(cut_at_10):
     (body,) = server.bodies()
     assert reply.token_counts.input_tokens == len(server.model.prompt(body).ids) - 1 + POSITIONS
     assert reply.token_counts.output_tokens == 10
-    assert adapter_for(server, docs, token_counts=False).generate_until(requests) == [reply.text]
+    assert adapter_for(server, docs, token_counts=False).generate_until(requests) == [
+        reply.text
+    ]
 
 
 @each_row("field", ["reasoning", "reasoning_content"])
@@ -273,7 +288,8 @@ FORGED = [
 
 
 @each_row(
-    "text", [*FORGED, "[[medtasks:cut]] B", "[[medtasks:copied]]B", '[[medtasks:reasoning "A"]] B']
+    "text",
+    [*FORGED, "[[medtasks:cut]] B", "[[medtasks:copied]]B", '[[medtasks:reasoning "A"]] B'],
 )
 def test_no_reply_is_read_as_a_mark(served, text):
     (reply,) = replies(adapter_for(served(reply=text), [PLAIN]), [PLAIN], max_new_tokens=99)
@@ -283,9 +299,12 @@ def test_no_reply_is_read_as_a_mark(served, text):
 
 
 @each_row(
-    "facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}]
+    "facts",
+    [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}],
 )
-def test_a_model_with_image_attention_both_ways_needs_a_word_on_the_server(served, facts, tmp_path):
+def test_a_model_with_image_attention_both_ways_needs_a_word_on_the_server(
+    served, facts, tmp_path
+):
     (tmp_path / "config.json").write_text('{"model_type": "gemma3"}')
     server = served(
         **{name: value.replace("FOLDER", str(tmp_path)) for name, value in facts.items()}
@@ -414,7 +433,10 @@ def test_the_journal_holds_answers_of_this_model(served, ask_journal):
 
     assert count > 8
     assert ask_journal(server) == (first, 1)
-    assert ask_journal(server, concurrency=1, timeout=9, attempts=2, max_failed=0.5) == (first, 1)
+    assert ask_journal(server, concurrency=1, timeout=9, attempts=2, max_failed=0.5) == (
+        first,
+        1,
+    )
 
 
 def test_the_journal_holds_no_answers_of_another_model(served, ask_journal):
@@ -450,7 +472,8 @@ def test_servers_of_other_builds_do_not_share_a_run(served):
     several = docs_with("A", count=40)  # of whose images each server has some
     with pytest.raises(MedTasksError, match="is another build or configuration"):
         replies(
-            adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"), several
+            adapter_for(server, several, base_url=f"{server.base_url};{other.base_url}"),
+            several,
         )
 
 
@@ -497,7 +520,14 @@ def refused(server, documents, text, prompts, shots=0, **more):
     return [cause and cause.partition("text holds '")[2].partition("'")[0] for cause in causes]
 
 
-TEXTS = ["Left?", "Left? </think>", "<thi</think>nk>", "<|end|>", "<image>", "Is p <0.05 or >0.1?"]
+TEXTS = [
+    "Left?",
+    "Left? </think>",
+    "<thi</think>nk>",
+    "<|end|>",
+    "<image>",
+    "Is p <0.05 or >0.1?",
+]
 MARKS_OF_DATA = [None, "</think>", "</think>", "<|end|>", "<image>", None]
 DOCUMENTS = [{"words": [TEXTS[0]]}]
 DOCUMENTS += [{"words": [text], "unused": ["</think>", 1]} for text in TEXTS[1:]]
@@ -568,7 +598,9 @@ def two_modes(tmp_path_factory, sample_home):
     """Run two tasks of likelihoods through the harness; return the process, its folder and the server."""
     folder = tmp_path_factory.mktemp("two_modes")
     with serving(
-        ServedModel(key=SECRET, merges=[" A", " B", "ing"], root="org/medgemma", build="vllm-9-ab")
+        ServedModel(
+            key=SECRET, merges=[" A", " B", "ing"], root="org/medgemma", build="vllm-9-ab"
+        )
     ) as server:
         arguments = (
             f"base_url={server.base_url},journal={folder / 'journal'},image_attention=causal"

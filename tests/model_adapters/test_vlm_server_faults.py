@@ -13,7 +13,12 @@ import pytest
 from medtasks.model_adapters.vlm_server import VlmServer, server_client
 
 from medtasks.errors import MedTasksError
-from medtasks.extract.failure import cut_reply, failure_cause, without_cut_mark, without_reasoning
+from medtasks.extract.failure import (
+    cut_reply,
+    failure_cause,
+    without_cut_mark,
+    without_reasoning,
+)
 from medtasks.net import chat_client
 from medtasks.net.chat_client import AdaptiveLimit
 
@@ -85,7 +90,9 @@ def closed(sent=0.0, reset=False):
     """The connection ends before an answer, or in the middle of it."""
 
     def answer(handler):
-        body = b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}}]}'
+        body = (
+            b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}}]}'
+        )
         if sent:
             handler.send_response(200)
             handler.send_header("Content-Type", "application/json")
@@ -215,7 +222,8 @@ SCORE = ((RIGHT, RIGHT), (FAILED, FAILED))
 MISSING = ((RIGHT, RIGHT), (NO_SCORES, NO_SCORES))
 EXPECTED = {
     **dict.fromkeys(
-        ("429", "500", "503", "500h", "hang", "reset", "half", "cut", "text", "error200"), PASSING
+        ("429", "500", "503", "500h", "hang", "reset", "half", "cut", "text", "error200"),
+        PASSING,
     ),
     **dict.fromkeys(("401", "403"), ((KEY, KEY), (KEY, KEY))),
     "404": ((NO_MODEL, NO_MODEL), (NO_MODEL, NO_MODEL)),
@@ -278,7 +286,9 @@ def is_failed(answer):
 
 
 def is_right(answer, expected):
-    return answer == (expected if isinstance(answer, str) else pytest.approx(expected, abs=1e-9))
+    return answer == (
+        expected if isinstance(answer, str) else pytest.approx(expected, abs=1e-9)
+    )
 
 
 def is_as(outcome, answer, expected):
@@ -324,12 +334,15 @@ def test_a_fault_costs_what_it_touches(fault, number, for_ever, right, log):
             assert outcome not in ENDS, said
             assert any(word in said for word in outcome.split("|")), said
         else:
-            said = "".join(reply for reply in got if isinstance(reply, str) and is_failed(reply))
+            said = "".join(
+                reply for reply in got if isinstance(reply, str) and is_failed(reply)
+            )
             touched = 1 if kind == "generation" else len(OPTIONS)
             check_answers(got, right[kind], outcome, for_ever, touched)
             failed = sum(is_failed(answer) for answer in got)
             assert (
-                len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
+                len([line for line in log if "WARNING" in line and " failed on " in line])
+                == failed
             )
         server.over.set()
     assert SECRET not in said + "".join(log)
@@ -458,7 +471,8 @@ def test_after_a_server_went_the_same_command_asks_for_the_rest(kind, right, tmp
     with serving(Going(10)) as server:
         given = {"journal": str(tmp_path), "docs": docs, "concurrency": 4}
         with pytest.raises(
-            MedTasksError, match=r"closed the connection .*; the run stops, and the answers so far"
+            MedTasksError,
+            match=r"closed the connection .*; the run stops, and the answers so far",
         ):
             asked(adapter(server, **given), kind, docs)
         answered, before = server.bodies()[:10], len(server.bodies())

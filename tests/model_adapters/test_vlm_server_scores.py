@@ -26,7 +26,10 @@ def docs_with(*options, count=4):
         for number in range(count - 2)
     ]
     docs += [
-        {"question": "<image> or <image>, and <image>?", "images": [noise(7), noise(8), noise(9)]}
+        {
+            "question": "<image> or <image>, and <image>?",
+            "images": [noise(7), noise(8), noise(9)],
+        }
     ]
     return [
         {**doc, "options": options}
@@ -72,7 +75,9 @@ def question(doc):
 def assert_right(server, docs, found):
     """Scores are those of our other adapters' definition."""
     wanted = [
-        server.model.likelihood(question(doc), option) for doc in docs for option in doc["options"]
+        server.model.likelihood(question(doc), option)
+        for doc in docs
+        for option in doc["options"]
     ]
     for one, (total, greedy, tokens) in zip(found, wanted, strict=True):
         assert one["sum"] == pytest.approx(total, rel=0, abs=1e-9)
@@ -106,7 +111,8 @@ def test_every_way_gives_the_same(served, way, merges, options):
 def test_an_option_without_a_token_has_no_score(served, way):
     server, docs = served(scale_out=True), docs_with("")
     assert all(
-        math.isnan(one["sum"]) for one in scores(adapter_for(server, docs, likelihood=way), docs)
+        math.isnan(one["sum"])
+        for one in scores(adapter_for(server, docs, likelihood=way), docs)
     )
 
 
@@ -116,7 +122,9 @@ def test_letters_cost_one_request_per_question(served):
     assert_right(server, docs, scores(adapter_for(server, docs, concurrency=1), docs))
     assert len(server.bodies()) == 3 + 3 + (len(docs) - 2)
     assert not server.bodies(TOKENIZE)
-    assert all(body["logprob_token_ids"] == [*map(ord, LETTERS)] for body in server.bodies()[6:])
+    assert all(
+        body["logprob_token_ids"] == [*map(ord, LETTERS)] for body in server.bodies()[6:]
+    )
 
 
 def test_letters_that_are_likeliest(served):

@@ -129,7 +129,9 @@ def test_a_very_long_image_gives_its_largest_centred_part():
 
 @each_row("channels", [None, 1, 3])
 def test_arrays_and_files_give_the_same_volume(tmp_path, channels):
-    voxels = np.random.default_rng(0).random((5, 6, 7) if channels is None else (channels, 5, 6, 7))
+    voxels = np.random.default_rng(0).random(
+        (5, 6, 7) if channels is None else (channels, 5, 6, 7)
+    )
     np.save(tmp_path / "a.npy", voxels)
     np.savez(tmp_path / "a.npz", scan=voxels)
     expected = torch.from_numpy(np.broadcast_to(voxels, (3, 5, 6, 7)).astype(np.float32))
@@ -220,7 +222,9 @@ def test_nifti_is_seen_as_it_is_printed(tmp_path):
 
 
 def test_a_series_of_volumes_in_one_file_is_refused(tmp_path):
-    nibabel.save(nibabel.Nifti1Image(np.zeros((4, 5, 6, 2)), np.eye(4)), tmp_path / "series.nii")
+    nibabel.save(
+        nibabel.Nifti1Image(np.zeros((4, 5, 6, 2)), np.eye(4)), tmp_path / "series.nii"
+    )
     with pytest.raises(
         MedTasksError, match=r"series\.nii has shape \(4, 5, 6, 2\); give one volume"
     ):
@@ -274,11 +278,16 @@ def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path)
     assert not any(failure_cause(reply) for reply in replies)
 
     as_volumes = (
-        [[VOXELS]] * 3 + [[slices()], [noise(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
+        [[VOXELS]] * 3
+        + [[slices()], [noise(8), VOXELS]]
+        + [[VOXELS]] * 2
+        + [[VOXELS[:, :, :2]]]
     )
     prompts = [model.encode(QUESTION, volumes) for volumes in as_volumes]
     pairs = [
-        model.encode_pair(QUESTION, option, volumes) for volumes in as_volumes for option in OPTIONS
+        model.encode_pair(QUESTION, option, volumes)
+        for volumes in as_volumes
+        for option in OPTIONS
     ]
 
     settings = GenerationSettings(6)
@@ -358,7 +367,9 @@ def test_other_adapters_refuse_with_one_cause(new_bench, log, visuals, told):
 
 
 @each_row("journal", ["false", "j"])
-def test_a_bad_volume_fails_alone_and_no_log_names_its_file(radfm_folder, tmp_path, log, journal):
+def test_a_bad_volume_fails_alone_and_no_log_names_its_file(
+    radfm_folder, tmp_path, log, journal
+):
     (tmp_path / "SECRET.npz").write_bytes(b"no")
     bad = {
         r"cannot be read \(No such file|does not exist": [tmp_path / "SECRET none.npy"],

@@ -40,7 +40,9 @@ def template(image: str, before: str = "") -> str:
     return before + TURN.replace("IMAGE", "{{ '" + image + "' }}")
 
 
-def tokenizer(*image_tokens: str, bos: bool = False, **named: str) -> hf.PreTrainedTokenizerFast:
+def tokenizer(
+    *image_tokens: str, bos: bool = False, **named: str
+) -> hf.PreTrainedTokenizerFast:
     """Train a byte-level tokenizer of some 300 tokens, with special tokens, some by the names of the processor's."""
     plain = Tokenizer(models.BPE())
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -448,7 +450,9 @@ def plain_inputs(processor: Any, text: str, images: Sequence[Image.Image]) -> di
     """One unpadded sample."""
     pixels = {"images": [[image.convert("RGB") for image in images]]} if images else {}
     starts = text.startswith(processor.tokenizer.bos_token)
-    inputs = processor(text=[text], **pixels, add_special_tokens=not starts, return_tensors="pt")
+    inputs = processor(
+        text=[text], **pixels, add_special_tokens=not starts, return_tensors="pt"
+    )
     return {key: value for key, value in inputs.items() if key != "labels"}
 
 

@@ -51,7 +51,10 @@ def make_docs(count: int = 12, seed: int = 0) -> list[Doc]:
         pixels = rng.integers(0, 255, (6, 5), dtype=np.uint8)
         text = " ".join(words.choices(WORDS, k=words.randint(2, 40)))
         docs.append(
-            {"question": f"{number}: {text}?", "image": Image.fromarray(pixels).resize((90, 70))}
+            {
+                "question": f"{number}: {text}?",
+                "image": Image.fromarray(pixels).resize((90, 70)),
+            }
         )
     docs[-1]["image"] = None
     return docs
@@ -95,7 +98,9 @@ class Bench:
         self, docs: Sequence[Doc], kind: type[MedTasksTiny] = MedTasksTiny, **arguments: Any
     ) -> None:
         self.docs = docs
-        self.adapter = kind(**{"device": "cpu", "journal": False, "weights": "random", **arguments})
+        self.adapter = kind(
+            **{"device": "cpu", "journal": False, "weights": "random", **arguments}
+        )
         self.adapter.task_dict = {TASK: {SPLIT: docs}}
 
     def generation(
@@ -138,7 +143,9 @@ class CountingTiny(MedTasksTiny):  # type: ignore[misc]  # installed under a nam
 def assert_pairs(
     got: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], tolerance: float
 ) -> None:
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=tolerance)
+    assert [loss for loss, _ in got] == pytest.approx(
+        [loss for loss, _ in expected], abs=tolerance
+    )
     assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
 
 
@@ -177,18 +184,24 @@ def write_tower(folder: Path, shape: dict[str, int], seed: int) -> Path:
     }
     read = {f"vision_model.{name}": weight for name, weight in tower(shape, seed).items()}
     save_file(read | unread, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "vision_config": shape}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "clip", "vision_config": shape})
+    )
     return folder
 
 
-def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None) -> torch.Tensor:
+def plain_forward(
+    network: Any, ids: Sequence[int], pixels: torch.Tensor | None
+) -> torch.Tensor:
     """The tiny model's log-probabilities after each position: no padding, batch, cache or part of the adapter base."""
     with torch.no_grad():
         embedded = network.language_model.model.embed_tokens(torch.tensor([ids])).clone()
         if pixels is not None:
             slots = [place for place, token in enumerate(ids) if token == 4]
             features = network.projector(network.vision_tower(pixels).last_hidden_state[:, 1:])
-            for place, feature in zip(slots, features.reshape(-1, features.shape[-1]), strict=True):
+            for place, feature in zip(
+                slots, features.reshape(-1, features.shape[-1]), strict=True
+            ):
                 embedded[0, place] = feature
         logits: torch.Tensor = (
             network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
@@ -208,7 +221,9 @@ def without_record(model: str) -> str:
     return f"no recorded results in {GOLDEN / model}; set MEDTASKS_GOLDEN"
 
 
-def assert_statistics(tensor: torch.Tensor, expected: Mapping[str, Any], tolerance: float) -> None:
+def assert_statistics(
+    tensor: torch.Tensor, expected: Mapping[str, Any], tolerance: float
+) -> None:
     assert list(tensor.shape) == expected["shape"]
     tensor = (
         tensor.double()

@@ -60,7 +60,11 @@ AMBIGUOUS = (
         "http://127.0.0.1%2eevil.example",
         "http://127.0.0.1%40evil.example",
     ),
-    *("http%3A//evil.example", "http://127.0.0.1/%2e%2e", "http://127.0.0.1?x=http://evil.example"),
+    *(
+        "http%3A//evil.example",
+        "http://127.0.0.1/%2e%2e",
+        "http://127.0.0.1?x=http://evil.example",
+    ),
     *(
         "http://127.0.0.1#@evil.example",
         "http://127.0.0.1\t.evil.example",
@@ -100,7 +104,12 @@ def test_retry_after_is_read_in_all_its_forms():
     assert retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 20.0) == 40.0
     assert retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 90.0) == 0.0
     assert retry_after_s({"retry-after": "-3"}, 0.0) == 0.0
-    for nonsense in ({}, {"retry-after": "soon"}, {"retry-after": "nan"}, {"retry-after": "inf"}):
+    for nonsense in (
+        {},
+        {"retry-after": "soon"},
+        {"retry-after": "nan"},
+        {"retry-after": "inf"},
+    ):
         assert retry_after_s(nonsense, 0.0) is None
 
 
@@ -111,7 +120,10 @@ def client_of(endpoint):
 
 def bomb(handler):
     handler.reply(
-        200, gzip.compress(b" " * 2**22), Content_Encoding="gzip", Content_Type="application/json"
+        200,
+        gzip.compress(b" " * 2**22),
+        Content_Encoding="gzip",
+        Content_Type="application/json",
     )
 
 
@@ -130,9 +142,14 @@ def test_an_answer_without_end_is_given_up(monkeypatch, answer):
         finally:
             await client.close()
 
-    with serving(Endpoint(lambda _: answer)) as endpoint, pytest.raises(RemoteTrouble) as trouble:
+    with (
+        serving(Endpoint(lambda _: answer)) as endpoint,
+        pytest.raises(RemoteTrouble) as trouble,
+    ):
         asyncio.run(ask(endpoint))
-    assert trouble.value.cause.endswith(f"{CHAT} answered with more than 1 MiB; check the address")
+    assert trouble.value.cause.endswith(
+        f"{CHAT} answered with more than 1 MiB; check the address"
+    )
 
 
 def test_a_list_of_models_nested_without_end_is_malformed():

@@ -30,7 +30,8 @@ def asked(case):
         return f"medevalkit_choice{ending}", {**doc, "option_lines": case["choices"]}
     if kind == "mmmu":
         lines = [
-            f"({letter}) {text}" for letter, text in zip("ABCDEFGH", options or (), strict=False)
+            f"({letter}) {text}"
+            for letter, text in zip("ABCDEFGH", options or (), strict=False)
         ]
         doc["question_type"] = "open" if options is None else "multiple-choice"
         return f"medevalkit_mmmu{ending}", {**doc, "option_lines": lines}
@@ -60,7 +61,8 @@ def test_every_recorded_message_of_medvlthinker(golden, tmp_path):
         doc["question"] += "\nAnswer Choices: (A) repeated"
         (turn,) = messages(doc, settings("medvlthinker"))
         kept = [
-            {key: value for key, value in part.items() if key != "url"} for part in turn["content"]
+            {key: value for key, value in part.items() if key != "url"}
+            for part in turn["content"]
         ]
         assert kept == case["content"]
 

@@ -33,7 +33,8 @@ def document(file, **fields):
 
 
 @each_row(
-    "file, root", [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")]
+    "file, root",
+    [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")],
 )
 def test_where_an_image_is(picture, file, root):
     settings = {"image_root": root.format(picture.parent)} if root else None
@@ -56,7 +57,9 @@ def test_demonstrations_come_first(sample_home, picture, tmp_path, monkeypatch):
         images(document(picture, dataset="mediconfusion"), {"demonstrations": ["13.jpg"]})
 
 
-def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(picture, monkeypatch):
+def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(
+    picture, monkeypatch
+):
     whole = picture.read_bytes()
     for content in (
         *(whole[: int(len(whole) * keep)] for keep in (0.5, 0.95, 0.02, 0.0)),
@@ -100,7 +103,9 @@ def test_an_image_that_is_not_found(file, fields, error, complaint):
 
 
 NFC, NFD = (
-    "Ro\u0308ntgen/Thora\u0308x 1.png".replace("o\u0308", "\u00f6").replace("a\u0308", "\u00e4"),
+    "Ro\u0308ntgen/Thora\u0308x 1.png".replace("o\u0308", "\u00f6").replace(
+        "a\u0308", "\u00e4"
+    ),
     "Ro\u0308ntgen/Thora\u0308x 1.png",
 )
 
@@ -166,7 +171,8 @@ def test_a_folder_is_no_image(tmp_path):
 
 def test_an_archive_is_no_folder_of_images(tmp_path):
     with pytest.raises(
-        SourceError, match=r"image_root .*images\.zip is an archive; unpack it and name the folder"
+        SourceError,
+        match=r"image_root .*images\.zip is an archive; unpack it and name the folder",
     ):
         images(document("1.png"), {"image_root": str(tmp_path / "images.zip")})
 
@@ -248,7 +254,9 @@ def test_sanity_variants(doc):
     (hidden,), (grey,), (shown, _) = blind([doc]), blank([doc]), swapped([doc, other])
     assert content(hidden, "choice_images") == content(hidden, "choice")
     assert (
-        content(hidden, "mmmu_images") == content(hidden, "mmmu") == [prompt(doc, settings("mmmu"))]
+        content(hidden, "mmmu_images")
+        == content(hidden, "mmmu")
+        == [prompt(doc, settings("mmmu"))]
     )
     assert content(grey, "mmmu_images") == content(doc, "mmmu_images")
     assert [part for part in content(shown, "mmmu_images") if isinstance(part, int)] == [9] * 4

@@ -33,7 +33,9 @@ from ..tables import each_row, tables_of
 from ..tiny_multimedeval import FIVE_FINDINGS, SKIN
 
 TABLES = tables_of(__file__)
-REFERENCE = {name: (row, question, answer) for name, row, question, answer in TABLES["reference"]}
+REFERENCE = {
+    name: (row, question, answer) for name, row, question, answer in TABLES["reference"]
+}
 REPORTS = {
     name: (row, question) for name, row, question in TABLES["reports"]
 }  # without demonstrations
@@ -99,7 +101,9 @@ def test_only_lower_case_yes_and_no_are_announced(name, answer):
 
 def test_what_a_question_holds_is_text_and_what_is_absent_leaves_its_place_empty():
     for text in ("<img> {images} {question}", "{", "{0}", "<image>"):
-        assert prompt({**ONE_IMAGE, "question": text, "answer": "x"}, settings("vqa_rad")) == text
+        assert (
+            prompt({**ONE_IMAGE, "question": text, "answer": "x"}, settings("vqa_rad")) == text
+        )
     question = {**NO_IMAGE, "question": "Is it?", "answer": "CT"}
     assert (
         prompt(question, settings("diff_vqa")) == " Is it?"
@@ -126,7 +130,10 @@ def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
     expected = {
         "vqa_rad": [CLOSED, "IMAGE", " What is 0?"],
         "diff_vqa": [CLOSED, "IMAGE", "IMAGE", " What is 0?"],
-        "vindr_mammo": ["IMAGE", " What is the BI-RADS level in this mammography (from 1 to 5)?"],
+        "vindr_mammo": [
+            "IMAGE",
+            " What is the BI-RADS level in this mammography (from 1 to 5)?",
+        ],
         "mednli": [prompt(load_documents("multimedeval_mednli")[0], settings("mednli"))],
     }
     for name, content in expected.items():
@@ -144,7 +151,8 @@ def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
     )  # which has no place for images: they come first
     assert texts(turn) == ["IMAGE", "IMAGE", "Q: What is 1?"]
     assert (
-        prompt(doc, {"template": "Q: {{ question }}", "image_mark": "<image>"}) == "Q: What is 1?"
+        prompt(doc, {"template": "Q: {{ question }}", "image_mark": "<image>"})
+        == "Q: What is 1?"
     )
 
 
@@ -186,7 +194,8 @@ def documents(name):
 
 def plain(message):
     parts = (
-        part["text"] if "text" in part else f"[{part['url'].width}]" for part in message["content"]
+        part["text"] if "text" in part else f"[{part['url'].width}]"
+        for part in message["content"]
     )
     return message["role"], "".join(parts)
 
@@ -206,7 +215,9 @@ def test_marks_of_a_simple_model(home):
     entailed = documents("mednli")[2]
     *blocks, question = few_shot.prompt(entailed, settings("mednli")).split("\n\n")
     answers = ["contradiction", "neutral", "entailment", "contradiction", "neutral"]
-    assert [block.rpartition(" ")[2] for block in blocks] == [f"{answer}." for answer in answers]
+    assert [block.rpartition(" ")[2] for block in blocks] == [
+        f"{answer}." for answer in answers
+    ]
     assert question == prompt(entailed, settings("mednli"))
     examples = f"<image> What is 4? CT<|endofchunk|>{closed}<image> What is 5? yes<|endofchunk|><image> What is 6?"
     assert few_shot.prompt(doc, settings("vqa_rad", "med_flamingo")).startswith(examples)
@@ -221,7 +232,9 @@ def test_images_are_as_many_as_places_and_in_their_order(home, name, per_row):
     )
     assert text.count("<image>") == len(shown)
     widths = [
-        10 + 2 * number + position for number in (4, 5, 6, 7, 8, 3) for position in range(per_row)
+        10 + 2 * number + position
+        for number in (4, 5, 6, 7, 8, 3)
+        for position in range(per_row)
     ]
     assert [image.width for image in shown] == widths
 
@@ -258,7 +271,9 @@ def test_dataset_without_demonstrations(tmp_path, monkeypatch):
             hook(doc, settings("octmnist"))
     why = "no few-shot demonstrations: the source has no training split"
     Manifest.read(folder).model_copy(update={"left_out": ("row 3: torn", why)}).write(folder)
-    with pytest.raises(DatasetNotPrepared, match=rf"few-shot prompts \({why}\); prepare it again"):
+    with pytest.raises(
+        DatasetNotPrepared, match=rf"few-shot prompts \({why}\); prepare it again"
+    ):
         few_shot.prompt(doc, settings("octmnist"))
     assert prompt(doc, settings("octmnist")).startswith("Options:")
     tiny_multimedeval.prepare("octmnist")
@@ -296,7 +311,10 @@ def test_default_lists_all_options():
     expected = "Where?\nA: Here\nB: There\nC: Elsewhere\n"
     expected += "Answer with the option's letter from the given choices directly."
     assert (
-        lettered_prompt(doc) == lettered_prompt(doc, {}) == lettered_prompt(doc, None) == expected
+        lettered_prompt(doc)
+        == lettered_prompt(doc, {})
+        == lettered_prompt(doc, None)
+        == expected
     )
     assert (
         lettered_prompt(doc, {"template": "\t{ x } {{ option_c }}, {{ option_a }} \n "})
@@ -328,7 +346,9 @@ def organs(**columns):
         "options": ["Liver", "Heart", "Lung"],
         "gold": "Heart",
     }
-    return document(kind="multi-choice", question="Which organ is it?", **{**choices, **columns})
+    return document(
+        kind="multi-choice", question="Which organ is it?", **{**choices, **columns}
+    )
 
 
 def closed_settings(family):
@@ -337,7 +357,9 @@ def closed_settings(family):
     return kwargs[family]
 
 
-SELECT = "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"
+SELECT = (
+    "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"
+)
 OF_RADFM = "Which organ is it? A. Liver, B. Heart, C. Lung. Please select one from the choices. Your answer:"
 
 

@@ -69,9 +69,13 @@ def write_run(
             logged = [
                 _line(*sample, predict_only) for of_row in samples.values() for sample in of_row
             ]
-            (folder / f"{stamp}_samples_{name}.jsonl").write_text("".join(logged), encoding="utf-8")
+            (folder / f"{stamp}_samples_{name}.jsonl").write_text(
+                "".join(logged), encoding="utf-8"
+            )
         bypassed = (
-            {"alias": name, **{f"bypass,{row}": 999 for row in task.rows}} if predict_only else None
+            {"alias": name, **{f"bypass,{row}": 999 for row in task.rows}}
+            if predict_only
+            else None
         )
         content["results"][name] = (rows or {}).get(name) or bypassed or _scores(name, samples)
         shown = {
@@ -85,7 +89,10 @@ def write_run(
             one["metric"]: one["higher_is_better"] for one in metrics
         }
         total = len(task_documents(task))
-        content["n-samples"][name] = {"original": total, "effective": min(limit or total, total)}
+        content["n-samples"][name] = {
+            "original": total,
+            "effective": min(limit or total, total),
+        }
     path = folder / f"{stamp}_results.json"
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")
     return path
@@ -162,7 +169,8 @@ def publish_own(
         for number, row in enumerate(rows):
             image = images.add_pixels(Image.new("RGB", (8, 8), (number, 0, 0)))
             empty: dict[str, Any] = {
-                column: [] if isinstance(kind, list) else None for column, kind in columns.items()
+                column: [] if isinstance(kind, list) else None
+                for column, kind in columns.items()
             }
             own = {
                 "doc_id": f"d{number}",
@@ -191,7 +199,8 @@ def write_task(name: str, hook: str, rules: Mapping[str, str], **more: Any) -> N
     """Write the file of a task that reads texts; ``more`` is its metadata."""
     reads = "function: !function medtasks.hooks.filters.ReadWith"
     pipelines = "".join(
-        f"  - {{name: {one}, filter: [{{{reads}, rule: {rule}}}]}}\n" for one, rule in rules.items()
+        f"  - {{name: {one}, filter: [{{{reads}, rule: {rule}}}]}}\n"
+        for one, rule in rules.items()
     )
     metadata = {"version": 1, "description": "made up", "dataset": name, **more}
     own_tasks_folder().mkdir(parents=True, exist_ok=True)

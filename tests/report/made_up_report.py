@@ -73,7 +73,9 @@ def groups(
 ) -> tuple[Group, ...]:
     return tuple(
         Group(
-            name, questions // (n + 1), (share(metric, (0.37 * n + shift) % 1, 0.02 * (n % 5 + 1)),)
+            name,
+            questions // (n + 1),
+            (share(metric, (0.37 * n + shift) % 1, 0.02 * (n % 5 + 1)),),
         )
         for n, name in enumerate(names)
     )
@@ -111,7 +113,11 @@ def paired_rule(name: str, shift: float = 0.0, invalid: float = 0.25) -> RuleSco
         MetricScore("incomplete_pairs", 3.0, NAN, NAN, NAN, False, False),
     )
     by_area = tuple(
-        Group(area, 100 - 40 * n, (share("set_accuracy", 0.1 * n + shift), share("confusion", 0.6)))
+        Group(
+            area,
+            100 - 40 * n,
+            (share("set_accuracy", 0.1 * n + shift), share("confusion", 0.6)),
+        )
         for n, area in enumerate(AREAS)
     )
     return RuleScores(
@@ -228,7 +234,9 @@ def scored_task() -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
     overlap = MetricScore("overlap", 12.5, 1.5, 9.5, 15.5, False, True)
     rules = (
-        RuleScores("reference", "made_up_overlap v2", "", (overlap,), {"ok": 2, "judge_failed": 1}),
+        RuleScores(
+            "reference", "made_up_overlap v2", "", (overlap,), {"ok": 2, "judge_failed": 1}
+        ),
     )
     read = (
         ReadAnswer("some words", "ok", None, 0.125),
@@ -292,7 +300,9 @@ def withheld_task() -> TaskReport:
 
 def grouped_task() -> TaskReport:
     """As GMAI-MMBench: 18 departments and 38 modalities, some without an interval, some names long."""
-    departments = [f"Department of Invented Medicine and Surgery {n}" for n in range(17)] + ["None"]
+    departments = [f"Department of Invented Medicine and Surgery {n}" for n in range(17)] + [
+        "None"
+    ]
     modalities = [f"Modality {n}" for n in range(38)]
     rules = tuple(
         RuleScores(
@@ -308,7 +318,9 @@ def grouped_task() -> TaskReport:
                 "department": groups(departments, 2122, shift),
                 "modality": groups(modalities, 900, shift),
                 "empty": (
-                    Group("nobody", 0, (MetricScore("accuracy", NAN, NAN, NAN, NAN, True, True),)),
+                    Group(
+                        "nobody", 0, (MetricScore("accuracy", NAN, NAN, NAN, NAN, True, True),)
+                    ),
                 ),
             },
             failures={"acc_box_level": "no question of this level"},
@@ -348,7 +360,13 @@ def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
 
 def full_report(folder: Path | None = None) -> RunReport:
     return report_of(
-        *(paired_task(folder), likelihood_task(), scored_task(), withheld_task(), grouped_task()),
+        *(
+            paired_task(folder),
+            likelihood_task(),
+            scored_task(),
+            withheld_task(),
+            grouped_task(),
+        ),
         missing={"medheval_visual_mm": "Failed: the dataset is not prepared."},
         notes=("The run was stopped once and went on.",),
     )

@@ -90,13 +90,17 @@ def test_classes_have_letters(tmp_path):
     for doc_id, item in rotated.items():  # letters as the model was shown them
         assert item.answers["robust"].value == "B"
         assert (
-            item.answers["robust"].right == (item.key == "B") == (documents[doc_id]["label"] == 1)
+            item.answers["robust"].right
+            == (item.key == "B")
+            == (documents[doc_id]["label"] == 1)
         )
     assert {item.unit for item in rotated.values()} == {
         one["rotation_of"] for one in documents.values()
     }
     (one, *_) = load_documents("multimedeval_pubmedqa")
-    item = items_of(tmp_path / "context", "multimedeval_pubmedqa", lambda _: "yes")[one["doc_id"]]
+    item = items_of(tmp_path / "context", "multimedeval_pubmedqa", lambda _: "yes")[
+        one["doc_id"]
+    ]
     assert (item.question, item.images) == (f"{one['context']}\n\n{one['question']}", ())
 
 
@@ -104,16 +108,22 @@ def test_classes_have_letters(tmp_path):
 def test_findings_have_the_share_of_right_decisions(tmp_path):
     documents = load_documents("multimedeval_chestxray14")
     items = items_of(
-        tmp_path, "multimedeval_chestxray14", lambda one: f"There is {one['options'][0].lower()}."
+        tmp_path,
+        "multimedeval_chestxray14",
+        lambda one: f"There is {one['options'][0].lower()}.",
     )
     assert len({item.key for item in items.values()}) > 1
     for one in documents:
         marked = [
-            letter for letter, label in zip("ABCDEFGHIJKLMN", one["labels"], strict=False) if label
+            letter
+            for letter, label in zip("ABCDEFGHIJKLMN", one["labels"], strict=False)
+            if label
         ]
         assert items[one["doc_id"]].key == (", ".join(marked) or NO_OPTION)
         decisions = [1, *[0] * (len(one["labels"]) - 1)]
-        right = sum(a == b for a, b in zip(decisions, one["labels"], strict=True)) / len(decisions)
+        right = sum(a == b for a, b in zip(decisions, one["labels"], strict=True)) / len(
+            decisions
+        )
         assert items[one["doc_id"]].answers["robust"] == ReadAnswer("A", "ok", None, right)
 
 
@@ -211,12 +221,16 @@ def test_scores_of_groups_have_intervals_of_their_own_units(tmp_path):
     publish_own("own_groups", CHOICE, rows)
     write_task("own_groups", "choice", {"robust": "robust_choice"}, breakdown=["subject"])
     task = task_of(
-        tmp_path, "own_groups", texts({f"d{n}": "A" if n < 6 or n % 3 else "B" for n in range(20)})
+        tmp_path,
+        "own_groups",
+        texts({f"d{n}": "A" if n < 6 or n % 3 else "B" for n in range(20)}),
     )
     y, x = task.rules[0].groups["subject"]
     assert (y.name, y.questions, x.name, x.questions) == ("y", 14, "x", 6)
     assert (x.scores[0].value, x.scores[0].error) == (1.0, 0.0)
-    assert x.scores[0].low == pytest.approx(1 / (1 + 4.302653**2 / 3), abs=1e-6)  # of three images
+    assert x.scores[0].low == pytest.approx(
+        1 / (1 + 4.302653**2 / 3), abs=1e-6
+    )  # of three images
     assert y.scores[0].low < y.scores[0].value < y.scores[0].high
     kinds = task.rules[0].wrong_kinds
     assert kinds == {
@@ -293,7 +307,11 @@ def planted(columns, row):
     options = [f"{CANARY} effusion {row // 9}", f"{CANARY} no effusion {row // 9}"]
     keys: dict[str, Any] = {"options": options, "label": row % 2, "labels": [1, row % 2]}
     answer = {"answer": "A"} if columns is CHOICE else {}
-    return {**made, **{name: value for name, value in keys.items() if name in columns}, **answer}
+    return {
+        **made,
+        **{name: value for name, value in keys.items() if name in columns},
+        **answer,
+    }
 
 
 @each_row(
@@ -348,7 +366,9 @@ def test_no_word_of_a_credentialed_record(
 
     replies = tmp_path / "replies.jsonl"
     replies.write_text(
-        "".join(json.dumps({"doc_id": one["doc_id"], "reply": CANARY}) + "\n" for one in documents)
+        "".join(
+            json.dumps({"doc_id": one["doc_id"], "reply": CANARY}) + "\n" for one in documents
+        )
     )
     again = collect_replies(name, [replies])
     assert CANARY not in repr(again)
@@ -357,7 +377,9 @@ def test_no_word_of_a_credentialed_record(
 
 def test_the_user_may_ask_for_text_by_name(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
-    publish_own("secret_choice", CHOICE, [planted(CHOICE, row) for row in range(4)], "credentialed")
+    publish_own(
+        "secret_choice", CHOICE, [planted(CHOICE, row) for row in range(4)], "credentialed"
+    )
     write_task("secret_choice", "choice", {"robust": "robust_choice"})
     documents = load_documents("secret_choice")
     task = task_of(
@@ -372,7 +394,8 @@ def test_the_user_may_ask_for_text_by_name(tmp_path, monkeypatch):
     assert task.items[0].reply == f"A {CANARY}"
     monkeypatch.delenv("MEDTASKS_LOG_TEXT")
     write_run(
-        tmp_path / "withheld", {"secret_choice": texts({one["doc_id"]: "A" for one in documents})}
+        tmp_path / "withheld",
+        {"secret_choice": texts({one["doc_id"]: "A" for one in documents})},
     )
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
     (task,) = collect_run(
@@ -398,6 +421,6 @@ def test_only_letters_and_numbers_of_options_are_logged_anyway():
 
 @each_row("task, score, expected", tables_of(__file__)["what_is_right_or_wrong"])
 def test_what_is_right_or_wrong(task, score, expected):
-    assert task_file(task).family.describe({"reason": "ok", **score}, Reply(), None) == ReadAnswer(
-        *expected
-    )
+    assert task_file(task).family.describe(
+        {"reason": "ok", **score}, Reply(), None
+    ) == ReadAnswer(*expected)

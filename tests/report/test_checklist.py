@@ -60,7 +60,10 @@ REPORT = made_up.report_of(*TASKS, title="<script>alert</script>")
         ),
         (
             "tripod-llm",
-            ("With the image of another question (mediconf", "robust_rule v1, Reads the letter"),
+            (
+                "With the image of another question (mediconf",
+                "robust_rule v1, Reads the letter",
+            ),
         ),
         (
             "mi-clear-llm",
@@ -72,9 +75,13 @@ REPORT = made_up.report_of(*TASKS, title="<script>alert</script>")
         ),
     ],
 )
-def test_an_item_has_a_value_or_what_records_it_or_is_left_to_the_authors(name, parts, tmp_path):
+def test_an_item_has_a_value_or_what_records_it_or_is_left_to_the_authors(
+    name, parts, tmp_path
+):
     (count, letters), items = PARTS[name], CONTENTS["checklists"][name]["items"]
-    numbers = [f"{n}{letter}" for n in range(1, count + 1) for letter in letters.get(n, "") or [""]]
+    numbers = [
+        f"{n}{letter}" for n in range(1, count + 1) for letter in letters.get(n, "") or [""]
+    ]
     table = checklist_table(REPORT, name)
     assert [row[0].text for row in table.rows] == numbers
     for (item, _, keys, rest), row in zip(items, table.rows, strict=True):
@@ -109,4 +116,6 @@ def test_a_primary_outcome_is_named():
         for row in checklist_table(replace(REPORT, facts=facts), "stard-ai").rows
     }
     assert "needed for margin 377." in rows["22"]
-    assert "comes from medtasks run --primary" in checklist_table(REPORT, "claim").rows[20][2].text
+    assert (
+        "comes from medtasks run --primary" in checklist_table(REPORT, "claim").rows[20][2].text
+    )

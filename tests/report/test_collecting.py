@@ -81,7 +81,9 @@ def by_metric(rule):
 
 def edit_row(results, task, **changes):
     content = json.loads(results.read_text())
-    content["results"][task] |= {key.replace("__", ","): value for key, value in changes.items()}
+    content["results"][task] |= {
+        key.replace("__", ","): value for key, value in changes.items()
+    }
     results.write_text(json.dumps(content))
 
 
@@ -96,11 +98,16 @@ def check_scores(task, replies):
         errors = {name: one.error for name, one in estimates.items() if one.has_error}
         shown = {one.metric: one.error for one in rule.scores if one.metric in errors}
         assert shown == pytest.approx(errors, nan_ok=True)
-        assert (rule.rule, rule.reasons) == (expected[rule.name].rule, expected[rule.name].reasons)
+        assert (rule.rule, rule.reasons) == (
+            expected[rule.name].rule,
+            expected[rule.name].reasons,
+        )
         assert rule.describes
         for score in rule.scores:
             known = estimates[score.metric]
-            assert (score.low, score.high) == pytest.approx((known.low, known.high), nan_ok=True)
+            assert (score.low, score.high) == pytest.approx(
+                (known.low, known.high), nan_ok=True
+            )
 
 
 def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path):
@@ -117,7 +124,12 @@ def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path):
     # The last is a count.
     assert (task.rules[0].scores[0].share, task.rules[0].scores[-1].share) == (True, False)
     assert (report.notes, task.missing) == ((), ())
-    assert (task.documents, task.answered, task.sample_data, task.withheld) == (32, 32, True, False)
+    assert (task.documents, task.answered, task.sample_data, task.withheld) == (
+        32,
+        32,
+        True,
+        False,
+    )
     assert (task.access, task.protocol) == ("public", "MC")
     assert task.baselines
     assert task.published
@@ -218,7 +230,8 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path):
     draw = random.Random(3)
     places = [(pair, position) for pair in range(25) for position in (1, 2)]
     records = {
-        place: (f"i{draw.randrange(30)}", "AB"[place[1] - 1], draw.choice("AB")) for place in places
+        place: (f"i{draw.randrange(30)}", "AB"[place[1] - 1], draw.choice("AB"))
+        for place in places
     }
     found = paired_scores(records, lambda pair: ["one", *(["two"] if pair < 9 else [])])
     expected = {one.metric: one.error for one in found.scores}
@@ -234,7 +247,9 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path):
 
 def test_a_pair_with_the_same_right_answer_twice_is_no_confusion():
     said = {"p": "AA", "q": "BB", "r": "AB"}
-    of_two = {(pair, n): (f"{pair}{n}", "A", said[pair][n - 1]) for pair in said for n in (1, 2)}
+    of_two = {
+        (pair, n): (f"{pair}{n}", "A", said[pair][n - 1]) for pair in said for n in (1, 2)
+    }
     outcomes = paired_scores(of_two).pairs
     assert (outcomes.both_right, dict(outcomes.same), outcomes.swapped) == (1, {"B": 1}, 0)
 
@@ -249,9 +264,14 @@ def test_a_group_of_pairs_that_mostly_share_one_image_says_so():
         }
     found = paired_scores(records, lambda pair: [["six", "rest"][pair > 5]])
     of_sets = {group.name: group.scores[0] for group in found.groups["categories"]}
-    assert [(score.most_shared, score.clusters) for score in of_sets.values()] == [(5, 6), (1, 3)]
+    assert [(score.most_shared, score.clusters) for score in of_sets.values()] == [
+        (5, 6),
+        (1, 3),
+    ]
     (note,) = cluster_notes(of_sets)
-    assert note == "One image decides, so that intervals are wide: it is in 5 of 6 pairs of six."
+    assert (
+        note == "One image decides, so that intervals are wide: it is in 5 of 6 pairs of six."
+    )
 
 
 def test_a_score_that_the_replies_do_not_give_is_noted(tmp_path):
@@ -299,7 +319,9 @@ def test_an_impossible_error_is_none_and_a_file_of_made_up_values_is_left_out(tm
         rule for rule in only(collect_run(open_run(tmp_path))).rules if rule.name == "reference"
     )
     assert all(not score.error < 0 for score in rule.scores)
-    edit_row(results, "mediconfusion", **{f"m{number}__f{number}": 0.5 for number in range(2_000)})
+    edit_row(
+        results, "mediconfusion", **{f"m{number}__f{number}": 0.5 for number in range(2_000)}
+    )
     (note, *_) = open_run(tmp_path).notes
     assert re.search(
         r"holds 20\d\d metrics under 20\d\d filters for mediconfusion, more than any task has, and is left out",
@@ -317,11 +339,14 @@ def test_a_limited_run_and_one_without_samples(tmp_path):
     keys = [one["answer"] for one in load_documents("mediconfusion")]
     for task, asked in ((logged, keys[:7]), (unlogged, keys)):
         assert (
-            task.missing[0] == "Only 7 of 32 questions were answered; the others are in no score."
+            task.missing[0]
+            == "Only 7 of 32 questions were answered; the others are in no score."
         )
         assert (task.answered, task.documents, len(task.baselines)) == (7, 32, 4)
         always = next(one for one in task.baselines if one.name == "always A")
-        assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(asked)
+        assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(
+            asked
+        )
     assert logged.missing[1].endswith("independent pairs: intervals are rough (set_accuracy).")
     assert logged.rules[0].pairs.incomplete == 1
     assert "--log_samples" in unlogged.missing[1]
@@ -342,7 +367,9 @@ def test_runs_that_only_collected_replies_say_how_to_score_them(tmp_path, monkey
         only(collect_run(open_run(tmp_path / name))) for name in ("scored", "collected")
     )
     assert "--predict_only" in task.missing[0]
-    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in scored.rules]
+    assert [by_metric(rule) for rule in task.rules] == [
+        by_metric(rule) for rule in scored.rules
+    ]
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     publish_own(
         "own_reports", REPORT, [{"report": "A mass.", "indication": "cough"} for _ in range(3)]
@@ -400,7 +427,9 @@ def test_damaged_runs_show_what_is_left(tmp_path, monkeypatch):
     assert "cut off" in report.notes[0]
     assert ([by_metric(rule) for rule in task.rules], len(task.items)) == (whole, 32)
     # Data that are other, or gone.
-    fingerprint = json.loads(text)["configs"]["mediconfusion"]["metadata"]["data"]["fingerprint"]
+    fingerprint = json.loads(text)["configs"]["mediconfusion"]["metadata"]["data"][
+        "fingerprint"
+    ]
     results.write_text(text.replace(fingerprint, "000000000000"))
     changed = only(collect_run(open_run(tmp_path)))
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "empty"))
@@ -426,14 +455,23 @@ def test_tasks_of_others_and_groups(tmp_path):
         "confusion_stderr,robust": math.nan,
         "set_accuracy,reference": 0.5,
     }
-    content["results"]["mediconfusion_all"] = {"alias": "all", **best, "set_accuracy,robust": 0.75}
+    content["results"]["mediconfusion_all"] = {
+        "alias": "all",
+        **best,
+        "set_accuracy,robust": 0.75,
+    }
     content["group_subtasks"]["mediconfusion_all"] = ["mediconfusion", "mediconfusion_gd"]
     content["higher_is_better"]["mediconfusion_all"] = {"confusion": False}
     results.write_text(json.dumps(content))
     (tmp_path / f"{STAMP}_samples_mme.jsonl").write_text('{"doc_id": 0, "resps": ["yes"]}\n')
     tasks = {task.name: task for task in collect_run(open_run(tmp_path)).tasks}
     (score,) = tasks["mme"].rules[0].scores
-    assert (score.metric, score.value, score.error, score.share) == ("score", 1400.0, 12.5, False)
+    assert (score.metric, score.value, score.error, score.share) == (
+        "score",
+        1400.0,
+        12.5,
+        False,
+    )
     assert score.low == pytest.approx(1400 - 1.959964 * 12.5, abs=1e-4)
     assert "no task of medtasks" in tasks["mme"].missing[0]
     assert (tasks["mme"].items, tasks["mme"].dataset, tasks["mme"].baselines) == ((), "", ())
@@ -451,7 +489,10 @@ def test_tasks_of_others_and_groups(tmp_path):
         .endswith("_gd; each score is the best of 2, chosen on the test set.")
     )
     assert tasks["mediconfusion_all"].sample_data
-    assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
+    assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (
+        32,
+        32,
+    )
 
 
 def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
@@ -462,7 +503,10 @@ def test_a_mean_of_settings_has_the_error_of_its_questions_averages(tmp_path):
     content["group_subtasks"]["mediconfusion_all"] = list(replies)
     members = collect_run(open_run(tmp_path)).tasks
     values = [by_metric(task.rules[0])["individual_accuracy"] for task in members]
-    errors, shown = [task.rules[0].estimates["individual_accuracy"].error for task in members], []
+    errors, shown = (
+        [task.rules[0].estimates["individual_accuracy"].error for task in members],
+        [],
+    )
     for value in (sum(values) / 2, max(values)):
         content["results"]["mediconfusion_all"] = {
             "alias": "all",
@@ -486,12 +530,19 @@ def test_sentences_on_tasks_of_others_and_groups_claim_no_data_and_advise_no_var
 ):
     results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
     content = json.loads(results.read_text())
-    content["results"]["mme"] = {"alias": "mme", "score,none": 1400.0, "score_stderr,none": 12.5}
+    content["results"]["mme"] = {
+        "alias": "mme",
+        "score,none": 1400.0,
+        "score_stderr,none": 12.5,
+    }
     content["results"]["pope"] = {"alias": "pope", "acc,none": 0.8}
     content["n-samples"]["pope"] = {"original": 100, "effective": 90}
     content["results"]["mediconfusion_all"] = {"alias": "all", "set_accuracy,robust": 0.75}
     content["results"]["mediconfusion_ff"] = {"alias": "ff", "set_accuracy,reference": 0.5}
-    content["results"]["mediconfusion_ff_blind"] = {"alias": "ff", "set_accuracy,reference": 0.25}
+    content["results"]["mediconfusion_ff_blind"] = {
+        "alias": "ff",
+        "set_accuracy,reference": 0.25,
+    }
     results.write_text(json.dumps(content))
     report = collect_run(open_run(tmp_path / "run"))
     sentences = quotable_sentences(report)
@@ -538,12 +589,15 @@ def test_the_report_opens_with_a_main_metric_and_keeps_the_order_of_the_run(
     }
     write_run(tmp_path / "run", replies, rows={names[0]: {"bleu_1,reference": 0.97}})
     report = collect_run(open_run(tmp_path / "run"))
-    assert tuple(task.name for task in report.tasks) == tuple(quotable_sentences(report)) == names
+    assert (
+        tuple(task.name for task in report.tasks) == tuple(quotable_sentences(report)) == names
+    )
     assert headline(report) == "multimedeval_vqa_rad"
     vqa = report.tasks[1].rules[0].scores
     assert [score.metric for score in vqa[:3]] == ["closed_accuracy", "open_recall", "bleu_1"]
     assert (
-        "made_up reaches closed_accuracy" in quotable_sentences(report)["multimedeval_vqa_rad"][0]
+        "made_up reaches closed_accuracy"
+        in quotable_sentences(report)["multimedeval_vqa_rad"][0]
     )
     only_reports = replace(report, tasks=report.tasks[:1])
     assert headline(only_reports) == names[0]
@@ -569,9 +623,13 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     assert [gain.variant for gain in tasks["mediconfusion"].gains] == ["blind"] * 4 + [
         "swapped"
     ] * 4
-    gains = {(gain.variant, gain.rule, gain.metric): gain for gain in tasks["mediconfusion"].gains}
+    gains = {
+        (gain.variant, gain.rule, gain.metric): gain for gain in tasks["mediconfusion"].gains
+    }
     # Letters alone are read alike, so that the rules are one test, and all gains of the report are one family.
-    blind = [gain for gain in gains.values() if (gain.variant, gain.rule) == ("blind", "robust")]
+    blind = [
+        gain for gain in gains.values() if (gain.variant, gain.rule) == ("blind", "robust")
+    ]
     assert [gain.same_as for gain in blind] == ["reference"] * 2
     names = [row[1].text for row in gains_table(tasks["mediconfusion"]).rows]
     assert names[:2] == ["reference, robust"] * 2
@@ -579,7 +637,10 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     assert [gain.p_holm for gain in tests] == holm([gain.p for gain in tests])
     assert (
         len(
-            {gains["blind", rule, "individual_accuracy"].p_holm for rule in ("robust", "reference")}
+            {
+                gains["blind", rule, "individual_accuracy"].p_holm
+                for rule in ("robust", "reference")
+            }
         )
         == 1
     )
@@ -592,7 +653,12 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
         16,
         "mediconfusion_blind",
     )
-    assert (of_images.score, of_images.variant_score, of_images.difference, of_images.samples) == (
+    assert (
+        of_images.score,
+        of_images.variant_score,
+        of_images.difference,
+        of_images.samples,
+    ) == (
         1.0,
         0.5,
         0.5,
@@ -612,10 +678,14 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path):
     summary = next(row for row in summary_table(report).rows if row[0].text == "mediconfusion")
     assert summary[6].text.startswith("+50.0 pts [")
     assert summary[6].text.endswith("] (individual_accuracy)")
-    solved = "mediconfusion, reference, robust: pairs solved : wrong on both sides 16 : 0, 100.0% ["
+    solved = (
+        "mediconfusion, reference, robust: pairs solved : wrong on both sides 16 : 0, 100.0% ["
+    )
     assert any(note.startswith(solved) for note in summary_table(report).notes)
     assert tasks["mediconfusion_blind"].items[0].images == ()
-    assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images
+    assert (
+        tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images
+    )
 
 
 def test_gains_over_a_task_on_the_same_images(tmp_path, monkeypatch):
@@ -688,13 +758,17 @@ def test_gains_over_stress_variants(multimedeval_home, tmp_path, monkeypatch):
         for severity in set(degraded.values())
     }
     wanted |= {"degraded": share, "nota": 1, "nota_control": 0}
-    assert {variant: gain.difference for variant, gain in gains.items()} == pytest.approx(wanted)
+    assert {variant: gain.difference for variant, gain in gains.items()} == pytest.approx(
+        wanted
+    )
     (control,) = {gain.difference for gain in tasks[f"{name}_nota_control"].gains}
     assert (control, {gain.variant for gain in tasks[f"{name}_nota_control"].gains}) == (
         1,
         {"nota"},
     )
-    assert tasks[f"{name}_degraded"].items[0].images == ()  # they are not those that the model saw
+    assert (
+        tasks[f"{name}_degraded"].items[0].images == ()
+    )  # they are not those that the model saw
     assert {
         group for item in tasks[f"{name}_degraded"].items for group in item.groups["severity"]
     } == {*map(str, degraded.values())}
@@ -720,10 +794,13 @@ def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_pa
     write_run(tmp_path / "a", blind, log_samples=False, limit=8, stamp="20260302_101500")
     assert collect_run(open_run(tmp_path / "a")).tasks[0].gains == ()  # of another size
     # Those of tasks that a judge scores, even with samples.
-    results = write_run(tmp_path, {"mediconfusion": replies["mediconfusion"]}, log_samples=False)
+    results = write_run(
+        tmp_path, {"mediconfusion": replies["mediconfusion"]}, log_samples=False
+    )
     content = json.loads(results.read_text())
     lines = [
-        json.dumps({"doc_id": row, "resps": ["words"], "input": "?"}) + "\n" for row in range(32)
+        json.dumps({"doc_id": row, "resps": ["words"], "input": "?"}) + "\n"
+        for row in range(32)
     ]
     for name, value in (("mediconfusion_ff", 0.75), ("mediconfusion_ff_blind", 0.5)):
         content["results"][name] = {"set_accuracy,reference": value}
@@ -759,7 +836,8 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
         rows={task_name: {f"{name},reference": row[name] for name in row}},
     )
     monkeypatch.setattr(
-        "medtasks.families.text_metrics.compare_texts", lambda *_: pytest.fail("a model was loaded")
+        "medtasks.families.text_metrics.compare_texts",
+        lambda *_: pytest.fail("a model was loaded"),
     )
     task = only(collect_run(open_run(tmp_path)))
     (rule,) = task.rules
@@ -769,7 +847,12 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
         "empty": len(documents) - len(documents) // 2,
         "ok": len(documents) // 2,
     }
-    assert by_metric(rule).keys() == {"bleu_1", "bleu_4", "radgraph_partial", "chexbert_similarity"}
+    assert by_metric(rule).keys() == {
+        "bleu_1",
+        "bleu_4",
+        "radgraph_partial",
+        "chexbert_similarity",
+    }
     assert rule.failures == dict.fromkeys(
         ("bleu_4", "radgraph_partial"), "It was not computed in the run."
     )
@@ -786,7 +869,9 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
 
 def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path):
     documents = load_documents("mediconfusion")
-    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
+    results = write_run(
+        tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False
+    )
     content = json.loads(results.read_text())
     row = {
         "alias": "ff",
@@ -803,7 +888,9 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path):
         score |= {"rule": "gap_of_3_reference"}
         score |= {} if number else {"value": None, "reason": "judge_failed"}
         kept = {"schema_version": 2, **score}
-        lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", "score": kept})
+        lines.append(
+            {"doc_id": number, "resps": [f"words {number}"], "input": "?", "score": kept}
+        )
     samples = tmp_path / f"{STAMP}_samples_mediconfusion_ff.jsonl"
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = collect_run(open_run(tmp_path))
@@ -829,7 +916,9 @@ def test_a_row_says_where_the_published_code_stops(tmp_path, monkeypatch, access
     rows = [{"question": "Is it?", "answer": answer} for answer in ("yes", "a mass")]
     name = f"own_{access}"
     publish_own(name, OPEN_QUESTION, rows, access=access)
-    write_task(name, "kit_questions", {"reference": "medevalkit_vqa", "robust": "robust_kit_vqa"})
+    write_task(
+        name, "kit_questions", {"reference": "medevalkit_vqa", "robust": "robust_kit_vqa"}
+    )
     write_run(tmp_path / "run", {name: texts({"d0": "yes", "d1": "."})})
     stopped, sound = only(collect_run(open_run(tmp_path / "run"))).rules
     why = stopped.failures["accuracy"]
@@ -850,7 +939,9 @@ def test_recorded_replies_without_a_run(tmp_path):
     task = only(report)
     check_scores(task, dict(list(replies.items())[:30]))
     assert (task.answered, len(task.items), report.model) == (30, 30, "")
-    assert task.missing[0] == "Only 30 of 32 questions were answered; the others are in no score."
+    assert (
+        task.missing[0] == "Only 30 of 32 questions were answered; the others are in no score."
+    )
     with pytest.raises(RepliesError, match="is a group"):
         collect_replies("mediconfusion_all", [file])
     with pytest.raises(UnknownName):
@@ -878,16 +969,23 @@ def test_the_scale_of_a_metric_decides_what_is_a_share():
         (math.nan, True),
         (1.5, False),
     ):  # published code may count twice
-        assert with_interval(Declaration("bleu", scale=Scale.SHARE), Estimate(value)).share is share
+        assert (
+            with_interval(Declaration("bleu", scale=Scale.SHARE), Estimate(value)).share
+            is share
+        )
     for scale in (Scale.COUNT, Scale.RAW):
         assert not with_interval(Declaration("bleu", scale=scale), Estimate(0.5)).share
-    beyond = with_interval(raw_declaration("accuracy", higher_is_better=False), Estimate(0.1, 0.2))
+    beyond = with_interval(
+        raw_declaration("accuracy", higher_is_better=False), Estimate(0.1, 0.2)
+    )
     assert beyond.low < 0 < beyond.high  # no share, so that it may
     assert not beyond.higher_is_better
 
 
 def test_what_asks_a_judge_or_a_model_is_not_computed():
-    computed = {name for name, task in task_files().items() if task.has_family and task.is_computed}
+    computed = {
+        name for name, task in task_files().items() if task.has_family and task.is_computed
+    }
     assert {
         "mediconfusion",
         "mediconfusion_gd",

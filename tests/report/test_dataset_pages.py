@@ -48,14 +48,16 @@ def test_each_finding_is_shown_side_by_side(tmp_path):
     assert "<img src=x onerror=alert(1)>.png" in page.text
     assert "bits differ, details correlate by 0.9" in page.text
     assert (
-        "4 questions on 4 distinct pictures, 1 more picture in solved examples only." in page.text
+        "4 questions on 4 distinct pictures, 1 more picture in solved examples only."
+        in page.text
     )
 
     # It loads nothing and runs only its own script.
     source = (tmp_path / "p.html").read_text(encoding="utf-8")
     assert (
         re.findall(
-            r"""(?:https?:)?//[\w-]+\.\w""", re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source)
+            r"""(?:https?:)?//[\w-]+\.\w""",
+            re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source),
         )
         == []
     )
@@ -75,13 +77,17 @@ def test_each_finding_is_shown_side_by_side(tmp_path):
 def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset_pages, "MOST_SHOWN", 2)
     prepare_set(
-        "bench", [{"doc_id": f"q{number}", "pictures": [texture(number)]} for number in range(5)]
+        "bench",
+        [{"doc_id": f"q{number}", "pictures": [texture(number)]} for number in range(5)],
     )
     copies = {f"{number}.jpg": jpeg_bytes(texture(number), 60) for number in range(4)} | {
         "same.bmp": texture(4)
     }
     page = written("bench", tmp_path / "p.html", write_folder(tmp_path / "training", copies))
-    assert [one["data-kind"] for one in page.all("article")] == ["same pixels", "looks the same"]
+    assert [one["data-kind"] for one in page.all("article")] == [
+        "same pixels",
+        "looks the same",
+    ]
     assert len(page.all("img")) == 4
     assert "The 2 surest of 5 findings are shown" in page.text
     assert "any of these 5 5 (100.0%)" in page.text

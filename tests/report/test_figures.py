@@ -116,7 +116,10 @@ def test_the_same_report_gives_the_same_files(tmp_path):
     ]
     named = [
         "summary",
-        *(f"a-20-task.-2e--2e-.b.{figure}" for figure in ("gains", "groups.categories", "pairs")),
+        *(
+            f"a-20-task.-2e--2e-.b.{figure}"
+            for figure in ("gains", "groups.categories", "pairs")
+        ),
     ]
     assert [file.name for file in files] == [
         f"{name}.{form}" for name in named for form in ("png", "svg")
@@ -136,7 +139,9 @@ def test_figures_that_cannot_be_written_are_one_sentence(tmp_path):
 
 @pytest.fixture
 def axes_of_departments():
-    return drawings(TASKS["gmai_mmbench_val"])["gmai_mmbench_val/groups/department"].figure.axes[0]
+    return drawings(TASKS["gmai_mmbench_val"])[
+        "gmai_mmbench_val/groups/department"
+    ].figure.axes[0]
 
 
 def test_the_largest_group_is_on_top(axes_of_departments):
@@ -175,8 +180,12 @@ def test_a_line_is_at_the_score_of_all_questions(axes_of_departments):
 
 def test_each_rule_looks_the_same_in_all_figures():
     looks = rule_looks(REPORT)
-    assert [looks[name] for name in ("reference", "robust", "reference_2026")] == list(LOOKS[:3])
-    lines = drawings(TASKS["mediconfusion"])["mediconfusion/groups/categories"].figure.axes[0].lines
+    assert [looks[name] for name in ("reference", "robust", "reference_2026")] == list(
+        LOOKS[:3]
+    )
+    lines = (
+        drawings(TASKS["mediconfusion"])["mediconfusion/groups/categories"].figure.axes[0].lines
+    )
     shown = [line.get_marker() for line in lines if line.get_marker() in MARKERS]
     assert shown == [LOOKS[0].marker] * 3 + [LOOKS[1].marker] * 3
     assert len({look.hatch for look in LOOKS}) == len(MARKERS) == 6
@@ -186,7 +195,9 @@ def test_each_rule_looks_the_same_in_all_figures():
 def test_an_undefined_score_is_named():
     none = replace(share("accuracy", 0.0), low=NAN, high=NAN)
     valued = zip(groups(["zero", "n/a", "more"], 30, 0.1), (0.0, NAN, 0.5), strict=True)
-    shown = tuple(replace(group, scores=(replace(none, value=value),)) for group, value in valued)
+    shown = tuple(
+        replace(group, scores=(replace(none, value=value),)) for group, value in valued
+    )
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": shown})
     axes = drawings(replace(TASKS["mediconfusion"], rules=(rule,)))[
         "mediconfusion/groups/x"
@@ -270,7 +281,11 @@ def test_gains_are_those_of_the_main_metric():
     undefined = replace(task.gains[0], variant="lost", difference=NAN)
     key = "mediconfusion/gains"
     axes = drawings(replace(task, gains=(*task.gains, other, undefined)))[key].figure.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["blind", "blank", "swapped"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "blind",
+        "blank",
+        "swapped",
+    ]
     points = [line for line in axes.lines if line.get_marker() in MARKERS]
     assert sorted(point.get_xdata()[0] for point in points) == sorted(
         gain.difference for gain in task.gains
@@ -280,7 +295,9 @@ def test_gains_are_those_of_the_main_metric():
     assert key not in drawings(replace(task, gains=(undefined,)))
     alone = drawings(replace(task, gains=(other,)))[key].figure.axes[0]
     assert alone.get_xlabel().startswith("confusion minus that of the variant")
-    assert [line.get_xdata()[0] for line in alone.lines if line.get_marker() in MARKERS] == [0.9]
+    assert [line.get_xdata()[0] for line in alone.lines if line.get_marker() in MARKERS] == [
+        0.9
+    ]
 
 
 def test_reliability_shows_the_measured_bins():
@@ -308,7 +325,9 @@ def test_coverage_shows_the_measured_points():
     assert list(curve.get_xdata()) == sorted(point.coverage for point in found.coverage)
     assert curve.get_ydata()[-1] == found.coverage[0].accuracy
     of_texts = replace(task, calibration={"reference": replace(found, bins=())})
-    assert shown.keys() - drawings(of_texts).keys() == {"mediconfusion_gd/reliability/reference"}
+    assert shown.keys() - drawings(of_texts).keys() == {
+        "mediconfusion_gd/reliability/reference"
+    }
 
 
 @settings(max_examples=8)

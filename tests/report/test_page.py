@@ -93,7 +93,11 @@ def test_each_table_of_the_page_has_a_caption(full):
 
 
 PARTS = (
-    *("made_up_model: size=<small> & cheap", "2026-01-01 00:00:00 UTC", "2026-01-02 03:04:05 UTC"),
+    *(
+        "made_up_model: size=<small> & cheap",
+        "2026-01-01 00:00:00 UTC",
+        "2026-01-02 03:04:05 UTC",
+    ),
     *(
         f"medtasks {__version__}",
         "lmms_eval --model x --tasks a,b",
@@ -128,7 +132,9 @@ def test_every_part_is_on_the_page(full):
 
 
 def test_results_of_this_run_are_before_published_ones(full):
-    pattern = r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
+    pattern = (
+        r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>"
+    )
     rows = re.findall(
         r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>',
         re.search(pattern, full, re.DOTALL)[0],
@@ -148,7 +154,9 @@ def test_a_whole_set_has_no_banner(tmp_path):
 
 def test_sample_data_have_a_banner(tmp_path):
     task = made_up.paired_task(tmp_path)
-    sample = Structure(written(made_up.report_of(replace(task, sample_data=True)), tmp_path)).text
+    sample = Structure(
+        written(made_up.report_of(replace(task, sample_data=True)), tmp_path)
+    ).text
     assert "SAMPLE DATA: synthetic images; these scores say nothing about a model." in sample
 
 
@@ -184,7 +192,9 @@ def test_a_report_without_anything_is_still_a_page(tmp_path):
 
 def test_items_survive_the_way_into_the_page(full):
     data = data_of(full)
-    assert made_up.HOSTILE in [data["texts"][item["r"]] for item in data["items"] if "r" in item]
+    assert made_up.HOSTILE in [
+        data["texts"][item["r"]] for item in data["items"] if "r" in item
+    ]
     (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
     assert not set("<>&\u2028") & set(block)
 
@@ -207,7 +217,9 @@ def test_names_of_tasks_and_groups_are_escaped(tmp_path):
     name = "<b>bold</b> & 'quoted' \ud800"
     rule = made_up.paired_rule("reference")
     groups = {name: tuple(replace(group, name=name) for group in rule.groups["categories"])}
-    task = replace(made_up.bare_task(name), rules=(replace(rule, groups=groups),), describes=name)
+    task = replace(
+        made_up.bare_task(name), rules=(replace(rule, groups=groups),), describes=name
+    )
     report = made_up.report_of(task, title=name, missing={name: name}, notes=(name,))
     text = written(report, tmp_path)
     assert "<b>bold" not in text
@@ -223,7 +235,9 @@ def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
         "mediconfusion/gains",
     )
     figures = {key: f'<svg role="img"><title>{key}</title></svg>' for key in keys}
-    text = written(made_up.report_of(task, made_up.likelihood_task()), tmp_path, figures=figures)
+    text = written(
+        made_up.report_of(task, made_up.likelihood_task()), tmp_path, figures=figures
+    )
     for figure in figures.values():
         assert text.count(figure) == 1
     places = [
@@ -240,7 +254,9 @@ def test_pictures_of_two_tasks_are_on_the_page_once(tmp_path):
     text = written(made_up.report_of(first, second), tmp_path)
     data, uris = data_of(text), data_of(text, "audit-pictures")
     assert len(uris) == 12
-    assert [item["i"] for item in data["items"][:12]] == [item["i"] for item in data["items"][12:]]
+    assert [item["i"] for item in data["items"][:12]] == [
+        item["i"] for item in data["items"][12:]
+    ]
     assert data["pictures"][0][:2] == [320, 240]
 
 
@@ -248,7 +264,9 @@ def test_other_pictures_with_equal_keys_are_on_the_page_too(tmp_path):
     first = made_up.paired_task(tmp_path)
     other = replace(made_up.paired_task(tmp_path / "b"), name="other")
 
-    assert len(data_of(written(made_up.report_of(first, other), tmp_path), "audit-pictures")) == 24
+    assert (
+        len(data_of(written(made_up.report_of(first, other), tmp_path), "audit-pictures")) == 24
+    )
 
 
 def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
@@ -323,7 +341,10 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
 
 def test_a_metric_without_a_better_direction_has_no_arrow(tmp_path):
     task = made_up.bare_task("made_up_pairs")
-    shares = (made_up.share("yes_rate", 0.5, higher_is_better=None), made_up.share("accuracy", 0.5))
+    shares = (
+        made_up.share("yes_rate", 0.5, higher_is_better=None),
+        made_up.share("accuracy", 0.5),
+    )
     task = replace(task, rules=(replace(task.rules[0], scores=shares),))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]
@@ -341,7 +362,9 @@ def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
         share=True,
         higher_is_better=True,
     )
-    rule = replace(report.tasks[0].rules[0], scores=(score,), reasons={Reason.EMPTY: np.int64(3)})
+    rule = replace(
+        report.tasks[0].rules[0], scores=(score,), reasons={Reason.EMPTY: np.int64(3)}
+    )
     item = replace(
         report.tasks[0].items[0],
         reply="half a surrogate \ud83d",
@@ -354,14 +377,24 @@ def test_everything_is_json_and_paths_are_not_in_it(tmp_path):
     assert str(tmp_path) not in text
     (task,) = content["tasks"]
     undefined = dict.fromkeys(("error", "low", "high"))
-    flags = {"share": True, "higher_is_better": True, "by_construction": False, "clusters": None}
+    flags = {
+        "share": True,
+        "higher_is_better": True,
+        "by_construction": False,
+        "clusters": None,
+    }
     assert task["rules"][0]["scores"] == [
         {"metric": "accuracy", "value": 0.5, **undefined, **flags}
     ]
     assert task["rules"][0]["reasons"] == {"empty": 3}
     (item,) = task["items"]
     assert item["losses"] == [0.25, None]
-    assert item["answers"]["robust"] == {"value": "A", "reason": "ok", "right": True, "score": None}
+    assert item["answers"]["robust"] == {
+        "value": "A",
+        "reason": "ok",
+        "right": True,
+        "score": None,
+    }
     assert (task["withheld"], item["groups"]) == (False, {"categories": ["Head and Neck"]})
     assert content["notes"] == ["The run was stopped once and went on."]
 
@@ -399,11 +432,14 @@ def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
     folder = tmp_path / "datasets" / "published"
     folder.mkdir(parents=True)
     facts = dict.fromkeys(("source", "revision", "access", "text_sha256", "pixels_sha256"), "")
-    Manifest(name="published", sample=False, complete=True, rows=1, images=1, **facts).write(folder)
+    Manifest(name="published", sample=False, complete=True, rows=1, images=1, **facts).write(
+        folder
+    )
     for place in (folder, tmp_path):
         saved(Image.fromarray(values), place / "deep.png", exif=exif)
     published, own = (
-        thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path)
+        thumbnails([place / "deep.png"]).by_file[place / "deep.png"]
+        for place in (folder, tmp_path)
     )
     given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
     for made, decoding in (
@@ -432,7 +468,13 @@ def test_missing_and_broken_files_have_a_remark_and_no_picture(tmp_path, monkeyp
     text = tmp_path / "text.jpg"
     text.write_text("no picture")
     made = thumbnails([whole, cut, text, tmp_path, tmp_path / "gone.jpg"])
-    assert [bool(one.uri) for one in made.by_file.values()] == [True, False, False, False, False]
+    assert [bool(one.uri) for one in made.by_file.values()] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert "cannot be read" in made.by_file[cut].remark
     assert "missing" in made.by_file[tmp_path / "gone.jpg"].remark
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
@@ -465,13 +507,16 @@ def test_pictures_that_never_fit_are_left_out_from_the_end(noisy_files):
     assert made.side == SIDES[-1]
     assert 0 < sum(shown) < 40
     assert shown == sorted(shown, reverse=True)
-    assert [one.remark == LEFT_OUT for one in made.by_file.values()] == [not one for one in shown]
+    assert [one.remark == LEFT_OUT for one in made.by_file.values()] == [
+        not one for one in shown
+    ]
     assert sum(len(one.uri) for one in made.by_file.values()) <= 60_000
 
 
 def test_simple_pictures_do_not_let_the_rest_overflow(noisy_files, tmp_path):
     plain = [
-        saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png") for index in range(24)
+        saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png")
+        for index in range(24)
     ]
     mixed = [file for pair in zip(plain, noisy_files[:24], strict=True) for file in pair]
 

@@ -29,7 +29,12 @@ def browser():
         )
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     found = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
@@ -135,7 +140,8 @@ class Reader:
 
     def requests(self):
         events = [
-            json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")
+            json.loads(entry["message"])["message"]
+            for entry in self.browser.get_log("performance")
         ]
         urls = [
             e["params"]["request"]["url"]
@@ -174,7 +180,9 @@ def test_the_page_opens_without_an_error_asks_for_nothing_but_itself_and_fits_th
     write_page(made_up.report_of(task, missing={f"{name}_ll": why}), folder / "long.html")
     reader.open(folder / "long.html", size=WIDE)
     table = "document.querySelector('table.summary')"
-    assert reader.run(f"{table}.scrollWidth") <= reader.run(f"{table}.parentElement.clientWidth")
+    assert reader.run(f"{table}.scrollWidth") <= reader.run(
+        f"{table}.parentElement.clientWidth"
+    )
 
 
 def test_results_are_filtered_as_the_chosen_reading_has_them(reader, pairs, full, report):
@@ -191,7 +199,9 @@ def test_results_are_filtered_as_the_chosen_reading_has_them(reader, pairs, full
         reader.choose("rule", rule)
         for outcome in shown:
             reader.one(f'[data-outcome="{outcome}"]').click()
-        chosen = [item for item in report.tasks[0].items if outcome_of(item.answers[rule]) in shown]
+        chosen = [
+            item for item in report.tasks[0].items if outcome_of(item.answers[rule]) in shown
+        ]
         expected = list(dict.fromkeys(item.unit for item in chosen))
         assert reader.units == expected
         assert reader.tally == f"{len(chosen)} of 12 questions, in {len(expected)} of 6 pairs"
@@ -293,23 +303,33 @@ def test_the_address_restores_the_view(reader, full, pairs):
     assert before[1:] == (["p1", "p3"], "Pair p3 · mediconfusion · 2 of 2")
     reader.open(full, before[0])
     assert (reader.state, reader.units, reader.at) == before
-    assert reader.run("document.getElementById('audit').getBoundingClientRect().top < innerHeight")
+    assert reader.run(
+        "document.getElementById('audit').getBoundingClientRect().top < innerHeight"
+    )
     # An id is shown even outside of the filters.
     for chosen in ("p4", "p4/2"):
-        reader.open(full, "#" + urlencode({"task": "mediconfusion", "id": chosen, "show": "wrong"}))
+        reader.open(
+            full, "#" + urlencode({"task": "mediconfusion", "id": chosen, "show": "wrong"})
+        )
         assert reader.at == "Pair p4 · mediconfusion · not in the filtered list"
         assert reader.units == ["p2", "p6"]
-    reader.open(pairs, "#task=<b>&rule=x&show=constructor,toString&column=x&group=y&id=z&reason=q")
+    reader.open(
+        pairs, "#task=<b>&rule=x&show=constructor,toString&column=x&group=y&id=z&reason=q"
+    )
     assert reader.errors() == []
     assert reader.units == []  # no reply has the reason q
     reader.one("#clear").click()
     assert len(reader.units) == 6
 
 
-def test_numbers_of_the_validity_table_and_names_of_groups_lead_to_their_questions(reader, full):
+def test_numbers_of_the_validity_table_and_names_of_groups_lead_to_their_questions(
+    reader, full
+):
     reader.open(full)
     links = reader.all("#task-mediconfusion .counts a")
-    (link,) = [link for link in links if "rule=robust&reason=refused" in link.get_attribute("href")]
+    (link,) = [
+        link for link in links if "rule=robust&reason=refused" in link.get_attribute("href")
+    ]
     assert link.text == "12"
     link.click()
     assert reader.units == ["p5"]

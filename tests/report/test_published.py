@@ -24,13 +24,17 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def everything():
-    return {task: [*published_scores(task), *published_group_scores(task)] for task in task_files()}
+    return {
+        task: [*published_scores(task), *published_group_scores(task)] for task in task_files()
+    }
 
 
 def test_the_figures_are_those_that_were_handed_over():
     handed_over = reference_folder("MEDTASKS_PUBLISHED", "published")
     assert [
-        file for file in FILES if (FOLDER / file).read_bytes() != (handed_over / file).read_bytes()
+        file
+        for file in FILES
+        if (FOLDER / file).read_bytes() != (handed_over / file).read_bytes()
     ] == []
 
 
@@ -75,7 +79,10 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks(everything):
     assert max(shown.values()) == 1
     assert sum(shown.values()) > 1000
     reported = [
-        score for scores in everything.values() for score in scores if "(reported)" in score.model
+        score
+        for scores in everything.values()
+        for score in scores
+        if "(reported)" in score.model
     ]
     assert len(reported) > 60  # taken over from another paper
     assert all("Not comparable" in score.remark for score in reported)
@@ -83,7 +90,12 @@ def test_every_used_row_is_shown_once_for_each_of_its_tasks(everything):
 
 def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first(everything):
     for task in sorted(
-        {name for entry in MAPPING["tables"] for names in entry["tasks"].values() for name in names}
+        {
+            name
+            for entry in MAPPING["tables"]
+            for names in entry["tasks"].values()
+            for name in names
+        }
     ):
         entries = {entry["metric"]: entry for entry in task_files()[task].metric_list.resolve()}
         scores = [score for score in everything[task] if not score.group]

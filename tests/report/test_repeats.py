@@ -99,7 +99,9 @@ def test_a_joined_score_is_a_mean_over_repeats_with_its_spread():
         for pair, _ in right
     }
     single = [[right[pair, 1][k] * right[pair, 2][k] for k in range(4)] for pair in images]
-    answers = [[(right[pair, 1][k] + right[pair, 2][k]) / 2 for k in range(4)] for pair in images]
+    answers = [
+        [(right[pair, 1][k] + right[pair, 2][k]) / 2 for k in range(4)] for pair in images
+    ]
     for name, by_pair in (("set_accuracy", single), ("individual_accuracy", answers)):
         error, degrees = error_matrices.dyadic(
             [sum(values) / 4 for values in by_pair], list(images.values())
@@ -153,7 +155,9 @@ def test_gains_take_the_mean_of_all_repeats(tmp_path):
 
 def test_failed_replies_have_no_vote():
     failed, none = failed_reply("no memory"), "<think>never ends"
-    right = [f"\\boxed{{{document['answer']}}}" for document in load_documents("mediconfusion")[:4]]
+    right = [
+        f"\\boxed{{{document['answer']}}}" for document in load_documents("mediconfusion")[:4]
+    ]
     row, scores = joined(
         [right[0], failed, none, none],
         [failed, failed, none, right[3]],
@@ -216,17 +220,27 @@ def test_texts_vote_in_lower_case(tmp_path, monkeypatch):
             item["doc_id"]: item["answer"].upper() if "think" in form else item["answer"]
             for item in documents
         }
-        replies = {doc_id: Reply.of_text(form.format(answer)) for doc_id, answer in answers.items()}
+        replies = {
+            doc_id: Reply.of_text(form.format(answer)) for doc_id, answer in answers.items()
+        }
         readings.append(given_replies(task, documents, replies))
     (row,) = join(readings, [None] * 3).rows
     assert (
-        next(score for score in row.scores if score.metric == "closed_accuracy").majority.value == 1
+        next(score for score in row.scores if score.metric == "closed_accuracy").majority.value
+        == 1
     )
     assert row.ties == 0
 
 
 def test_each_repeat_has_its_own_seeds():
-    tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
+    tiny = [
+        "--model",
+        "medtasks_tiny",
+        "--model_args",
+        "journal=false,seed=7",
+        "--seed",
+        "5,6,7,8",
+    ]
     first, third = (read_options(seed_arguments(tiny, number)) for number in (1, 3))
     assert first.given["seed"] == "5,6,7,8"
     assert third.given["seed"] == "7,8,9,8"  # examples are chosen as before
@@ -235,7 +249,9 @@ def test_each_repeat_has_its_own_seeds():
 
 
 def test_the_seed_of_a_server_is_a_generation_setting():
-    server = read_options(seed_arguments(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
+    server = read_options(
+        seed_arguments(["--model", "openai", "--gen_kwargs", "temperature=1"], 2)
+    )
     assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
 
 
@@ -330,7 +346,9 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert after({}, {}, "1") == (1, "repeat_2.")  # of an older and longer call
     assert after({}, {}, "3") == (2, "repeat_3.")  # one that never began
     sampling = sampled[1]
-    assert after({"gen_kwargs": f"{sampling},seed=0"}, {"gen_kwargs": f"{sampling},seed=1"}) == (2,)
+    assert after(
+        {"gen_kwargs": f"{sampling},seed=0"}, {"gen_kwargs": f"{sampling},seed=1"}
+    ) == (2,)
     assert after({"limit": "4"}, {"limit": "5"}) == (1, "repeat_1.")
     assert after({}, {"limit": "4", "gen_kwargs": f"{sampling},top_p=0.5,seed=1"}) == (
         1,

@@ -58,7 +58,10 @@ def check_latex(text):
             assert opened.pop() == name
     assert not opened
     bare = re.sub(
-        r"\\label\{[^{}]*\}|\\ifdim.*?\\fi|\\[A-Za-z]+|\\.|(?<=\{)%$", "", text, flags=re.MULTILINE
+        r"\\label\{[^{}]*\}|\\ifdim.*?\\fi|\\[A-Za-z]+|\\.|(?<=\{)%$",
+        "",
+        text,
+        flags=re.MULTILINE,
     )
     for character in bare:
         depth += (character == "{") - (character == "}")
@@ -168,7 +171,8 @@ def test_gains_over_variants_are_tested(text):
 
 def test_each_group_has_a_score_of_each_rule(text):
     assert (
-        row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[4] == r"20.0% \[15.0 to 25.0\]"
+        row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[4]
+        == r"20.0% \[15.0 to 25.0\]"
     )
 
 
@@ -300,7 +304,8 @@ def test_what_is_not_defined_or_failed_is_said():
 def alike():
     """Task of three rules with the same scores, of which the first and the last read alike."""
     rules = [
-        replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1") for name in ("a", "b", "c")
+        replace(REPORT.tasks[0].rules[0], name=name, rule=f"{name} v1")
+        for name in ("a", "b", "c")
     ]
     items = []
     for number in range(4):
@@ -323,10 +328,12 @@ def test_readings_that_are_alike_are_shown_once_in_tables(alike):
     task = alike
     text = markdown(replace(REPORT, tasks=(task,)))
     tables = markdown_tables(text)
-    assert [table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3] == [
-        ["`a, c`", "`b`"]
-    ]
-    assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][-2:] == [
+    assert [
+        table[0][1:] for table in tables if table[0][0] == "Metric" and len(table[0]) == 3
+    ] == [["`a, c`", "`b`"]]
+    assert [line[1] for table in tables for line in table if line[0] == "`mediconfusion`"][
+        -2:
+    ] == [
         "`a, c`",
         "`b`",
     ]
@@ -372,9 +379,11 @@ def test_readings_with_other_baselines_are_shown_apart(alike):
 
 
 def test_readings_without_samples_are_shown_apart(alike):
-    assert [rule.title for rule in replace(alike, items=()).distinct_rules] == ["a", "b", "c"], (
-        "they may differ"
-    )
+    assert [rule.title for rule in replace(alike, items=()).distinct_rules] == [
+        "a",
+        "b",
+        "c",
+    ], "they may differ"
 
 
 def test_metrics_without_a_value_for_one_reason_are_one_sentence():
@@ -423,7 +432,10 @@ def test_data_of_unknown_size_are_marked_in_tables_and_on_the_page(tmp_path):
     [
         ("mediconfusion_gd", "SAMPLE DATA: synthetic images, no score of a model"),
         ("gmai_mmbench_val", "PARTIAL RUN: 1,000 of 4,550 questions answered"),
-        ("multimedeval_mimic_cxr_report", "INCOMPLETE DATA: not comparable with published scores"),
+        (
+            "multimedeval_mimic_cxr_report",
+            "INCOMPLETE DATA: not comparable with published scores",
+        ),
     ],
 )
 def test_every_table_of_a_doubtful_task_says_so_in_its_first_row(task, warning):
@@ -432,7 +444,9 @@ def test_every_table_of_a_doubtful_task_says_so_in_its_first_row(task, warning):
     assert tables
     assert all(table[2][0] == f"**{warning}**" for table in tables)
     assert row(markdown(REPORT), f"**{task}: {warning}**")
-    of_task = [table for table in latex_tables(latex(REPORT)) if f"\\label{{tab:{task}." in table]
+    of_task = [
+        table for table in latex_tables(latex(REPORT)) if f"\\label{{tab:{task}." in table
+    ]
     assert len(of_task) >= len(tables)
     for table in of_task:
         assert re.search(
@@ -453,7 +467,8 @@ def test_long_tables_are_split():
     assert "Part 2 of 2." in parts[1]
     assert (
         sum(
-            len(re.findall(r"superscript\{1\} & .*superscript\{3\} \\\\", table)) for table in parts
+            len(re.findall(r"superscript\{1\} & .*superscript\{3\} \\\\", table))
+            for table in parts
         )
         == 50
     )
@@ -499,14 +514,20 @@ def test_notes_are_no_markup_and_names_are_code():
         "- no list": r"\- no list",
         "1 run": "1 run",
     }
-    names = {"a_b": "`a_b`", "a|b": r"`a\|b`", "a`b": "``a`b``", "`": "`` ` ``", "a\nb": "`a b`"}
+    names = {
+        "a_b": "`a_b`",
+        "a|b": r"`a\|b`",
+        "a`b": "``a`b``",
+        "`": "`` ` ``",
+        "a\nb": "`a b`",
+    }
     why = "<b> *a* _b_ c_d [e](f) &lt; g|h ~i~ $j$"
     text = markdown(replace(REPORT, notes=tuple(notes), missing=dict.fromkeys(names, why)))
     assert [shown for shown in notes.values() if f"\n- {shown}\n" not in text] == []
     assert [shown for shown in names.values() if shown not in text] == []
-    assert text.count(r"| &lt;b&gt; \*a\* \_b\_ c_d \[e\](f) &amp;lt; g\|h \~i\~ \$j\$ |") == len(
-        names
-    )
+    assert text.count(
+        r"| &lt;b&gt; \*a\* \_b\_ c_d \[e\](f) &amp;lt; g\|h \~i\~ \$j\$ |"
+    ) == len(names)
 
 
 def test_a_report_without_results_says_why():
@@ -519,7 +540,9 @@ def test_a_report_without_results_says_why():
     assert row(markdown(report), "questions") == ["questions", "1,000 of 4,550"]
     check_latex(latex(report))
     # A score without an interval stands alone.
-    rule = replace(REPORT.tasks[-1].rules[0], scores=(replace(share("accuracy", 0.25), low=NAN),))
+    rule = replace(
+        REPORT.tasks[-1].rules[0], scores=(replace(share("accuracy", 0.25), low=NAN),)
+    )
     report = replace(REPORT, tasks=(replace(task, rules=(rule,)),))
     assert row(markdown(report), "`accuracy`") == ["`accuracy`", "25.0%"]
 
@@ -551,7 +574,9 @@ def test_a_line_separates_rows():
 
 def test_no_name_is_markup_or_an_order():
     lines = printed(
-        number_table("[bold]title[/] \x1b[2J", ["[i]name[/i]", "value"], [["[red]x[/] \x9b", "1"]])
+        number_table(
+            "[bold]title[/] \x1b[2J", ["[i]name[/i]", "value"], [["[red]x[/] \x9b", "1"]]
+        )
     )
     text = "\n".join(lines)
     assert "[bold]title[/] ?[2J" in text
@@ -568,7 +593,9 @@ def _sample(sample_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
 
 
-def write(folder, *, tokens=lambda row: 4096 if row < CUT else row, wrong=0, tasks=(BASE, THINK)):
+def write(
+    folder, *, tokens=lambda row: 4096 if row < CUT else row, wrong=0, tasks=(BASE, THINK)
+):
     """Write a run that is right when it thinks, but for the first replies, and says A when it does not."""
     folder.mkdir(parents=True)
     documents = load_documents(BASE)
@@ -660,7 +687,9 @@ def test_the_direct_form_has_no_section_on_thinking(thinking_report):
 
 
 def test_replies_of_equal_length_are_one_bin(tmp_path):
-    (part,) = thinking(collect_run(open_run(write(tmp_path / "equal", tokens=lambda _: 7)))).bins
+    (part,) = thinking(
+        collect_run(open_run(write(tmp_path / "equal", tokens=lambda _: 7)))
+    ).bins
     assert (part.least, part.most, part.questions) == (7, 7, 32)
 
 
@@ -676,7 +705,8 @@ def test_a_page_without_the_direct_form_says_so(tmp_path):
 
     write_page(report, tmp_path / "page.html")
     assert (
-        f"The direct form, {BASE}, was not run beside it." in (tmp_path / "page.html").read_text()
+        f"The direct form, {BASE}, was not run beside it."
+        in (tmp_path / "page.html").read_text()
     )
 
 
@@ -691,7 +721,8 @@ def test_the_json_file_has_the_repeats(repeated):
     assert "repeat_1" in repeated.notes[0]
     written = json.loads(json.dumps(report_as_dict(repeated), allow_nan=False))
     assert (
-        next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"] == 3
+        next(task for task in written["tasks"] if task["name"] == THINK)["repeats"]["repeats"]
+        == 3
     )
 
 
@@ -716,7 +747,8 @@ def test_tables_show_thinking_next_to_repeats(repeated):
 def test_a_page_without_thinking_has_no_section_on_it(repeated, tmp_path):
     page = tmp_path / "page.html"
     without = replace(
-        repeated, tasks=tuple(replace(one, thinking=None, repeats=None) for one in repeated.tasks)
+        repeated,
+        tasks=tuple(replace(one, thinking=None, repeats=None) for one in repeated.tasks),
     )
     write_page(without, page)
     assert 'id="thinking"' not in page.read_text()

@@ -39,7 +39,9 @@ def area_tests(different: str, p: float) -> RuleScores:
 
 
 NO_SCORE = made_up.share("set_accuracy", float("nan"))
-FAILED = replace(made_up.paired_rule("robust"), scores=(NO_SCORE,), reasons={"adapter_failed": 60})
+FAILED = replace(
+    made_up.paired_rule("robust"), scores=(NO_SCORE,), reasons={"adapter_failed": 60}
+)
 ONE_PATIENT = replace(
     made_up.paired_rule("robust"),
     scores=(replace(made_up.share("set_accuracy", 0.68), low=NAN, high=NAN),),
@@ -62,14 +64,26 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
             1,
             "With the image of another question (mediconfusion_swapped) its set_accuracy is 0.0% instead of ",
         ),
-        ({}, 2, "replies without a valid answer: 0.0%; model: made_up_model"),  # nothing was tested
-        ({"rules": (area_tests("", 0.41),)}, 2, "%; no group was shown to differ (p = 0.4100)."),
+        (
+            {},
+            2,
+            "replies without a valid answer: 0.0%; model: made_up_model",
+        ),  # nothing was tested
+        (
+            {"rules": (area_tests("", 0.41),)},
+            2,
+            "%; no group was shown to differ (p = 0.4100).",
+        ),
         (
             {"rules": (area_tests("Cerebral", 0.01),)},
             2,
             "%; Cerebral differs from all others by −14.0 pts [−20.0 to −8.0] (p = 0.0100).",
         ),
-        ({"rules": (FAILED,)}, 0, " has no score: all 60 replies failed (data 'mediconfusion', "),
+        (
+            {"rules": (FAILED,)},
+            0,
+            " has no score: all 60 replies failed (data 'mediconfusion', ",
+        ),
         ({"rules": (ONE_PATIENT,)}, 0, "set_accuracy 68.0% under rule robust, for "),
         (
             {"rules": (SHARING,)},
@@ -91,7 +105,11 @@ WITHOUT_GROUPS = replace(made_up.paired_rule("robust"), groups={})
             1,
             "mediconfusion_blind in the same run would show what the image adds.",
         ),
-        ({"rules": (made_up.paired_rule("robust"),)}, 2, "replies without a valid answer: 25.0%"),
+        (
+            {"rules": (made_up.paired_rule("robust"),)},
+            2,
+            "replies without a valid answer: 25.0%",
+        ),
         ({"rules": (WITHOUT_GROUPS,)}, 2, "versions: medtasks 0.8.0, lmms_eval 0.7.3."),
         (
             {"gains": HARDER},
@@ -117,7 +135,8 @@ def test_three_sentences_say_result_comparison_and_reliability(changes, index, p
 
 def test_a_primary_outcome_comes_first_and_others_are_exploratory():
     report = replace(
-        made_up.report_of(PAIRED), primary=PrimaryOutcome(task="mediconfusion", metric="confusion")
+        made_up.report_of(PAIRED),
+        primary=PrimaryOutcome(task="mediconfusion", metric="confusion"),
     )
     (sentences,) = quotable_sentences(report).values()
     assert sentences[0].startswith("Primary outcome: On mediconfusion, ")

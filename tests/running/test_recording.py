@@ -133,7 +133,9 @@ def test_the_end(begin):
     "failed, unjudged, state",
     [(1, 0, "finished"), (2, 0, "finished_with_failures"), (0, 2, "finished_with_failures")],
 )
-def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, failed, unjudged, state):
+def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(
+    begin, failed, unjudged, state
+):
     recording, scored = begin(asked=("one",)), 10 - failed - unjudged
     row = {
         "accuracy,reference": 0.5,
@@ -143,7 +145,10 @@ def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, faile
     with recording.until_its_end():
         finished(recording, "one", row={**row, "unjudged_samples,reference": unjudged})
     read = RunManifest.read(recording.path)
-    assert (read.state, read.tasks["one"].counts) == (state, SampleCounts(scored, failed, unjudged))
+    assert (read.state, read.tasks["one"].counts) == (
+        state,
+        SampleCounts(scored, failed, unjudged),
+    )
     assert list(recording.over_limit()) == ([] if state == "finished" else ["one"])
 
 
@@ -174,7 +179,9 @@ def test_the_cause_of_the_first_failure_is_named(begin):
     row = {"scored_samples,reference": 1, "failed_samples,reference": 2}
     finished(recording, "one", row=row)
     assert recording.losses_over_limit() == "one: 2 failed of 3 samples"
-    samples = samples_file(recording.path.parent / recording.manifest.tasks["one"].results, "one")
+    samples = samples_file(
+        recording.path.parent / recording.manifest.tasks["one"].results, "one"
+    )
     samples.parent.mkdir()
     replies = [
         "B",
@@ -279,7 +286,10 @@ def test_commit(monkeypatch, tmp_path):
             "commit.gpgsign=false",
         ]
         return subprocess.run(
-            ["git", *names, "-C", tmp_path, *arguments], check=True, capture_output=True, text=True
+            ["git", *names, "-C", tmp_path, *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
         )
 
     monkeypatch.setattr(
@@ -316,7 +326,8 @@ def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     first = folder_with(tmp_path / "a", x="1", y="2")
     assert files_sha256(first / "x") == hashlib.sha256(b"1").hexdigest()
     lines = "".join(
-        f"{hashlib.sha256(text).hexdigest()}  {name}\n" for name, text in (("x", b"1"), ("y", b"2"))
+        f"{hashlib.sha256(text).hexdigest()}  {name}\n"
+        for name, text in (("x", b"1"), ("y", b"2"))
     )
     assert files_sha256(first) == hashlib.sha256(lines.encode()).hexdigest()
     folder_with(first / ".git", index="1")  # hidden files do not count, files below do
@@ -337,7 +348,9 @@ def test_digests_of_files_and_folders(tmp_path, monkeypatch):
     os.utime(folder / "y", ns=(state.st_atime_ns, state.st_mtime_ns))  # as after touch -r
     second = files_sha256(folder)
     assert (second != before, sorted(reads)) == (True, ["x", "y", "y"])
-    (run_facts.home() / "weights_digests.sqlite").write_text("[")  # a damaged store is written anew
+    (run_facts.home() / "weights_digests.sqlite").write_text(
+        "["
+    )  # a damaged store is written anew
     assert files_sha256(folder) == files_sha256(folder) == second
     assert len(reads) == 5
     (tmp_path / "file").write_text("")
@@ -353,11 +366,17 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
         (hub / "snapshots" / digest).mkdir(parents=True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     model = facts("qwen2_5_vl", "pretrained=org/name")
-    assert (model.weights, model.fingerprint, model.unknown) == ("org/name", f"commit:{COMMIT}", "")
+    assert (model.weights, model.fingerprint, model.unknown) == (
+        "org/name",
+        f"commit:{COMMIT}",
+        "",
+    )
     assert facts("x", f"pretrained=org/name,revision={OTHER}").fingerprint == f"commit:{OTHER}"
     folder = folder_with(tmp_path / "adapter", x="1")
     model = facts("hf", f"pretrained=org/name,peft={folder}")
-    assert model.fingerprint == f"pretrained=commit:{COMMIT}, peft=sha256:{files_sha256(folder)}"
+    assert (
+        model.fingerprint == f"pretrained=commit:{COMMIT}, peft=sha256:{files_sha256(folder)}"
+    )
     assert model.weights == "org/name, adapter"
     for name, revision in (
         ("org/name", "a" * 40),
@@ -375,10 +394,15 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
     for key in ("pretrained", "model"):
         model = facts("hf_vlm", f"{key}={folder},dtype=float32")
         assert (model.name, model.arguments) == ("hf_vlm", f"{key}={folder},dtype=float32")
-        assert (model.weights, model.fingerprint) == ("my model", f"sha256:{files_sha256(folder)}")
+        assert (model.weights, model.fingerprint) == (
+            "my model",
+            f"sha256:{files_sha256(folder)}",
+        )
     folder_with(tmp_path / "auto", x="1")
     monkeypatch.chdir(tmp_path)
-    model = facts("hf_vlm", f"device_map=auto,journal={tmp_path}")  # other arguments are no weights
+    model = facts(
+        "hf_vlm", f"device_map=auto,journal={tmp_path}"
+    )  # other arguments are no weights
     assert (model.fingerprint, "name no weights" in model.unknown) == (None, True)
     model = facts("openai", "model_version=gpt-4o,api_key=PLANTED")
     assert (model.fingerprint, "behind an API" in model.unknown) == (None, True)
@@ -390,7 +414,9 @@ def test_snapshots_of_the_hub_local_weights_and_unknown_ones(tmp_path, monkeypat
     assert model_facts(HarnessOptions()).name == "hf"
 
     monkeypatch.setattr(
-        run_facts, "file_sha256", Mock(side_effect=PermissionError(13, "Permission denied", "x"))
+        run_facts,
+        "file_sha256",
+        Mock(side_effect=PermissionError(13, "Permission denied", "x")),
     )
     model = facts("hf", f"pretrained={folder_with(tmp_path / 'clinic', x='1')}")
     assert model.fingerprint is None
@@ -403,7 +429,9 @@ def test_the_defaults_are_those_of_our_adapters():
         if manifest.model_id == "adapter":  # another class, which has its own arguments
             continue
         module, _, name = manifest.simple_class_path.rpartition(".")
-        fields = dataclasses.fields(getattr(importlib.import_module(module), name).arguments_type)
+        fields = dataclasses.fields(
+            getattr(importlib.import_module(module), name).arguments_type
+        )
         weights = {
             field.name: field.default
             for field in fields

@@ -29,7 +29,9 @@ class Asked(TaskFile):
 
     def __init__(self, **columns):
         object.__setattr__(
-            self, "__dict__", {"name": "asked", "dataset": None, "base": None, "guarded_as": None}
+            self,
+            "__dict__",
+            {"name": "asked", "dataset": None, "base": None, "guarded_as": None},
         )
 
 
@@ -39,7 +41,8 @@ def sample(doc_id, question, options=PARTS, **columns):
 
 def matched(documents, *rows, is_id_named=False, notes=()):
     written = tuple(
-        ForeignRow(number, "", **{"reply": f"R{number}", **row}) for number, row in enumerate(rows)
+        ForeignRow(number, "", **{"reply": f"R{number}", **row})
+        for number, row in enumerate(rows)
     )
     return match_rows(
         ForeignFile("a kit", written, "out", is_id_named, notes=notes), documents, Asked()
@@ -51,11 +54,15 @@ def replies(result, run=0):
 
 
 def causes(result):
-    return {match.row.number: match.why for match in (*result.unmatched_rows, *result.ambiguous)}
+    return {
+        match.row.number: match.why for match in (*result.unmatched_rows, *result.ambiguous)
+    }
 
 
 def prompt(question, options=PARTS, frame="Question: {}\nChoices:\n{}\nAnswer:"):
-    lettered = [f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)]
+    lettered = [
+        f"({letter}) {option}" for letter, option in zip("ABCDEFG", options, strict=False)
+    ]
     return frame.format(question, "\n".join(lettered))
 
 
@@ -89,7 +96,9 @@ def test_one_contradiction_makes_bare_numbers_no_ids_of_the_whole_file():
         {"identifier": doc["doc_id"], "question": doc["question"], "options": tuple(PARTS)}
         for doc in documents
     ]
-    assert replies(matched(documents, *texts)) == {str(number): f"R{number}" for number in range(5)}
+    assert replies(matched(documents, *texts)) == {
+        str(number): f"R{number}" for number in range(5)
+    }
     moved = {**texts[4], "identifier": "3"}
     result = matched(documents, *texts[:4], moved)
     assert replies(result) == {"2": "R2", "3": "R3", "4": "R4"}
@@ -98,7 +107,9 @@ def test_one_contradiction_makes_bare_numbers_no_ids_of_the_whole_file():
 
 def test_bare_numbers_without_texts_are_refused_unless_the_user_names_them():
     documents = [sample(str(number), f"Where is part {number}?") for number in range(5)]
-    with pytest.raises(RepliesError, match=r"could be the number of any row.*--columns id=COLUMN"):
+    with pytest.raises(
+        RepliesError, match=r"could be the number of any row.*--columns id=COLUMN"
+    ):
         matched(documents, {"identifier": "3"})
     assert replies(
         matched(documents, {"identifier": "3"}, {"identifier": "04"}, is_id_named=True)
@@ -118,7 +129,9 @@ def test_bare_numbers_without_texts_are_refused_unless_the_user_names_them():
     ],
 )
 def test_options_are_compared_as_texts(options, shown):
-    result = matched([sample("q-0", "Which?", options)], {"question": "Which?", "options": shown})
+    result = matched(
+        [sample("q-0", "Which?", options)], {"question": "Which?", "options": shown}
+    )
     assert replies(result) == {"q-0": "R0"}
     wrong = matched(
         [sample("q-0", "Which?", options)],
@@ -135,7 +148,9 @@ def test_ten_squared_is_not_a_hundred_and_two():
 
 def test_a_question_without_options_is_taken_if_it_is_the_only_one():
     documents = [*SIX, sample("twin", "Where is part 5?", PARTS[::-1])]
-    result = matched(documents, {"question": "Where is part 1?"}, {"question": "Where is part 5?"})
+    result = matched(
+        documents, {"question": "Where is part 1?"}, {"question": "Where is part 5?"}
+    )
     assert replies(result) == {"q-1": "R0"}
     assert result.steps == {BY_QUESTION_ALONE: 1}
     assert causes(result) == {1: SEVERAL}
@@ -146,15 +161,23 @@ def test_prompts_are_read_within_the_frame_of_the_kit():
     """A question that contains one of ours is another question, even with the same options."""
     documents = [*SIX, sample("long", "Where is part 5? Look at the left.")]
     asked = [prompt(doc["question"]) for doc in documents]
-    others = [prompt("Elsewhere: Where is part 2?"), prompt("Where is part 3? Look at the right.")]
+    others = [
+        prompt("Elsewhere: Where is part 2?"),
+        prompt("Where is part 3? Look at the right."),
+    ]
     result = matched(documents, *[{"prompt": text} for text in [*asked, *others]])
-    assert replies(result) == {doc["doc_id"]: f"R{number}" for number, doc in enumerate(documents)}
+    assert replies(result) == {
+        doc["doc_id"]: f"R{number}" for number, doc in enumerate(documents)
+    }
     assert causes(result) == {7: NOT_HERE, 8: NOT_HERE}
     assert result.steps == {BY_PROMPT: 7}
 
 
 def test_few_questions_with_another_number_of_options_are_within_the_frame():
-    documents = [*SIX, *(sample(f"more-{number}", f"What is {number}?") for number in range(60))]
+    documents = [
+        *SIX,
+        *(sample(f"more-{number}", f"What is {number}?") for number in range(60)),
+    ]
     documents.append(sample("two", "Where is it?", PARTS[:2]))
     frame = "One of {}.\n{{}}\n{{}}"
     rows = []
@@ -187,12 +210,12 @@ def test_the_order_of_yes_and_no_counts_where_letters_stand_for_them():
     assert replies(matched(documents, {"prompt": "Is it open?\nAnswer with no or yes."})) == {
         "q": "R0"
     }
-    assert replies(matched(documents, {"prompt": prompt("Is it open?", ["Yes", "No"], plain)})) == {
-        "q": "R0"
-    }
-    assert causes(matched(documents, {"prompt": prompt("Is it open?", ["No", "Yes"], plain)})) == {
-        0: OTHER_ORDER
-    }
+    assert replies(
+        matched(documents, {"prompt": prompt("Is it open?", ["Yes", "No"], plain)})
+    ) == {"q": "R0"}
+    assert causes(
+        matched(documents, {"prompt": prompt("Is it open?", ["No", "Yes"], plain)})
+    ) == {0: OTHER_ORDER}
 
 
 def test_a_question_may_follow_a_chinese_frame_directly():
@@ -215,7 +238,8 @@ def test_the_image_decides_between_questions_with_the_same_texts():
 def test_a_row_on_another_image_is_another_question_where_files_are_named_alike():
     documents = [{**doc, "image_file": f"{doc['doc_id']}.png"} for doc in SIX]
     rows = [
-        {"question": doc["question"], "image_names": (f"{doc['doc_id']}.png",)} for doc in SIX[:4]
+        {"question": doc["question"], "image_names": (f"{doc['doc_id']}.png",)}
+        for doc in SIX[:4]
     ]
     other = {"question": "Where is part 5?", "image_names": ("q-77.png",)}
     assert causes(matched(documents, *rows, other)) == {4: OTHER_IMAGE}
@@ -225,7 +249,9 @@ def test_a_row_on_another_image_is_another_question_where_files_are_named_alike(
 
 def test_order_decides_only_if_every_row_of_a_whole_file_agrees():
     questions = ["Is C open?", "Is A open?", "Is A open?", "Is D open?", "Is B open?"]
-    documents = [sample(f"q-{number}", question, ()) for number, question in enumerate(questions)]
+    documents = [
+        sample(f"q-{number}", question, ()) for number, question in enumerate(questions)
+    ]
     rows = [{"question": question} for question in questions]
     result = matched(documents, *rows)
     assert replies(result) == {f"q-{number}": f"R{number}" for number in range(5)}
@@ -267,7 +293,9 @@ def test_rows_of_one_sample():
     assert (replies(retried), retried.statuses["q-1"]) == ({"q-1": "A"}, "matched")
     failed = matched(SIX, {**asked, "reply": None})
     assert (failed.runs[0]["q-1"].is_failure, failed.statuses["q-1"]) == (True, "failed")
-    runs = matched(SIX, {**asked, "reply": "A", "repeat": 0}, {**asked, "reply": "B", "repeat": 1})
+    runs = matched(
+        SIX, {**asked, "reply": "A", "repeat": 0}, {**asked, "reply": "B", "repeat": 1}
+    )
     assert [replies(runs, run) for run in (0, 1)] == [{"q-1": "A"}, {"q-1": "B"}]
     thought = matched(SIX, {**asked, "reply": "A", "reasoning": "so", "is_cut": True})
     assert (thought.runs[0]["q-1"].reasoning, thought.runs[0]["q-1"].cut) == ("so", True)

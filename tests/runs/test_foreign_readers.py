@@ -141,7 +141,9 @@ def test_mmmu_of_medevalkit(tmp_path):
     for subject, reply in (("Pharmacy", "B."), ("Anatomy", "A")):
         row = {**MMMU, "response": reply}
         write_json(tmp_path / "val" / subject / "output_sample.json", [row])
-        write_json(tmp_path / "val" / subject / "parsed_output.json", [row | {"judge": "Correct"}])
+        write_json(
+            tmp_path / "val" / subject / "parsed_output.json", [row | {"judge": "Correct"}]
+        )
         write_json(tmp_path / "val" / subject / "result.json", {"acc": 1.0})
     file = read_foreign([tmp_path / "val"])
     assert values(file, "reply") == ["A", "B."]
@@ -208,7 +210,9 @@ def test_cells_of_vlmevalkit(tmp_path, cell, reply):
 
 def test_long_cells_are_cut(tmp_path):
     long = "x" * 32_767
-    path = write_xlsx(tmp_path / "m.xlsx", ["index", "prediction"], [0, long], [1, "x" * 32_766])
+    path = write_xlsx(
+        tmp_path / "m.xlsx", ["index", "prediction"], [0, long], [1, "x" * 32_766]
+    )
     assert values(read_foreign([path]), "is_cut") == [True, False]
 
 
@@ -230,7 +234,11 @@ def test_options_and_thinking_of_vlmevalkit(tmp_path):
     quoted = ["\t".join(f'"{cell}"' for cell in row) for row in (names, cells)]
     path.write_text("\n".join(quoted) + "\n")
     (row,) = read_foreign([path]).rows
-    assert (row.options, row.reply, row.reasoning) == (("5.0", "", "None"), 'He said "A"\nB', "Hm.")
+    assert (row.options, row.reply, row.reasoning) == (
+        ("5.0", "", "None"),
+        'He said "A"\nB',
+        "Hm.",
+    )
     assert (row.identifier, row.image_names, row.answer) == ("3", ("y.png",), "A")
 
 
@@ -310,7 +318,9 @@ def test_pickles_are_never_opened(tmp_path):
 
 def prediction(index, prompt, content, **more):
     messages = (
-        [{"role": "system", "content": "s"}, {"role": "user", "content": prompt}] if prompt else []
+        [{"role": "system", "content": "s"}, {"role": "user", "content": prompt}]
+        if prompt
+        else []
     )
     message = {"role": "assistant", "content": content}
     output = {"choices": [{"message": message, "stop_reason": "stop"}], "error": None}
@@ -398,7 +408,9 @@ def test_reviews_of_evalscope(tmp_path):
     )
     (row,) = read_foreign([old]).rows
     assert (row.prompt, row.answer, row.repeat) == ("**User**: \nq0", "D", None)
-    write_lines(tmp_path / "predictions/m/s.jsonl", prediction(0, None, "B"))  # as 1.0 writes them
+    write_lines(
+        tmp_path / "predictions/m/s.jsonl", prediction(0, None, "B")
+    )  # as 1.0 writes them
     assert len(read_foreign([tmp_path]).rows) == 2
     with pytest.raises(RepliesError, match="reviews"):
         read_foreign([tmp_path / "predictions/m/s.jsonl"])
@@ -432,7 +444,12 @@ def test_a_question_under_several_filters_is_one_row(tmp_path):
     )
     assert values(file, "identifier") == [None, None]
     second = [harness_line(row, name, f"s{row}") for name in "ab" for row in range(2)]
-    assert replies(write_lines(tmp_path / "s.jsonl", *filters, *second)) == ["r0", "r1", "s0", "s1"]
+    assert replies(write_lines(tmp_path / "s.jsonl", *filters, *second)) == [
+        "r0",
+        "r1",
+        "s0",
+        "s1",
+    ]
 
 
 @each_row(
@@ -440,13 +457,19 @@ def test_a_question_under_several_filters_is_one_row(tmp_path):
     [
         ("Q: old\nA: B\n\nQ: new?\nA. l\nA:", {"question": "new?"}, "new?\nA. l\nA:"),
         ("Q: old\nA: B\n\nQ: new?", {"row": 1}, "Q: old\nA: B\n\nQ: new?"),
-        ('[{"role": "user", "content": "old"}, {"role": "user", "content": "a\\nb"}]', {}, "a\nb"),
+        (
+            '[{"role": "user", "content": "old"}, {"role": "user", "content": "a\\nb"}]',
+            {},
+            "a\nb",
+        ),
         (['[{"role": "user", "content": "a\\nb"}]'], {}, "a\nb"),
     ],
 )
 def test_prompts_of_lm_eval(tmp_path, prompt, doc, expected):
     line = harness_line(0, "none", "x", doc=doc, arguments={"gen_args_0": {"arg_0": prompt}})
-    assert values(read_foreign([write_lines(tmp_path / "s.jsonl", line)]), "prompt") == [expected]
+    assert values(read_foreign([write_lines(tmp_path / "s.jsonl", line)]), "prompt") == [
+        expected
+    ]
 
 
 def test_repeats_and_likelihoods_of_lm_eval(tmp_path):
@@ -456,7 +479,9 @@ def test_repeats_and_likelihoods_of_lm_eval(tmp_path):
     assert (values(file, "reply"), values(file, "repeat")) == (["None", ""], [0, 1])
     losses = [[["-1.2", "False"]], [["-0.3", "True"]]]
     with pytest.raises(RepliesError, match="likelihoods"):
-        read_foreign([write_lines(tmp_path / "s.jsonl", harness_line(0, "none", "", resps=losses))])
+        read_foreign(
+            [write_lines(tmp_path / "s.jsonl", harness_line(0, "none", "", resps=losses))]
+        )
 
 
 def test_samples_of_lmms_eval(tmp_path):
@@ -472,7 +497,9 @@ def test_samples_of_lmms_eval(tmp_path):
         "resps": "<think>h</think>B",
         "mmmu_acc": {"id": "validation_Art_1"},
     }
-    file = read_foreign([write_lines(tmp_path / "s.jsonl", line | {"acc": {"id": "0"}}, thinking)])
+    file = read_foreign(
+        [write_lines(tmp_path / "s.jsonl", line | {"acc": {"id": "0"}}, thinking)]
+    )
     assert (file.kit, values(file, "reply")) == ("lmms-eval", ["A", "<think>h</think>B"])
     assert values(file, "identifier") == [None, "validation_Art_1"]
     assert (file.rows[0].prompt, file.rows[0].image_names) == ("<image 1> q", ("1.png",))
@@ -513,7 +540,12 @@ def test_logs_of_inspect(tmp_path, method, monkeypatch):
     older = inspect_sample("d", "C")
     del older["output"]["completion"]
     path = tmp_path / "log.eval"
-    samples = [inspect_sample("b", "<think>h</think>\r\nB"), inspect_sample("a", ""), error, older]
+    samples = [
+        inspect_sample("b", "<think>h</think>\r\nB"),
+        inspect_sample("a", ""),
+        error,
+        older,
+    ]
     if method == 93:
         write_zstd(path, samples)
     else:
@@ -564,7 +596,9 @@ def test_numbers_that_inspect_gave_are_no_ids(tmp_path, ids, identifiers):
 
 def test_gold_alone_in_a_list(tmp_path):
     targets = ("A", ["B"], ["A", "B"], [""], [2])
-    samples = [inspect_sample(f"s{number}", target=target) for number, target in enumerate(targets)]
+    samples = [
+        inspect_sample(f"s{number}", target=target) for number, target in enumerate(targets)
+    ]
     file = read_foreign([write_json(tmp_path / "log.json", {"eval": {}, "samples": samples})])
     assert values(file, "answer") == ["A", "B", None, None, "2"]
 
@@ -573,7 +607,8 @@ def test_epochs_and_messages_of_inspect(tmp_path):
     parts = [{"type": "image", "image": "attachment://ab"}, {"type": "text", "text": "Is it?"}]
     asked = [{"role": "system", "content": "s"}, {"role": "user", "content": parts}]
     samples = [
-        inspect_sample("a", str(epoch), epoch=epoch, input=asked, choices=None) for epoch in (1, 2)
+        inspect_sample("a", str(epoch), epoch=epoch, input=asked, choices=None)
+        for epoch in (1, 2)
     ]
     file = read_foreign(
         [write_json(tmp_path / "log.json", {"eval": {}, "samples": samples}, indent=2)]
@@ -585,7 +620,9 @@ def test_epochs_and_messages_of_inspect(tmp_path):
     )
     samples[0]["input"] = "attachment://ab"
     samples[0]["attachments"] = {"ab": "Is that?"}
-    file = read_foreign([write_json(tmp_path / "log.json", {"eval": {}, "samples": samples[:1]})])
+    file = read_foreign(
+        [write_json(tmp_path / "log.json", {"eval": {}, "samples": samples[:1]})]
+    )
     assert (file.rows[0].prompt, file.rows[0].repeat) == ("Is that?", None)
 
 
@@ -612,11 +649,16 @@ def message(content, reason="stop", **more):
         (chat("a", message("A"), message("B")), ["A", "B"]),
         (chat("a", {"text": " B", "finish_reason": "stop"}), [" B"]),
         (CHAT | {"response": None, "error": {"code": "batch_expired"}}, [None]),
-        (CHAT | {"response": {"status_code": 500, "body": {"error": {"message": "x"}}}}, [None]),
+        (
+            CHAT | {"response": {"status_code": 500, "body": {"error": {"message": "x"}}}},
+            [None],
+        ),
         (CHAT | {"response": {"status_code": 400, "body": None}, "error": "too long"}, [None]),
         (
             CHAT
-            | {"response": {"status_code": 200, "body": {"error": {"code": "x"}, "output": []}}},
+            | {
+                "response": {"status_code": 200, "body": {"error": {"code": "x"}, "output": []}}
+            },
             [None],
         ),
         (
@@ -631,7 +673,10 @@ def message(content, reason="stop", **more):
                                 "type": "reasoning",
                                 "summary": [{"type": "summary_text", "text": "Hm."}],
                             },
-                            {"type": "message", "content": [{"type": "output_text", "text": "B"}]},
+                            {
+                                "type": "message",
+                                "content": [{"type": "output_text", "text": "B"}],
+                            },
                         ],
                     },
                 }
@@ -674,13 +719,24 @@ def test_thinking_and_limits_of_batch_apis(tmp_path):
 @each_row(
     "body, prompt",
     [
-        ({"messages": [{"role": "user", "content": "old"}, {"role": "user", "content": "q"}]}, "q"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": "old"},
+                    {"role": "user", "content": "q"},
+                ]
+            },
+            "q",
+        ),
         (
             {
                 "messages": [
                     {
                         "role": "user",
-                        "content": [{"type": "text", "text": "q"}, {"type": "text", "text": "A"}],
+                        "content": [
+                            {"type": "text", "text": "q"},
+                            {"type": "text", "text": "A"},
+                        ],
                     }
                 ]
             },
@@ -694,8 +750,12 @@ def test_thinking_and_limits_of_batch_apis(tmp_path):
 def test_a_folder_of_a_batch_has_requests_output_and_errors(tmp_path, body, prompt):
     failed = CHAT | {"custom_id": "b", "response": None, "error": {"code": "batch_expired"}}
     write_lines(tmp_path / "a_errors.jsonl", failed, failed | {"custom_id": "c"})
-    write_lines(tmp_path / "batch_output.jsonl", chat("a", message("A")), chat("c", message("C")))
-    requests = [{"custom_id": name, "method": "POST", "url": "/v1", "body": body} for name in "abc"]
+    write_lines(
+        tmp_path / "batch_output.jsonl", chat("a", message("A")), chat("c", message("C"))
+    )
+    requests = [
+        {"custom_id": name, "method": "POST", "url": "/v1", "body": body} for name in "abc"
+    ]
     path = write_lines(tmp_path / "batch.jsonl", *requests)
     file = read_foreign([tmp_path])
     assert (values(file, "identifier"), values(file, "reply")) == (
@@ -756,7 +816,12 @@ def test_plain_json_lines_have_nested_keys(tmp_path):
     record = {"item": {"stem": "q", "choices": {"A": "l", "B": "r"}}, "n": 1}
     records = [record | {"out": [{"text": text}]} for text in ("B", None, 2.0)]
     path = write_lines(tmp_path / "o.jsonl", *records)
-    columns = {"question": "item.stem", "options": "item.choices", "reply": "out.0.text", "id": "n"}
+    columns = {
+        "question": "item.stem",
+        "options": "item.choices",
+        "reply": "out.0.text",
+        "id": "n",
+    }
     file = read_foreign([path], columns=columns)
     assert values(file, "reply") == ["B", None, "2"]
     assert (file.rows[0].question, file.rows[0].options, file.is_id_named) == (
@@ -839,14 +904,24 @@ def test_plain_workbooks(tmp_path):
             "entry 1: 'response' is no text but a list",
         ),
         ("t.json", b'[{"id": "a", "response": "B"}, 3]', {}, "entry 2 is no JSON object"),
-        ("t.json", b'[{"id": "a", "response": "B"}, {"id": "b"}]', {}, "entry 2 has no 'response'"),
+        (
+            "t.json",
+            b'[{"id": "a", "response": "B"}, {"id": "b"}]',
+            {},
+            "entry 2 has no 'response'",
+        ),
         (
             "t.json",
             b'[{"id": "a", "response": "B", "choices": ["l", NaN]}]',
             {},
             "entry 1: 'option 2' is nan",
         ),
-        ("t.json", b'[{"id": "a", "response": "B"}] [{}]', {}, "goes on after the end of its list"),
+        (
+            "t.json",
+            b'[{"id": "a", "response": "B"}] [{}]',
+            {},
+            "goes on after the end of its list",
+        ),
         ("t.json", b'[{"id": "a", "response": "\xff"}]', {}, "not text in UTF-8 .byte 27"),
         ("t.json", b'{"STUDY-17": "text"}', {}, "nothing has a name.*It has one object$"),
         (

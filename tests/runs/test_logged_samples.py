@@ -53,7 +53,13 @@ def write_manifest(home, name, access, **changed):
         "access": access,
         "sample": False,
     }
-    facts |= {"complete": True, "rows": 1, "images": 1, "text_sha256": "0", "pixels_sha256": "0"}
+    facts |= {
+        "complete": True,
+        "rows": 1,
+        "images": 1,
+        "text_sha256": "0",
+        "pixels_sha256": "0",
+    }
     folder = home / "datasets" / name
     folder.mkdir(parents=True, exist_ok=True)
     Manifest(**(facts | changed)).write(folder)
@@ -149,7 +155,11 @@ FAMILIES = {
     ),
     "open": ("open_questions", {"question": "Q zyz", "answer": "zyz"}, "robust_vqa"),
     "class": ("classification", {"options": ["zyz a", "zyz b"], "label": 1}, "robust_class"),
-    "labels": ("multilabel", {"options": ["zyz a", "zyz b"], "labels": [1, 0]}, "robust_labels"),
+    "labels": (
+        "multilabel",
+        {"options": ["zyz a", "zyz b"], "labels": [1, 0]},
+        "robust_labels",
+    ),
 }
 FAMILIES["pairs"] = (
     "pairs",
@@ -211,7 +221,8 @@ def test_a_sample_holds_its_score_once_however_many_metrics():
         "reference": PrivateText("effusion"),
     }
     few, many = (
-        make_logged_sample({}, ["x"], [f"m{n}" for n in range(number)], score) for number in (1, 60)
+        make_logged_sample({}, ["x"], [f"m{n}" for n in range(number)], score)
+        for number in (1, 60)
     )
     assert [json.dumps(dict.copy(sample)) for sample in (few, many)] == [
         json.dumps({"score": few["score"]})
@@ -245,7 +256,9 @@ def test_only_replies_in_words_are_withheld(tmp_path, monkeypatch, results, in_w
             {**doc, **fields, "doc_id": "scored"}, results
         )
         assert [
-            path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()
+            path
+            for path in (home / "replies").rglob("*.jsonl")
+            if '"scored"' in path.read_text()
         ]
 
 
@@ -429,7 +442,17 @@ def test_a_secret_that_is_an_argument_of_its_own_is_redacted():
         "1",
         "--key=PLANTED",
     ]
-    hidden = ("--api-key", "***", "--model", "m", "--hf_token", "***", "--seed", "1", "--key=***")
+    hidden = (
+        "--api-key",
+        "***",
+        "--model",
+        "m",
+        "--hf_token",
+        "***",
+        "--seed",
+        "1",
+        "--key=***",
+    )
 
     assert redacted_arguments(given) == hidden
 
@@ -448,7 +471,10 @@ def test_the_data_folder_is_named_by_its_variable(monkeypatch):
 
 
 def test_settings_that_may_be_private_are_redacted(tmp_path):
-    public = {"MEDTASKS_JUDGE_MODEL": "gpt-4o", "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1"}
+    public = {
+        "MEDTASKS_JUDGE_MODEL": "gpt-4o",
+        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1",
+    }
     public |= {"MEDTASKS_LOG_TEXT": "mimic"}
     private = {"MEDTASKS_HOME": "/clinic/patients", "MEDTASKS_WEIGHTS": str(tmp_path)}
     private |= {"MEDTASKS_JUDGE_API_KEY": "PLANTED"}

@@ -91,7 +91,9 @@ OTHER_MODEL = ModelFacts(name="vllm", arguments="", weights="w")
 def test_a_run_that_was_stopped_goes_on_under_its_id(last, goes_on, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out")
     gone = process_of(os.getpid()).model_copy(update={"began": 1})
-    earlier = manifest(process=gone, started=NOON - timedelta(1)).model_copy(update={"run": "a"})
+    earlier = manifest(process=gone, started=NOON - timedelta(1)).model_copy(
+        update={"run": "a"}
+    )
     earlier.write(manifest_path(folder, NOON - timedelta(1)))
     assert continued_run(folder, manifest()) == ""
     manifest(process=gone).model_copy(update={"run": "b", **last}).write(
@@ -121,7 +123,10 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def test_what_cannot_be_seen_from_here(monkeypatch):
     here = process_of(os.getpid())
-    assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (
+    assert (
+        is_running(here),
+        is_running(here.model_copy(update={"began": here.began - 1})),
+    ) == (
         True,
         False,
     )
@@ -245,7 +250,11 @@ def test_short_options_have_their_long_names():
         "repeats": "3",
     }
     assert options.given == values | {"process_docs_parallel": "2"}
-    assert (options.flag("write_out"), options.flag("log_samples"), options.number("offset")) == (
+    assert (
+        options.flag("write_out"),
+        options.flag("log_samples"),
+        options.number("offset"),
+    ) == (
         True,
         False,
         None,
@@ -253,7 +262,9 @@ def test_short_options_have_their_long_names():
 
 
 def test_values_in_pairs_may_hold_signs_of_equality():
-    options = HarnessOptions({"model_args": 'pretrained=a/b=c,h={"x": 1, "y": 2},q=\'1,2\',flag'})
+    options = HarnessOptions(
+        {"model_args": 'pretrained=a/b=c,h={"x": 1, "y": 2},q=\'1,2\',flag'}
+    )
     assert options.pairs("model_args") == {
         "pretrained": "a/b=c",
         "h": '{"x": 1, "y": 2}',
@@ -265,7 +276,8 @@ def test_values_in_pairs_may_hold_signs_of_equality():
 def test_arguments_that_the_harness_refuses_are_refused():
     for arguments in (["--limit"], ["--log_s"], ["--write_out=yes"]):
         with pytest.raises(
-            MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"
+            MedTasksError,
+            match=r"lmms-eval does not accept these arguments: .*lmms_eval --help",
         ):
             read_options(arguments)
 
@@ -323,4 +335,6 @@ def test_seeds():
 def test_arguments_of_the_model_are_read_as_the_harness_does(text):
     from lmms_eval.utils import simple_parse_args_string
 
-    assert read_options(["--model_args", text]).model_arguments() == simple_parse_args_string(text)
+    assert read_options(["--model_args", text]).model_arguments() == simple_parse_args_string(
+        text
+    )

@@ -104,7 +104,8 @@ def test_published_ids(read):
         ):
             read({"id": unknown, "reply": "A"})
     with pytest.raises(
-        RepliesError, match=r"line 2: there is an earlier reply with the id '10002/1'; give one per"
+        RepliesError,
+        match=r"line 2: there is an earlier reply with the id '10002/1'; give one per",
     ):
         read(*[{"id": "10002/1", "reply": "A"}] * 2)
 
@@ -230,7 +231,9 @@ def test_numbers_are_rows_only_if_none_is_an_id(tmp_path, ids, names, rows):
     files = [tmp_path / f"{number}.jsonl" for number in range(len(names))]
     for file, name in zip(files, names, strict=True):
         file.write_text(json.dumps({"doc_id": name, "reply": f"to {name}"}))
-    expected = {ids[row]: Reply(text=f"to {name}") for row, name in zip(rows, names, strict=True)}
+    expected = {
+        ids[row]: Reply(text=f"to {name}") for row, name in zip(rows, names, strict=True)
+    }
     assert (
         read_replies(files, documents) == expected
     )  # also where each rank wrote a file of its own
@@ -305,7 +308,10 @@ def asked(tmp_path):
     ]
     for document in documents:
         (tmp_path / "images" / document["image_file"]).write_text(document["question"])
-    settings = {"image_root": str(tmp_path / "images"), "template": "{{ question }} {{ hospital }}"}
+    settings = {
+        "image_root": str(tmp_path / "images"),
+        "template": "{{ question }} {{ hospital }}",
+    }
     reset = SCORED_SETTINGS.set(settings)
     lines = []
     for row, document in enumerate(documents):
@@ -394,7 +400,9 @@ def test_replies_to_changed_questions_are_warned_of_or_refused(asked, warnings):
     read_asked(asked)
     assert list(read_replies(file, [first, documents[1]], settings)) == ["1"]
     assert [sentence[:15] for sentence in warnings] == ["1 of 2 samples "]
-    with pytest.raises(RepliesError, match=r"2 of 2 samples .* '0' \(answer\) and '1' \(answer\)"):
+    with pytest.raises(
+        RepliesError, match=r"2 of 2 samples .* '0' \(answer\) and '1' \(answer\)"
+    ):
         read_replies(file, [first, second], settings)
 
 
@@ -421,7 +429,9 @@ def test_fingerprints_of_credentialed_data_are_never_logged(tmp_path, monkeypatc
     )
     file = tmp_path / "replies" / str(save_reply(document, "secret"))
     assert read_replies(file, [document]) == {"p10": Reply(text="secret")}
-    with pytest.raises(RepliesError, match=r"1 of 1 samples .*: 'doc-\w+' \(answer\)") as refused:
+    with pytest.raises(
+        RepliesError, match=r"1 of 1 samples .*: 'doc-\w+' \(answer\)"
+    ) as refused:
         read_replies(file, [{**document, "answer": "B"}])
     assert "p10" not in str(refused.value)
 
@@ -473,7 +483,8 @@ def test_replies_to_other_data_are_refused(read):
     asked = {"score": {"sample": "10001/2", "value": "A"}}
     assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
     with pytest.raises(
-        RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"
+        RepliesError,
+        match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME",
     ):
         read({"doc_id": 0, "resps": ["A"]} | asked)
 
@@ -564,7 +575,9 @@ def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     }
     file.write_text(json.dumps(losses) + "\n")
     assert read_replies(file, DOCUMENTS) == {doc_id: Reply(losses=(1.0, 2.0))}
-    file.write_text(json.dumps(losses | {"score": {"sample": hidden_id("doc", "another")}}) + "\n")
+    file.write_text(
+        json.dumps(losses | {"score": {"sample": hidden_id("doc", "another")}}) + "\n"
+    )
     with pytest.raises(RepliesError, match="answers document 'doc-"):
         read_replies(file, DOCUMENTS)
 
@@ -575,7 +588,8 @@ ROWS = [{"doc_id": f"d{row}"} for row in range(3)]
 def read_file(folder, *lines, likelihoods=False, keep=False):
     path = folder / "samples.jsonl"
     written = [
-        line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines
+        line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
+        for line in lines
     ]
     path.write_text("\n".join(written) + "\n", encoding="utf-8")
     return read_samples(path, ROWS, likelihoods=likelihoods, keep_scores=keep)

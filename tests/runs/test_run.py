@@ -24,7 +24,8 @@ def results(
     content = {
         "results": dict.fromkeys(tasks, ROW),
         "configs": {
-            task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}} for task in tasks
+            task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}}
+            for task in tasks
         },
         "versions": dict.fromkeys(tasks, 2),
         "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
@@ -47,7 +48,9 @@ def samples(folder, task, stamp="20260301_101500"):
     return path
 
 
-def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00+00:00", **more):
+def manifest(
+    folder, outcomes, state="interrupted", started="2026-03-01T10:00:00+00:00", **more
+):
     folder.mkdir(exist_ok=True)
     content = {
         "state": state,
@@ -63,7 +66,12 @@ def manifest(folder, outcomes, state="interrupted", started="2026-03-01T10:00:00
         "seeds": {"python": 0, "numpy": 1, "torch": 2, "fewshot": 3},
         "versions": {"torch": "2.15", "flash_attn": None},
         "model": {"name": "m", "arguments": ""},
-        "hardware": {"system": "Linux x86_64", "cpu": "a processor", "cores": 2, "memory": None},
+        "hardware": {
+            "system": "Linux x86_64",
+            "cpu": "a processor",
+            "cores": 2,
+            "memory": None,
+        },
     }
     path = folder / f"{started[:10].replace('-', '')}_{len(list(folder.iterdir()))}_run.json"
     RunManifest.model_validate(content | more).write(path)
@@ -87,7 +95,10 @@ def test_what_a_run_recorded(tmp_path):
     results(folder, "one", zone="Asia/Singapore", args="pretrained=org/weights")
     path = samples(folder, "one")
     run = open_run(tmp_path)
-    assert (run.model, run.created_at) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
+    assert (run.model, run.created_at) == (
+        "m pretrained=org/weights",
+        "2026-03-01T02:15:00+00:00",
+    )
     task = run.tasks["one"]
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (
         10,
@@ -158,9 +169,23 @@ def test_the_newest_call_decides_the_order_of_tasks(tmp_path):
 
     results(tmp_path, "mouse", "zebra", stamp="20260301_111500")
     samples(tmp_path, "lost", "20260301_121500")
-    assert list(open_run(tmp_path).tasks) == ["mouse", "zebra", "apple", "alone", "lost", "pair"]
+    assert list(open_run(tmp_path).tasks) == [
+        "mouse",
+        "zebra",
+        "apple",
+        "alone",
+        "lost",
+        "pair",
+    ]
     manifest(tmp_path, {"lost": ("failed", ""), "zebra": ("done", "")})
-    assert list(open_run(tmp_path).tasks) == ["lost", "zebra", "mouse", "apple", "alone", "pair"]
+    assert list(open_run(tmp_path).tasks) == [
+        "lost",
+        "zebra",
+        "mouse",
+        "apple",
+        "alone",
+        "pair",
+    ]
 
 
 STAMPS = ("20260301_100000", "20260301_110000", "20260301_120000")
@@ -193,7 +218,9 @@ def test_a_run_is_described_by_its_whole_and_no_later_smoke_test(tmp_path):
     for number, limit in enumerate((4, 0.5, 10)):
         later = results(folder, "one", stamp=STAMPS[1], limit=limit)
         tasks = {"one": {**done, "results": later.name}}
-        manifest(folder, {}, "finished", started=f"2026-03-01T11:0{number}:00+00:00", tasks=tasks)
+        manifest(
+            folder, {}, "finished", started=f"2026-03-01T11:0{number}:00+00:00", tasks=tasks
+        )
         run = open_run(folder)
 
         # A limit of 10 is all samples.
@@ -252,7 +279,8 @@ def test_a_folder_without_results_is_refused(tmp_path):
 def test_a_folder_with_only_damaged_results_is_refused(tmp_path):
     (tmp_path / "20260301_101500_results.json").write_text("")
     with pytest.raises(
-        MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"
+        MedTasksError,
+        match=r"holds no results of a run that can be read \(.*cut off or damaged\)",
     ):
         open_run(tmp_path)
 
@@ -379,7 +407,9 @@ def test_served_models_are_told_apart_by_name_or_chat_template(tmp_path):
 def test_a_secret_in_the_arguments_does_not_part_a_run_from_its_results(tmp_path):
     folder = tmp_path / "sub"
     path = results(
-        folder / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]"
+        folder / "sub",
+        "one",
+        args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]",
     )
     record = {"outcome": "done", "results": f"sub/{path.name}"}
     model = {"name": "m", "arguments": "pretrained=weights,url=***"}
@@ -464,7 +494,9 @@ def test_saved_replies_of_a_failed_task_are_mentioned(tmp_path):
     kept.write_text("{}\n")
 
     (message,) = missing_tasks(open_run(tmp_path, "openai")).values()
-    assert message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
+    assert (
+        message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
+    )
 
 
 def test_copied_replies_are_noted_even_without_a_manifest(tmp_path):
@@ -478,7 +510,9 @@ def test_copied_replies_are_noted_even_without_a_manifest(tmp_path):
 
 
 def test_results_that_are_gone_or_older_are_noted(tmp_path):
-    manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
+    manifest(
+        tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures"
+    )
     results(tmp_path, "two")  # of an earlier run into the same folder
     run = open_run(tmp_path)
     assert "gone or damaged" in missing_tasks(run)["one"]

@@ -60,7 +60,8 @@ def test_score_is_that_of_the_kit_s_own_rule(tmp_path):
     source = "Options and gold come from this file: the data of 'medevalkit_pmc_vqa' are not prepared here, so that "
     assert f"{source}neither was compared with them." in sentences
     assert (
-        "The file names no images, so that intervals take each sample for independent." in sentences
+        "The file names no images, so that intervals take each sample for independent."
+        in sentences
     )
     facts = file_provenance(file, documents, task)
     assert (facts["complete"], facts["prepared"], facts["rows"]) == (False, False, 5)
@@ -68,11 +69,20 @@ def test_score_is_that_of_the_kit_s_own_rule(tmp_path):
 
 def test_documents():
     (document,), _ = read(
-        row(0, question="Which side?", prompt="Which side? A:left B:right", image_names=("a.png",))
+        row(
+            0,
+            question="Which side?",
+            prompt="Which side? A:left B:right",
+            image_names=("a.png",),
+        )
     )
     assert document["question"] == "Which side?"
     assert (document["options"], document["option_lines"]) == (["left", "right"], list(OPTIONS))
-    assert (document["answer"], document["image_id"], document["dataset"]) == ("A", "a.png", PMC)
+    assert (document["answer"], document["image_id"], document["dataset"]) == (
+        "A",
+        "a.png",
+        PMC,
+    )
 
 
 @each_row(
@@ -123,7 +133,11 @@ def test_runs_of_one_question():
 @each_row(
     "rows, task, fault",
     [
-        ([row(0), row(1, answer=None)], PMC, "1 of 2 questions lack an option, .* such as 'row 1'"),
+        (
+            [row(0), row(1, answer=None)],
+            PMC,
+            "1 of 2 questions lack an option, .* such as 'row 1'",
+        ),
         ([row(0), row(1, options=None)], PMC, "1 of 2 questions lack"),
         ([row(0, options=("left", ""))], PMC, "1 of 1 questions lack"),
         ([row(0, answer="C")], PMC, "1 of 1 questions lack"),

@@ -63,7 +63,9 @@ def test_replies_are_written_as_they_come_for_their_owner(home):
 
 def test_each_run_has_one_file_for_all_rules(home):
     first = [
-        save(number, "the same", rule) for rule in ("reference", "report_text") for number in (0, 1)
+        save(number, "the same", rule)
+        for rule in ("reference", "report_text")
+        for number in (0, 1)
     ]
     second = [save(number, reply) for number, reply in ((1, "other"), (0, "the same"))]
     assert (len(set(first)), len(set(second)), set(first) & set(second)) == (1, 1, set())
@@ -140,6 +142,8 @@ def test_the_command_names_the_files_of_all_ranks(home):
     for rank in range(2):
         (folder / f"r {rank}.jsonl").write_text("")
     sentence = score_command(["mimic/r 1.jsonl", "mimic/r 0.jsonl", "mimic/r 1.jsonl"])
-    assert sentence.endswith(f"run: medtasks score mimic '{folder}/r 0.jsonl' '{folder}/r 1.jsonl'")
+    assert sentence.endswith(
+        f"run: medtasks score mimic '{folder}/r 0.jsonl' '{folder}/r 1.jsonl'"
+    )
     assert "could not be saved" in score_command(["mimic/r 0.jsonl", "mimic/gone.jsonl"])
     assert "could not be saved" in score_command([None])

@@ -64,7 +64,9 @@ def images(column, values, **columns):
 
 def no_score(baseline):
     return {
-        name for name, scores in baseline.scores.items() if all(map(math.isnan, scores.values()))
+        name
+        for name, scores in baseline.scores.items()
+        if all(map(math.isnan, scores.values()))
     }
 
 
@@ -115,7 +117,9 @@ def test_pairs(sample, task):
     cut = documents[:21]  # the last pair is incomplete
     recorded = score_replies(task_file("mediconfusion"), cut, texts(cut, lambda _: "B"))
     for rule, scores in by_name("mediconfusion", cut)["always B"].scores.items():
-        assert scores == {name: getattr(recorded[rule].categories[TOTAL], name) for name in scores}
+        assert scores == {
+            name: getattr(recorded[rule].categories[TOTAL], name) for name in scores
+        }
 
 
 def test_tasks_of_judges_or_reports_have_no_constant_baseline():
@@ -159,10 +163,14 @@ def test_of_equally_frequent_answers_the_first_counts():
     documents = [choice(n, "CBCBA"[n]) for n in range(5)]
 
     assert (
-        by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"]["accuracy"]
+        by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"][
+            "accuracy"
+        ]
         == 0.4
     )
-    assert by_name("gmai_mmbench_val", documents) == by_name("gmai_mmbench_val", documents[::-1])
+    assert by_name("gmai_mmbench_val", documents) == by_name(
+        "gmai_mmbench_val", documents[::-1]
+    )
 
 
 def test_scores_of_questions_are_those_of_recorded_replies(tmp_path):
@@ -240,7 +248,8 @@ SEVERAL = [
 
 def test_baselines_of_questions_with_several_right_options():
     scores = {
-        name: made.scores["robust"] for name, made in by_name("gmai_mmbench_mcls", SEVERAL).items()
+        name: made.scores["robust"]
+        for name, made in by_name("gmai_mmbench_mcls", SEVERAL).items()
     }
     expected = {"mcls_accuracy": pytest.approx(1.25 / 3), "mcls_recall": 1, "invalid_rate": 0}
     assert {name: scores["all options"][name] for name in expected} == expected
@@ -251,7 +260,8 @@ def test_baselines_of_questions_with_several_right_options():
 
 def test_baselines_of_classes():
     made = by_name(
-        "multimedeval_bloodmnist", images("label", [1, 1, 2, 1], options=["cyst", "stone", "tumor"])
+        "multimedeval_bloodmnist",
+        images("label", [1, 1, 2, 1], options=["cyst", "stone", "tumor"]),
     )
     assert list(made) == ["most frequent class", "random answer"]
     for scores in made["most frequent class"].scores.values():
@@ -292,7 +302,9 @@ def open_questions(*answers):
 
 
 def test_baselines_of_open_questions():
-    documents = open_questions("Yes", "no", "no", "The left lung", "left lung", "left lung", "CT")
+    documents = open_questions(
+        "Yes", "no", "no", "The left lung", "left lung", "left lung", "CT"
+    )
     made = by_name("multimedeval_vqa_rad", documents)
     expected = {
         "always yes": (1 / 3, 0),
@@ -337,7 +349,12 @@ def test_each_kind_of_question_has_its_most_frequent_answer(medheval, monkeypatc
     right = sum(max(counts.values()) for counts in kinds.values())
     for task in ("medheval_visual_mm", "medheval_visual_mm_ll"):
         made = by_name(task, documents)
-        assert list(made) == ["always yes", "always no", "most frequent answer", "random answer"]
+        assert list(made) == [
+            "always yes",
+            "always no",
+            "most frequent answer",
+            "random answer",
+        ]
         assert (
             not {"always_yes", "random_choice", "unscored_rate"}
             & made["always no"].scores["strict"].keys()
@@ -352,7 +369,11 @@ def test_golden_closed_questions_of_medheval(test_data):
         pytest.skip(f"no published files in {folder}")
     prepare("medheval_visual_mm", Options(folder))
     documents = load_documents("medheval_visual_mm")
-    same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
+    same = {
+        "always yes": "always_yes",
+        "always no": "always_no",
+        "random answer": "random_choice",
+    }
     for task, reply in (
         ("medheval_visual_mm", Reply(text="")),
         ("medheval_visual_mm_ll", Reply(losses=(1.0, 2.0))),
@@ -373,7 +394,8 @@ def test_golden_closed_questions_of_medheval(test_data):
             assert max(accuracies, key=accuracies.get) == "most frequent answer"
         if "reference" in scored:
             published = [
-                made[name].scores["reference"]["accuracy"] for name in ("always yes", "always no")
+                made[name].scores["reference"]["accuracy"]
+                for name in ("always yes", "always no")
             ]
             assert published == pytest.approx([0.3614, 0.4664], abs=5e-5)
 
@@ -391,17 +413,23 @@ def test_rotated_questions_keep_no_letter_right(sample):
             )
             assert scores["invalid_rate"] == 0
     documents = load_documents("mediconfusion")  # other variants have those of their task
-    assert by_name("mediconfusion_blind", blind(documents)) == by_name("mediconfusion", documents)
+    assert by_name("mediconfusion_blind", blind(documents)) == by_name(
+        "mediconfusion", documents
+    )
 
 
 def by_chance(task, documents):
-    return task_file(task).family.expected_by_chance([Sample(document) for document in documents])
+    return task_file(task).family.expected_by_chance(
+        [Sample(document) for document in documents]
+    )
 
 
 def pair(number, options=2, answers="AB"):
     columns = {"pair_id": str(number), "categories": ["Chest"]}
     return [
-        choice(f"{number}-{position}", answers[position - 1], options, **columns, position=position)
+        choice(
+            f"{number}-{position}", answers[position - 1], options, **columns, position=position
+        )
         for position in (1, 2)
     ]
 
@@ -409,7 +437,9 @@ def pair(number, options=2, answers="AB"):
 def check(task, documents, metrics, say=lambda document, index: "ABCD"[index]):
     """The expected values are the means over all combinations of options, as the family scores each."""
     values, expected = {}, by_chance(task, documents)
-    for guesses in itertools.product(*(range(len(document["options"])) for document in documents)):
+    for guesses in itertools.product(
+        *(range(len(document["options"])) for document in documents)
+    ):
         replies = [
             Reply(text=say(document, index))
             for document, index in zip(documents, guesses, strict=True)
@@ -452,7 +482,9 @@ def test_guesses_of_rotated_questions_have_their_expected_values():
     for part, metrics in ((turned, names), (turned[:1], names[:2]), (turned[1:2], names[:1])):
         check("gmai_mmbench_val_rotated", part, metrics)
     check(
-        "gmai_mmbench_mcls_rotated", rotated([{**choice(1, None, 3), "answers": ["A", "C"]}]), names
+        "gmai_mmbench_mcls_rotated",
+        rotated([{**choice(1, None, 3), "answers": ["A", "C"]}]),
+        names,
     )
 
 
@@ -492,7 +524,9 @@ def test_the_best_constant_is_tested_against_the_run(sample):
     }
     replies[documents[0]["doc_id"]] = Reply.of_text(failed_reply("no memory"))
     rows = score_rows(task, documents, replies)
-    of_run = {name: dict(zip(replies, scores, strict=True)) for name, (_, scores) in rows.items()}
+    of_run = {
+        name: dict(zip(replies, scores, strict=True)) for name, (_, scores) in rows.items()
+    }
     made = baselines(task, documents, of_run)
     tested = {
         row: (baseline.name, *test) for baseline in made for row, test in baseline.tests.items()
@@ -510,12 +544,16 @@ def test_the_best_constant_is_tested_against_the_run(sample):
         assert test.samples == 31  # one has no reply
         assert (
             test.second
-            == score_replies(task, documents, answered)[row].categories[TOTAL].individual_accuracy
+            == score_replies(task, documents, answered)[row]
+            .categories[TOTAL]
+            .individual_accuracy
         )
     assert all(baseline.tests == {} for baseline in baselines(task, documents))
 
 
-LIKELIHOODS = [name for name, task in task_files().items() if task.output_type == "multiple_choice"]
+LIKELIHOODS = [
+    name for name, task in task_files().items() if task.output_type == "multiple_choice"
+]
 GMAI, PAIRS = "gmai_mmbench_val_ll", "mediconfusion_gd"
 
 
@@ -565,7 +603,14 @@ def test_texts_have_no_calibration():
 
 def test_losses_that_cannot_be_read_are_counted():
     documents = [question(1), question(2), question(3, None), question(4)]
-    unreadable = ((math.nan, 1.0), (math.inf, 1.0), (-math.inf, 1.0), (1.0,), (1.0, 2.0, 3.0), ())
+    unreadable = (
+        (math.nan, 1.0),
+        (math.inf, 1.0),
+        (-math.inf, 1.0),
+        (1.0,),
+        (1.0, 2.0, 3.0),
+        (),
+    )
     for bad in (*(losses(*values) for values in unreadable), Reply(text="A")):
         calibration = calibrated(
             documents, {"q1": losses(0.1, 2.0), "q2": bad, "q3": losses(0.1, 2.0)}
@@ -584,7 +629,10 @@ def test_the_note_says_whether_probabilities_are_the_models_own(name):
     letters = name in (PAIRS, GMAI) or name.startswith("medevalkit_")
     assert ("where each letter is one token" in calibration.note) == letters
     assert ("not the model's own probabilities" in calibration.note) == (not letters)
-    assert (bool(calibration.bins), math.isnan(calibration.brier.value)) == (letters, not letters)
+    assert (bool(calibration.bins), math.isnan(calibration.brier.value)) == (
+        letters,
+        not letters,
+    )
 
 
 def test_calibration_is_clustered_by_patient():
@@ -592,7 +640,9 @@ def test_calibration_is_clustered_by_patient():
     apart = calibrated([question(n) for n in range(40)], replies).brier
     same = calibrated([question(n, patient_id=str(n % 4)) for n in range(40)], replies).brier
     assert same.value == apart.value
-    assert same.high - same.low > 2 * (apart.high - apart.low)  # a patient's answers are all alike
+    assert same.high - same.low > 2 * (
+        apart.high - apart.low
+    )  # a patient's answers are all alike
     alone = calibrated([question(n, patient_id="p") for n in range(40)], replies)
     assert math.isnan(alone.brier.low)
 
@@ -628,16 +678,21 @@ def test_tied_losses_of_a_pair_are_between_the_rules(sample):
 
 def test_classes_have_areas_only_if_all_questions_share_their_options():
     draw = np.random.default_rng(2)
-    documents = [{"doc_id": f"q{n}", "options": ["x", "y", "z"], "label": n % 3} for n in range(60)]
+    documents = [
+        {"doc_id": f"q{n}", "options": ["x", "y", "z"], "label": n % 3} for n in range(60)
+    ]
     probabilities = draw.dirichlet([1.0] * 3, 60)
     replies = {
-        f"q{n}": losses(*(-math.log(value) for value in row)) for n, row in enumerate(probabilities)
+        f"q{n}": losses(*(-math.log(value) for value in row))
+        for n, row in enumerate(probabilities)
     }
     classes = calibrated(documents, replies).classes
     assert [(area.name, area.samples) for area in classes] == [("x", 20), ("y", 20), ("z", 20)]
     for number, area in enumerate(classes):
         target = [n % 3 == number for n in range(60)]
-        assert area.auroc.value == pytest.approx(roc_auc_score(target, probabilities[:, number]))
+        assert area.auroc.value == pytest.approx(
+            roc_auc_score(target, probabilities[:, number])
+        )
         assert area.auroc.low < area.auroc.value < area.auroc.high
     documents[0]["options"] = ["x", "y", "other"]
     assert calibrated(documents, replies).classes == ()

@@ -58,7 +58,9 @@ def test_a_column_shows_the_main_metric_under_the_reference_rule(board):
 def test_cells_are_the_scores_of_single_runs(runs, board):
     found = cells(board)
     tests = (
-        medtasks.compare(runs[0], runs[1], metrics="set_accuracy").set_index("row").loc["reference"]
+        medtasks.compare(runs[0], runs[1], metrics="set_accuracy")
+        .set_index("row")
+        .loc["reference"]
     )
     assert (found["strong"].score.value, found["weak"].score.value) == (
         tests["first"],
@@ -115,7 +117,9 @@ def test_sample_data_are_marked(board, tmp_path):
 
 def test_a_score_of_some_questions_is_never_the_best(partly_answered):
     board = partly_answered
-    others = sorted((cells(board)[name].score.value for name in ("weak", "middle")), reverse=True)
+    others = sorted(
+        (cells(board)[name].score.value for name in ("weak", "middle")), reverse=True
+    )
     assert cells(board)["strong"].score.value > others[0]
     assert board.best(board.columns[0]) == tuple(others)
     assert [row[1].place for row in board_table(board).rows] == [0, 2, 1]
@@ -242,7 +246,9 @@ def test_a_board_without_a_run_is_refused(sample, tmp_path):
 def test_versions_of_a_task_are_not_ranked_together(runs):
     for run, version in zip(runs, (6, 1, 6), strict=True):
         (path,) = run.glob("*_results.json")
-        path.write_text(json.dumps({**json.loads(path.read_text()), "versions": {TASK: version}}))
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "versions": {TASK: version}})
+        )
     board = board_of([str(run) for run in runs])
     assert [cell.ranks for cell in cells(board).values()] == [None] * 3
     assert any(
@@ -349,6 +355,8 @@ def test_each_step_logs_five_numbers_per_task(checkpoints, tmp_path, monkeypatch
     )
     assert [line["step"] for line in logged] == [0, 500, 1000]
     names = {"set_accuracy", "low", "high", "invalid", "failed"}
-    assert all(line.keys() == {"step", *(f"{TASK}/{name}" for name in names)} for line in logged)
+    assert all(
+        line.keys() == {"step", *(f"{TASK}/{name}" for name in names)} for line in logged
+    )
     assert all(math.isfinite(value) for line in logged for value in line.values())
     assert np.isclose(logged[1][f"{TASK}/set_accuracy"], board.rows[1].cells[TASK].score.value)

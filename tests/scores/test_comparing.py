@@ -69,7 +69,9 @@ def choice_task(hook="choice", rule="robust_choice"):
         for name in ("process_results", "METRIC_LIST")
     }
     task = replace(FAMILIES["choice"].task(None), rows={"robust": Rule(rule)}, breakdown=())
-    return replace(task, process_results=hooks["process_results"], metric_list=hooks["METRIC_LIST"])
+    return replace(
+        task, process_results=hooks["process_results"], metric_list=hooks["METRIC_LIST"]
+    )
 
 
 @pytest.fixture
@@ -157,7 +159,9 @@ def test_each_rule_is_a_test_of_its_own(documents, right):
     task = task_file("mediconfusion")
     vague = {
         **right,
-        documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly."),
+        documents[0]["doc_id"]: Reply.of_text(
+            f"I think it is {documents[0]['answer']}, clearly."
+        ),
     }
     tests = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
     assert [test.same_as for test in tests] == [""] * 4
@@ -197,7 +201,8 @@ def test_runs_without_a_common_document_are_refused(documents, right):
     second = dict(list(right.items())[5:30])
 
     with pytest.raises(
-        RepliesError, match="A and B answered no document in common, so that there is nothing to"
+        RepliesError,
+        match="A and B answered no document in common, so that there is nothing to",
     ):
         compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": second})
 
@@ -208,7 +213,8 @@ def test_a_metric_of_pairs_is_left_out_where_no_pair_is_whole(documents, right):
 
     assert list(by_metric(compared)) == ["individual_accuracy"]
     assert (
-        compared.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
+        compared.skipped["robust", "set_accuracy"]
+        == "has no sample with a value in both A and B"
     )
 
 
@@ -239,12 +245,16 @@ def test_an_unknown_metric_is_refused_with_the_nearest_name(questions):
 def test_a_metric_of_some_questions_is_compared_on_these(questions):
     asked = [{**item, "question": "What?", "answer": "left lung"} for item in questions[:10]]
     asked += [
-        {**item, "question": "Is there an effusion?", "answer": "yes"} for item in questions[30:40]
+        {**item, "question": "Is there an effusion?", "answer": "yes"}
+        for item in questions[30:40]
     ]
     runs = {"A": texts(asked, lambda _: "yes"), "B": texts(asked, lambda d: d["answer"])}
     tests = by_metric(compare_runs(choice_task("open_questions", "robust_vqa"), asked, runs))
     assert tests["closed_accuracy"].result.samples == tests["open_recall"].result.samples == 10
-    assert (tests["closed_accuracy"].result.difference, tests["open_recall"].result.difference) == (
+    assert (
+        tests["closed_accuracy"].result.difference,
+        tests["open_recall"].result.difference,
+    ) == (
         0,
         1,
     )
@@ -311,7 +321,8 @@ def runs_on(images, seed):
     runs = {}
     for name, right in (("A", 0.6), ("B", 0.85)):
         called = {
-            d["doc_id"]: d["label"] if chance.random() < right else 1 - d["label"] for d in images
+            d["doc_id"]: d["label"] if chance.random() < right else 1 - d["label"]
+            for d in images
         }
         runs[name] = texts(images, lambda d, called=called: d["options"][called[d["doc_id"]]])
     runs["B"]["0"] = Reply.of_text("I cannot tell.")
@@ -389,7 +400,10 @@ def test_clinical_values_compared_are_those_of_single_runs(per_patient):
         "robust"
     ].by_class
     (numbers,) = (of_class.numbers for of_class in scored if of_class.name == "ill")
-    compared = [tests["sensitivity (ill)"].result.first, tests["specificity (ill)"].result.first]
+    compared = [
+        tests["sensitivity (ill)"].result.first,
+        tests["specificity (ill)"].result.first,
+    ]
     assert tuple(compared) == (
         numbers["sensitivity"].value,
         numbers["specificity"].value,
@@ -418,7 +432,10 @@ def test_a_clinical_value_of_runs_in_turn_has_the_same_p_value(per_patient):
     (turned,) = compare_runs(CLASSES, images, turned_runs, ["sensitivity (ill)"]).comparisons
 
     sensitivity = test.result
-    assert (turned.result.difference, turned.result.p) == (-sensitivity.difference, sensitivity.p)
+    assert (turned.result.difference, turned.result.p) == (
+        -sensitivity.difference,
+        sensitivity.p,
+    )
 
 
 def test_questions_without_classes_have_no_sensitivity():
@@ -758,7 +775,9 @@ def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
     with pytest.raises(RepliesError, match="different numbers of repeats"):
         verdict(runs["A"])
     assert verdict(Source(folder)).verdict is Verdict.IDENTICAL
-    (samples,) = (repeated("changed", 0.6, 3) / "repeat_3").glob("*_samples_mediconfusion.jsonl")
+    (samples,) = (repeated("changed", 0.6, 3) / "repeat_3").glob(
+        "*_samples_mediconfusion.jsonl"
+    )
     samples.write_text(samples.read_text().replace('["A"]', '["B"]', 1))
     changed = verdict(Source(samples.parents[1]))
     assert changed.verdict is not Verdict.IDENTICAL
@@ -803,7 +822,10 @@ def paired_losses():
         ((1.0, math.inf), (1.25, math.inf)),
     ]
     return {
-        str(number): (Reply(losses=a, greedy=(True, False)), Reply(losses=b, greedy=(False, False)))
+        str(number): (
+            Reply(losses=a, greedy=(True, False)),
+            Reply(losses=b, greedy=(False, False)),
+        )
         for number, (a, b) in enumerate(pairs)
     }
 
@@ -839,7 +861,8 @@ def test_likelihoods_of_other_options_have_no_agreement():
 def test_answers_agree_only_where_one_run_has_one():
     values = [("A", "A"), ("B", "A"), (None, "B"), (None, None), (["A"], ["A"])]
     first, second = (
-        {str(number): {"value": pair[run]} for number, pair in enumerate(values)} for run in (0, 1)
+        {str(number): {"value": pair[run]} for number, pair in enumerate(values)}
+        for run in (0, 1)
     )
     without = {"1": {"reason": "ok"}}
     answers = agreement(

@@ -39,7 +39,8 @@ def right(tmp_path):
 def compared(tmp_path):
     def compare(task, first, second, margin=MARGIN):
         sources = both(
-            write_replies(tmp_path / "a", task, first), write_replies(tmp_path / "b", task, second)
+            write_replies(tmp_path / "a", task, first),
+            write_replies(tmp_path / "b", task, second),
         )
         by_task, _ = compare_all(sources, margin=margin)
         return SimpleNamespace(
@@ -90,7 +91,9 @@ def test_flips_at_near_ties_are_equivalent(right, compared):
     assert (verdict.verdict, verdict.explanation) == (Verdict.EQUIVALENT, "")
     flips = verdict.agreement.likelihoods.flips
     assert (
-        {flip.sample for flip in flips} == set(verdict.agreement.examples) == set(map(str, flipped))
+        {flip.sample for flip in flips}
+        == set(verdict.agreement.examples)
+        == set(map(str, flipped))
     )
     (test,) = verdict.tests
     assert (test.result.difference, test.equivalence.is_equivalent) == (0, True)
@@ -130,7 +133,8 @@ def test_few_samples_with_the_same_answers_are_not_called_equivalent(right, comp
     assert (few.verdict, few.explanation) == (Verdict.SAME_ANSWERS, SAME)
     assert few.lacking.startswith("accuracy (none) has 40 values; equivalence takes about 2")
     assert (
-        compared("letters", right, [f"{letter}." for letter in right]).verdict is Verdict.EQUIVALENT
+        compared("letters", right, [f"{letter}." for letter in right]).verdict
+        is Verdict.EQUIVALENT
     )
 
 
@@ -180,7 +184,10 @@ def test_as_many_failures_as_the_margin_do_not_matter(right, compared):
 def test_likelihoods_that_are_no_numbers_count_as_failed(right, compared):
     by_likelihood = losses(right)
     verdict = compared("likely", by_likelihood, [(float("nan"), 1.0)] * 40 + by_likelihood[40:])
-    assert (verdict.agreement.failed.only_second, verdict.agreement.likelihoods.equal) == (40, 760)
+    assert (verdict.agreement.failed.only_second, verdict.agreement.likelihoods.equal) == (
+        40,
+        760,
+    )
 
 
 @pytest.fixture
@@ -202,7 +209,8 @@ def non_inferiority(right, tmp_path):
         task = compare_task(task_file("letters"), runs, margin=margin)
         (test,) = task.comparisons
         verdict = verdict_on(
-            replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]), margin
+            replace(task, comparisons=[replace(test, higher_is_better=higher_is_better)]),
+            margin,
         )
         return verdict.non_inferiority, verdict.deciding
 
@@ -219,7 +227,9 @@ def test_not_worse_needs_as_many_samples_as_tangos_test(non_inferiority):
         (20, 8, 0.02),
     ]:
         shown = tango_statistic(gained, lost, 800, -margin) > 1.6449 or not lost
-        assert (non_inferiority(lost, gained, margin)[0] is NonInferiority.NOT_WORSE) == shown, (
+        assert (
+            non_inferiority(lost, gained, margin)[0] is NonInferiority.NOT_WORSE
+        ) == shown, (
             lost,
             gained,
             margin,
@@ -316,7 +326,9 @@ def test_credentialed_data_show_only_hashed_ids(tmp_path):
     ids = [document["doc_id"] for document in load_documents("secret")]
     for name, reply in (("a", "A. canary red"), ("b", "B. blue")):
         lines = ({"doc_id": doc_id, "reply": reply} for doc_id in ids)
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(f"{json.dumps(line)}\n" for line in lines)
+        )
     task = compare_task(
         task_file("secret"), both(tmp_path / "a.jsonl", tmp_path / "b.jsonl"), margin=0.01
     )
@@ -341,7 +353,10 @@ def samples_without_prompts(tmp_path):
         return next(folder.glob("*_samples_letters.jsonl"))
 
     first, second = (
-        run(name, lmms_eval_specific_kwargs={"default": {"template": f"{{{{ question }}}}{name}"}})
+        run(
+            name,
+            lmms_eval_specific_kwargs={"default": {"template": f"{{{{ question }}}}{name}"}},
+        )
         for name in "ab"
     )
     plain = run("c")
@@ -371,5 +386,7 @@ def test_other_generation_settings_are_warned_of(samples_without_prompts):
     unknown, settings, random_replies = prompt_warnings(task, [], [plain, drawn])
 
     assert unknown == UNKNOWN
-    assert settings.endswith("(generation setting temperature, generation setting max_new_tokens)")
+    assert settings.endswith(
+        "(generation setting temperature, generation setting max_new_tokens)"
+    )
     assert random_replies.endswith("use temperature 0")

@@ -43,7 +43,8 @@ def recorded(tmp_path):
         pairs = zip(family.documents, replies, strict=True)
         path.write_text(
             "".join(
-                f"{json.dumps({'doc_id': doc['doc_id'], 'reply': reply})}\n" for doc, reply in pairs
+                f"{json.dumps({'doc_id': doc['doc_id'], 'reply': reply})}\n"
+                for doc, reply in pairs
             )
         )
         return read_replies(path, family.documents)
@@ -86,7 +87,9 @@ def check_scores(task, family, replies):
     failed = {doc_id: reply for doc_id, reply in replies.items() if reply.is_failure}
     for alone in score_replies(task, family.documents, failed).values():
         defined = {
-            name: item.value for name, item in alone.estimates.items() if not math.isnan(item.value)
+            name: item.value
+            for name, item in alone.estimates.items()
+            if not math.isnan(item.value)
         }
         assert {name for name, value in defined.items() if value} <= {
             "failed_samples",
@@ -148,13 +151,14 @@ def test_recorded_likelihoods(rule):
 
 
 @each_row(
-    "name", (name for name, (family, _) in CASES.items() if "pair_id" not in family.documents[0])
+    "name",
+    (name for name, (family, _) in CASES.items() if "pair_id" not in family.documents[0]),
 )
 def test_marks_of_cut_replies_change_no_score(name, recorded):
     family, rule = CASES[name]
-    whole = score_replies(family.task(rule), family.documents, recorded(family, family.replies))[
-        "rule"
-    ]
+    whole = score_replies(
+        family.task(rule), family.documents, recorded(family, family.replies)
+    )["rule"]
     replies = recorded(family, [cut_reply(reply) for reply in family.replies])
     assert all(reply.cut for reply in replies.values())
     cut = score_replies(family.task(rule), family.documents, replies)["rule"]
@@ -170,7 +174,9 @@ def test_what_a_credentialed_run_saves_can_be_scored_later():
     ]
     given = [*FAILURES.values(), cut_reply("B"), ""]
     for doc, result in zip(
-        documents, ReadWith("robust_choice").apply([[reply] for reply in given], None), strict=True
+        documents,
+        ReadWith("robust_choice").apply([[reply] for reply in given], None),
+        strict=True,
     ):
         FAMILIES["choice"].process(doc, [result])
     (file,) = (home() / "replies").rglob("*.jsonl")

@@ -75,7 +75,9 @@ def merge(folder, tmp_path):
     """Merge shards of our own tasks; where that is refused with a message, nothing is written."""
 
     def joined(shards, refused="", own=folder / "own"):
-        with pytest.raises(MedTasksError, match=refused) if refused else contextlib.nullcontext():
+        with (
+            pytest.raises(MedTasksError, match=refused) if refused else contextlib.nullcontext()
+        ):
             medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
         assert (tmp_path / "all").exists() != bool(refused)
         return tmp_path / "all"
@@ -146,7 +148,9 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, capsys, tmp
     medtasks("report", merged_run, "--json", tmp_path / "report.json")
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["missing"] == {}
-    assert [task["name"] for task in report["tasks"] if task["answered"] != task["documents"]] == []
+    assert [
+        task["name"] for task in report["tasks"] if task["answered"] != task["documents"]
+    ] == []
     # A shard says that it is one.
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
@@ -164,7 +168,9 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, merge, capsys, tmp
     rows = [manifest.tasks["few"].rows for manifest in manifests]
     assert sorted(rows) == [0, 1, 1]  # of two
     empty = str(1 + rows.index(0))
-    assert results_of(folder / empty)["results"]["few"] == {"alias": f" - few [SHARD {empty}/3]"}
+    assert results_of(folder / empty)["results"]["few"] == {
+        "alias": f" - few [SHARD {empty}/3]"
+    }
     medtasks("report", folder / empty, "--html", tmp_path / "page.html")
     printed = capsys.readouterr().out
     assert f"missing: few: Shard {empty}/3 has none of its rows." in printed
@@ -183,14 +189,17 @@ def test_a_shard_without_results_is_missing_until_it_is_repeated(
     journals = {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")}
     merge(shards, r"these are missing: 2/3; of 2/3, .* no complete run of it")
     record(home, shards[1], TASKS, "--include_path", folder / "own", *SHORT, "--shard", "2/3")
-    assert journals == {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")} != {}
+    assert (
+        journals == {path: path.read_bytes() for path in home.rglob("journal/**/*.jsonl")} != {}
+    )
     check_equal(folder / "one", merge(shards))
 
 
 def test_copies_of_an_earlier_run_stay_copies(folder, sample, shards, merge):
     (path,) = shards[0].rglob("*_samples_many.jsonl")
     lines = [
-        json.loads(line) | {"reply_of": "an earlier run"} for line in path.read_text().splitlines()
+        json.loads(line) | {"reply_of": "an earlier run"}
+        for line in path.read_text().splitlines()
     ]
     path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
     (manifest,) = read_manifests(merge([*shards, folder / "1"]))
@@ -245,7 +254,11 @@ def test_torn_samples_of_a_newer_run_do_not_count(shards):
             lambda run: run["options"].update(gen_kwargs="temperature=1"),
             "--gen_kwargs",
         ),
-        ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
+        (
+            "_run.json",
+            lambda run: run["options"].update(model_args="seed=1"),
+            "--model_args seed",
+        ),
         (
             "_results.json",
             lambda results: results["versions"].update(mediconfusion=9),
@@ -321,7 +334,9 @@ def test_a_shard_given_twice_with_different_samples_is_refused(shards, tmp_path)
     again = shutil.copytree(shards[1], tmp_path / "again")
     (samples,) = again.rglob("*_samples_many.jsonl")
     samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
-    refuse([*shards, again], r"shard 2/3 is in .* and in .*again with different samples of many")
+    refuse(
+        [*shards, again], r"shard 2/3 is in .* and in .*again with different samples of many"
+    )
 
 
 def test_shards_are_joined_in_the_order_of_their_numbers(shards):
@@ -394,14 +409,16 @@ def test_withheld_replies_are_read_from_where_they_were_saved(merge, tmp_path, m
     for shard in shards:
         record(home, shard, task, *SHORT, "--shard", f"{shard.name}/2")
     rows = [
-        json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", merge(shards))
+        json.dumps(results_of(run)["results"][task])
+        for run in (tmp_path / "one", merge(shards))
     ]
     assert rows[0] == rows[1]
     assert "rouge_l," in rows[0]
     shutil.rmtree(tmp_path / "all")
     (home / "replies").rename(home / "elsewhere")
     merge(
-        shards, "holds no reply, because its dataset is credentialed, .* copy the folder 'replies'"
+        shards,
+        "holds no reply, because its dataset is credentialed, .* copy the folder 'replies'",
     )
     (home / "elsewhere").rename(home / "replies")
     for saved in (home / "replies").rglob("*.jsonl"):
@@ -409,14 +426,18 @@ def test_withheld_replies_are_read_from_where_they_were_saved(merge, tmp_path, m
     merge(shards, f"row 0 of {task} has other texts here than in the run")
 
 
-def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, merge, tmp_path):
+def test_shards_of_tasks_that_are_not_ours(
+    folder, shards, sample, sample_home, merge, tmp_path
+):
     own = shutil.copytree(folder / "own", tmp_path / "own")
     (own / "questions.jsonl").write_text('{"question": "Say A.", "answer": "A"}')
     (own / "shouting.yaml").write_text(
         GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl"))
     )
     (own / "shouting.py").write_text(GENERAL_HOOKS)
-    record(sample_home, tmp_path / "foreign", "shouting", "--include_path", own, "--shard", "1/1")
+    record(
+        sample_home, tmp_path / "foreign", "shouting", "--include_path", own, "--shard", "1/1"
+    )
     (manifest,) = read_manifests(tmp_path / "foreign")
     assert "'medtasks merge' cannot join shards of shouting" in "".join(
         notice.sentence for notice in manifest.notices

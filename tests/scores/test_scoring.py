@@ -45,7 +45,12 @@ from ..task_families import FAMILIES
 from .two_runs import texts
 
 DOCUMENTS = [
-    {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
+    {
+        "doc_id": str(number),
+        "image_id": None,
+        "options": ["aspirin", "heparin"],
+        "answer": answer,
+    }
     for number, answer in enumerate("ABBA")
 ]
 ALL_ANSWERED = {"scored_samples": 4, "failed_samples": 0}
@@ -71,7 +76,9 @@ def test_every_rule_scores_every_reply():
         reference=Rule("mediconfusion_reference"), robust=Rule("robust_choice")
     )
     scores = score_replies(
-        strict_and_robust, DOCUMENTS, numbered("A", "(b)", "B", "I cannot tell from this image.")
+        strict_and_robust,
+        DOCUMENTS,
+        numbered("A", "(b)", "B", "I cannot tell from this image."),
     )
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
@@ -132,7 +139,10 @@ def test_pairs(pairs, task, rules):
             task_file(name), pairs, texts(pairs, lambda document: document["answer"])
         )
         by_row = {row: score.rule for row, score in scores.items()}
-        assert by_row == {"reference": "mediconfusion_reference v1", "robust": "robust_choice v6"}
+        assert by_row == {
+            "reference": "mediconfusion_reference v1",
+            "robust": "robust_choice v6",
+        }
         for score in scores.values():
             assert (rates(score.categories[TOTAL]), score.reasons) == ((1, 1, 0, 0), {"ok": 32})
             assert score.estimates["set_accuracy"].error == 0
@@ -145,7 +155,9 @@ def test_pairs(pairs, task, rules):
     reference, robust = score_replies(task_file(task), pairs, replies).values()
     assert (reference.rule, robust.rule) == rules
     assert reference.categories[TOTAL].individual_score == 31
-    assert reference.categories[TOTAL].confused == 1  # a tie is A in GD and B in PS, twice the same
+    assert (
+        reference.categories[TOTAL].confused == 1
+    )  # a tie is A in GD and B in PS, twice the same
     assert robust.categories[TOTAL].individual_score == 30
     assert (reference.reasons, robust.reasons) == ({"ok": 32}, {"ok": 30, "ambiguous": 2})
 
@@ -164,7 +176,9 @@ def test_only_the_robust_rule_reads_a_letter_in_bold(pairs):
 def test_an_incomplete_pair_is_counted(pairs):
     half = texts(pairs[:9], lambda document: "A")
 
-    total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[TOTAL]
+    total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[
+        TOTAL
+    ]
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
 
 
@@ -249,7 +263,10 @@ def test_groups_equal_a_plain_mean(questions, replies, robust):
         replies[document["doc_id"]].text == document["answer"] for document in questions
     ]
     for column in ("department", "clinical_task"):
-        means, sizes = frame.groupby(column)["right"].mean(), frame.groupby(column)["right"].size()
+        means, sizes = (
+            frame.groupby(column)["right"].mean(),
+            frame.groupby(column)["right"].size(),
+        )
         groups = robust.groups[column]
         assert {group.name: group.questions for group in groups} == sizes.to_dict()
         assert {group.name: group.scores[0].value for group in groups} == pytest.approx(
@@ -314,7 +331,9 @@ def test_compared_groups_share_the_level_of_their_intervals():
 
     for group, level in ((large, 1 - 0.05 / 3), (small, 0.95)):
         score = group.scores[0]
-        ends = interval(score.value, score.error, group.questions - 1, True, group.questions, level)
+        ends = interval(
+            score.value, score.error, group.questions - 1, True, group.questions, level
+        )
         assert (score.low, score.high) == pytest.approx(ends, abs=1e-3)
 
 
@@ -367,7 +386,11 @@ KINDS = {
         "Please see a doctor; I'm not able to diagnose this.",
     ],
     ErrorClass.IRRELEVANT: ["", None, "....", "1 2 3 4", "the the image " * 60],
-    ErrorClass.MISUNDERSTOOD: ["A and B", "F", "The picture shows an endoscope in the stomach."],
+    ErrorClass.MISUNDERSTOOD: [
+        "A and B",
+        "F",
+        "The picture shows an endoscope in the stomach.",
+    ],
     ErrorClass.FOR_A_HUMAN: ["B", "It is an ulcer."],
     ErrorClass.FAILED: [failed_reply("out of memory")],
 }
@@ -431,7 +454,9 @@ def test_a_sample_of_wrong_answers_is_spread_over_groups(robust, questions):
     drawn = draw_wrong_answers(wrong, 53, columns)
     ids = {answer.document["doc_id"] for answer in drawn["robust"]}
     assert len(drawn["robust"]) == len(ids) == 53
-    assert drawn["some"] == [answer for answer in wrong["some"] if answer.document["doc_id"] in ids]
+    assert drawn["some"] == [
+        answer for answer in wrong["some"] if answer.document["doc_id"] in ids
+    ]
     for keys in (
         ("clinical_task",),
         ("clinical_task", "department"),
@@ -531,7 +556,11 @@ def test_own_columns_with_a_name_of_ours_are_renamed(tmp_path):
     with (tmp_path / "errors.csv").open(encoding="utf-8") as stream:
         headings = next(csv.reader(stream))
     assert len({*headings}) == len(headings)
-    assert (line["reply"], line["reply_own"], line["reply_own_own"]) == ("B", "mine", "mine, too")
+    assert (line["reply"], line["reply_own"], line["reply_own_own"]) == (
+        "B",
+        "mine",
+        "mine, too",
+    )
 
 
 NUMBER = 40
@@ -547,7 +576,9 @@ class Judge:
         self.texts = {True: right, False: wrong}
 
     def ask(self, system, user, parse, *, prompt_version):
-        number = next(number for number in reversed(range(NUMBER)) if ASKED.format(number) in user)
+        number = next(
+            number for number in reversed(range(NUMBER)) if ASKED.format(number) in user
+        )
         text = self.texts[number < 30]
         return JudgeVerdict(None if number == NUMBER - 1 else parse(text), None, False, text)
 
@@ -595,7 +626,8 @@ JUDGED_DOCUMENTS = [
     for number in range(NUMBER)
 ]
 REPLIES = {
-    item["doc_id"]: Reply(text=ASKED.format(number)) for number, item in enumerate(JUDGED_DOCUMENTS)
+    item["doc_id"]: Reply(text=ASKED.format(number))
+    for number, item in enumerate(JUDGED_DOCUMENTS)
 }
 
 
@@ -623,7 +655,9 @@ def truth(row):
 
 
 def first_score(task, sheet, replies=REPLIES):
-    return next(iter(checked_scores(task, JUDGED_DOCUMENTS, replies, read_labels(sheet)).values()))
+    return next(
+        iter(checked_scores(task, JUDGED_DOCUMENTS, replies, read_labels(sheet)).values())
+    )
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -632,7 +666,9 @@ def test_every_judged_family_is_checked(asked, tmp_path, name):
     assert write_sheet(sheet, task, JUDGED_DOCUMENTS, REPLIES, 100, None) == (30, 9)
     rows = filled(sheet, truth)
     assert {float(row["weight"]) for row in rows} == {1.0}
-    assert {row["reply"] for row in rows} == {reply.text for reply in list(REPLIES.values())[:-1]}
+    assert {row["reply"] for row in rows} == {
+        reply.text for reply in list(REPLIES.values())[:-1]
+    }
     score = first_score(task, sheet)
     expected = pytest.approx(9 / 39 if score.metric == "knowledge_rate" else 30 / 39)
     assert score.metric == JUDGED[name][-1]
@@ -658,10 +694,15 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
     assert filled(tmp_path / "again.csv", truth) == rows
     right = sum(float(row["weight"]) for row in rows if truth(row) == "yes") / 39
     assert first_score(task, sheet).judge.corrected.value == pytest.approx(1 - right)
-    assert write_sheet(tmp_path / "most.csv", task, JUDGED_DOCUMENTS, REPLIES, 30, None) == (21, 9)
+    assert write_sheet(tmp_path / "most.csv", task, JUDGED_DOCUMENTS, REPLIES, 30, None) == (
+        21,
+        9,
+    )
     # Sheets as other programs save them.
     task, sheet, plain = asked("mediconfusion_ff"), tmp_path / "odd.csv", tmp_path / "plain.csv"
-    odd = {name: Reply(text=f'={reply.text};\u2028"a", b\r\n') for name, reply in REPLIES.items()}
+    odd = {
+        name: Reply(text=f'={reply.text};\u2028"a", b\r\n') for name, reply in REPLIES.items()
+    }
     write_sheet(sheet, task, JUDGED_DOCUMENTS, odd, 10, "fenced")
     filled(sheet, truth)
     assert first_score(task, sheet, odd).judge.labels == 10

@@ -65,7 +65,11 @@ def test_equal_groups_are_seldom_called_different():
     for column in TASK.breakdown:
         assert sum(result.tests[column][0].p < 0.05 for result in equal) <= most
         covered = [
-            all(gap.low <= 0 <= gap.high for group in result.groups[column] for gap in group.gaps)
+            all(
+                gap.low <= 0 <= gap.high
+                for group in result.groups[column]
+                for gap in group.gaps
+            )
             for result in equal
         ]
         assert simulations - sum(covered) <= most
@@ -74,7 +78,8 @@ def test_equal_groups_are_seldom_called_different():
         "one gap, seen from both sides"
     )
     either = [
-        min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05 for result in equal
+        min(result.tests[column][0].p_holm for column in TASK.breakdown) < 0.05
+        for result in equal
     ]
     assert sum(either) <= most
     of_equal = [
@@ -122,7 +127,9 @@ def test_groups_within_patients_are_compared_within_patients():
     )
     p_values = []
     for gap in (0.25, 0.0):
-        tests = [by_group(task, *within_patients(chance, gap)).tests["site"] for _ in range(120)]
+        tests = [
+            by_group(task, *within_patients(chance, gap)).tests["site"] for _ in range(120)
+        ]
         p_values.append(np.array([test[0].p for test in tests if test]))
     assert np.mean(p_values[0] < 0.05) > 0.6
     assert np.sum(p_values[1] < 0.05) <= binom.ppf(0.99, len(p_values[1]), 0.05)
@@ -143,7 +150,9 @@ def test_a_gap_has_the_error_of_differences_within_patients():
     differences = right[::2] - right[1::2]
     expected = differences.std(ddof=1) / math.sqrt(200)
     assert gap.value == pytest.approx(differences.mean())
-    independent = math.hypot(*(right[half::2].std(ddof=1) / math.sqrt(200) for half in range(2)))
+    independent = math.hypot(
+        *(right[half::2].std(ddof=1) / math.sqrt(200) for half in range(2))
+    )
     # Samples outside a group are taken to be worth as much as all are on average, which is less than they are here.
     assert expected < gap.error < 0.8 * independent
 
@@ -152,9 +161,12 @@ def sites(*sizes):
     """Groups of so many samples, of every three of which two are right."""
     documents = [{"site": str(place)} for place, size in enumerate(sizes) for _ in range(size)]
     scores = [
-        {"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"} for n in range(sum(sizes))
+        {"cluster_id": f"{n}", "value": float(n % 3 > 0), "reason": "ok"}
+        for n in range(sum(sizes))
     ]
-    return by_group(SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores)
+    return by_group(
+        SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
+    )
 
 
 def test_a_small_group_is_listed_without_a_comparison():
@@ -173,7 +185,10 @@ def test_a_group_is_not_compared_with_a_small_one_alone():
 
 def test_the_interval_of_a_gap_is_that_of_newcombe():
     # Newcombe (1998), table II, row (a) of method 10: 56/70 - 48/80.
-    first, second = EstimatedValue(0.8, 0, 0.6920, 0.8770), EstimatedValue(0.6, 0, 0.4904, 0.7004)
+    first, second = (
+        EstimatedValue(0.8, 0, 0.6920, 0.8770),
+        EstimatedValue(0.6, 0, 0.4904, 0.7004),
+    )
     difference = difference_of_values(first, second)
     assert (difference.low, difference.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
 
@@ -206,7 +221,10 @@ def test_two_equal_groups_have_symmetric_intervals():
         SimpleNamespace(**{**vars(TASK), "breakdown": ("site",)}), documents, scores
     ).groups["site"]
     assert -first.gaps[0].low == pytest.approx(first.gaps[0].high)
-    assert [second.gaps[0].low, second.gaps[0].high] == [-first.gaps[0].high, -first.gaps[0].low]
+    assert [second.gaps[0].low, second.gaps[0].high] == [
+        -first.gaps[0].high,
+        -first.gaps[0].low,
+    ]
 
 
 HALVES = [
@@ -271,7 +289,9 @@ def test_report_has_the_groups_of_scores(tmp_path):
         run = write_replies(tmp_path / "run", "letters", ["A"] * 200 + right[200:])
         report = collect_run(open_run(run), by=["age"])
         task = grouped_by(task_file("letters"), task_documents(task_file("letters")), ["age"])
-        scored = score_replies(task, task_documents(task), read_replies(run, task_documents(task)))
+        scored = score_replies(
+            task, task_documents(task), read_replies(run, task_documents(task))
+        )
     (part,) = report.tasks
     names = ["age 18 to 37", "age 38 to 57", "age 58 to 77", "age 78 to 97"]
     assert part.rules[0].groups == scored["none"].groups
@@ -311,9 +331,12 @@ def test_pairs_are_grouped_by_a_column_of_their_images(sample):
     assert values == {"a": [1, 1], "b": [0, 0.5]}
     assert {group.name: group.scores[1].value for group in groups["half"]} == {"1": 1, "2": 0.5}
     aged = [
-        {**item, "age": None if number < 2 else number // 2} for number, item in enumerate(pairs)
+        {**item, "age": None if number < 2 else number // 2}
+        for number, item in enumerate(pairs)
     ]
-    groups = score_replies(grouped_by(task, aged, ["age"]), aged, replies)["robust"].groups["age"]
+    groups = score_replies(grouped_by(task, aged, ["age"]), aged, replies)["robust"].groups[
+        "age"
+    ]
     sizes = {
         "age 1 to 4": 8,
         "age 5 to 7": 6,
@@ -349,5 +372,7 @@ def test_a_column_that_cannot_group_is_one_sentence(tmp_path, task, columns, sen
         with pytest.raises(RepliesError, match=sentence):
             grouped_by(task_file(task), documents, [columns])
     private = [{"dataset": "medheval_knowledge_open", "sex": "F"}]
-    with pytest.raises(RepliesError, match=r"by .*kind.* only, because values of 'sex' are text"):
+    with pytest.raises(
+        RepliesError, match=r"by .*kind.* only, because values of 'sex' are text"
+    ):
         grouped_by(task_file("medheval_visual_cxr"), private, ["sex"])

@@ -7,7 +7,9 @@ import numpy as np
 
 
 def clustered(
-    values: Sequence[float], clusters: Sequence[Hashable], weights: Sequence[float] | None = None
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    weights: Sequence[float] | None = None,
 ) -> tuple[float, float]:
     """Standard error and degrees of freedom of a mean from the sizes of clusters, working correlation 0.2."""
     array, by = (
@@ -17,7 +19,9 @@ def clustered(
     names = list(dict.fromkeys(clusters))
     if len(names) < 2:
         return math.nan, math.nan
-    member = np.array([[name == cluster for cluster in clusters] for name in names], dtype=float)
+    member = np.array(
+        [[name == cluster for cluster in clusters] for name in names], dtype=float
+    )
     sizes, total = member @ by, by.sum()
     sums = member @ (by * (array - by @ array / total))
     shape = np.eye(len(names)) - np.outer(sizes / total, np.ones(len(names)))
@@ -35,7 +39,9 @@ def dyadic(
     """Standard error and degrees of freedom of a mean over dyads that may share members."""
     array, number = np.asarray(values, dtype=float), len(values)
     by = np.asarray([1.0] * number if weights is None else weights)
-    shared = np.array([[float(bool(set(one) & set(other))) for other in pairs] for one in pairs])
+    shared = np.array(
+        [[float(bool(set(one) & set(other))) for other in pairs] for one in pairs]
+    )
     centre = np.eye(number) - 1 / number
     matrix = centre @ shared @ centre
     if number < 2 or abs(np.trace(matrix)) < 1e-9:

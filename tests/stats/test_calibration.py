@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, recall_score, roc_auc_score
 
-from medtasks.stats.calibration import CURVE_POINTS, PredictionTable, _areas, calibration, roc_area
+from medtasks.stats.calibration import (
+    CURVE_POINTS,
+    PredictionTable,
+    _areas,
+    calibration,
+    roc_area,
+)
 from medtasks.stats.judged_share import judged_share
 from medtasks.stats.standard_error import Dyad, clustered_error
 
@@ -39,14 +45,18 @@ def looped_error(probabilities, keys):
         confidence = max(row)
         place = next(index for index in range(15) if confidence <= (index + 1) / 15 + 1e-12)
         bins[place].append((confidence, row.index(confidence) == key))
-    return sum(abs(sum(c for c, _ in held) - sum(r for _, r in held)) for held in bins) / len(keys)
+    return sum(abs(sum(c for c, _ in held) - sum(r for _, r in held)) for held in bins) / len(
+        keys
+    )
 
 
 def looped_area(probabilities, keys):
     """The mean over coverages of the share of wrong answers among the most confident; no ties."""
     ordered = sorted(zip(probabilities, keys, strict=True), key=lambda item: -max(item[0]))
     wrong = [row.index(max(row)) != key for row, key in ordered]
-    return sum(sum(wrong[: number + 1]) / (number + 1) for number in range(len(wrong))) / len(wrong)
+    return sum(sum(wrong[: number + 1]) / (number + 1) for number in range(len(wrong))) / len(
+        wrong
+    )
 
 
 @each_row("options, sharpness", [(2, 0.5), (5, 1.0), (2, 3.0)])
@@ -120,7 +130,9 @@ def test_ties_different_numbers_of_options_and_coverage():
         (2, 0.0),
     ):  # a tie counts as a random choice among its options
         assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
-        assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(key == 2)
+        assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(
+            key == 2
+        )
     found = measured([[0.9, 0.1], [0.5, 0.25, 0.25], [0.2] * 5], [0, 1, 4])
     assert found.accuracy.value == pytest.approx((1 + 0 + 0.2) / 3)
     assert found.brier.value == pytest.approx(
@@ -142,7 +154,8 @@ def test_a_long_curve_is_thinned_out():
     assert points[-1].confidence == pytest.approx(ordered[0])
     assert all(before.coverage > after.coverage for before, after in itertools.pairwise(points))
     assert (
-        max(before.coverage - after.coverage for before, after in itertools.pairwise(points)) < 0.01
+        max(before.coverage - after.coverage for before, after in itertools.pairwise(points))
+        < 0.01
     )
     for point in points:
         assert point.confidence == pytest.approx(ordered[round(point.coverage * 3000) - 1])
@@ -150,14 +163,18 @@ def test_a_long_curve_is_thinned_out():
 
 def test_perfect_wrong_one_unit_and_nothing():
     right, wrong = (measured([[1.0, 0.0]] * 30, [key] * 30) for key in (0, 1))
-    assert [measure.value for measure in (right.accuracy, right.ece, right.brier, right.aurc)] == [
+    assert [
+        measure.value for measure in (right.accuracy, right.ece, right.brier, right.aurc)
+    ] == [
         1,
         0,
         0,
         0,
     ]
     assert 0.85 < right.accuracy.low < 0.9 < right.accuracy.high == 1
-    assert [measure.value for measure in (wrong.accuracy, wrong.ece, wrong.brier, wrong.aurc)] == [
+    assert [
+        measure.value for measure in (wrong.accuracy, wrong.ece, wrong.brier, wrong.aurc)
+    ] == [
         0,
         1,
         2,
@@ -170,7 +187,9 @@ def test_perfect_wrong_one_unit_and_nothing():
     found = measured(*model(6, samples=5), units=["patient"] * 5)
     assert (found.samples, math.isnan(found.debiased_ece)) == (5, True)
     for measure in (found.accuracy, found.ece, found.brier, found.aurc):
-        assert [math.isnan(number) for number in (measure.value, measure.low, measure.high)] == [
+        assert [
+            math.isnan(number) for number in (measure.value, measure.low, measure.high)
+        ] == [
             False,
             True,
             True,
@@ -194,9 +213,13 @@ def test_perfect_wrong_one_unit_and_nothing():
 def test_order_and_names_of_units_change_nothing(seed, samples, shuffled):
     probabilities, keys = model(seed, samples=samples)
     units = [number // 3 for number in range(samples)]
-    rows = list(zip(probabilities, keys, [f"patient {9 - unit}" for unit in units], strict=True))
+    rows = list(
+        zip(probabilities, keys, [f"patient {9 - unit}" for unit in units], strict=True)
+    )
     shuffled.shuffle(rows)
-    assert repr(measured(*zip(*rows, strict=True))) == repr(measured(probabilities, keys, units))
+    assert repr(measured(*zip(*rows, strict=True))) == repr(
+        measured(probabilities, keys, units)
+    )
 
 
 def test_drawn_areas_are_those_of_repeated_samples():
@@ -204,7 +227,9 @@ def test_drawn_areas_are_those_of_repeated_samples():
     answers = PredictionTable.of(
         [(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd"
     )
-    weights = np.array([2.0, 0.0, 1.0, 1.0])  # samples are in order of confidence, from the least
+    weights = np.array(
+        [2.0, 0.0, 1.0, 1.0]
+    )  # samples are in order of confidence, from the least
     repeated = [([0.6, 0.4], 1), ([0.6, 0.4], 1), ([0.8, 0.2], 1), ([0.9, 0.1], 0)]
     expected = measured(*zip(*repeated, strict=True)).aurc.value
     assert _areas(answers, weights[np.newaxis])[0] == pytest.approx(expected)
@@ -298,7 +323,9 @@ def test_against_scikit_learn_and_loops(seed, digits):
 def hanley_mcneil(area, positives, negatives):
     """Variance of Hanley and McNeil (1982), formula 2; 0.0321 squared for 0.9 with 50 and 50."""
     q1, q2 = area / (2 - area), 2 * area**2 / (1 + area)
-    total = area * (1 - area) + (positives - 1) * (q1 - area**2) + (negatives - 1) * (q2 - area**2)
+    total = (
+        area * (1 - area) + (positives - 1) * (q1 - area**2) + (negatives - 1) * (q2 - area**2)
+    )
     return total / (positives * negatives)
 
 
@@ -401,10 +428,12 @@ def test_by_hand():
     shares, sizes, labelled = (9 / 12, 2 / 7), (62, 42), (12, 7)
     mean = sum(size * share for size, share in zip(sizes, shares, strict=True)) / 104
     between = (
-        sum(size * (share - mean) ** 2 for size, share in zip(sizes, shares, strict=True)) / 104**2
+        sum(size * (share - mean) ** 2 for size, share in zip(sizes, shares, strict=True))
+        / 104**2
     )
     within = sum(
-        (s / 104) ** 2 * p * (1 - p) / n for s, p, n in zip(sizes, shares, labelled, strict=True)
+        (s / 104) ** 2 * p * (1 - p) / n
+        for s, p, n in zip(sizes, shares, labelled, strict=True)
     )
     assert found.corrected.error == pytest.approx(math.sqrt((between + within) * 104 / 103))
 
@@ -431,7 +460,9 @@ def test_drawn_labels_give_the_estimate_of_ppi_plus_plus():
         f, ddof=1
     )  # of labelled replies among all, and not of others besides
     found = plain(verdicts, labels)
-    assert found.corrected.value == pytest.approx(y.mean() + tuned * (verdicts.mean() - f.mean()))
+    assert found.corrected.value == pytest.approx(
+        y.mean() + tuned * (verdicts.mean() - f.mean())
+    )
     variance = (
         np.var(y - tuned * f, ddof=1) / 120
         + (np.var(y, ddof=1) - np.var(y - tuned * f, ddof=1)) / 400
@@ -448,7 +479,9 @@ def test_weights_undo_a_draw_by_another_verdict():
     ):  # twice as dense where people say right: no fair draw without weights
         drawn = np.flatnonzero(truth == answer)[::every]
         labels[drawn], weights[drawn] = truth[drawn], every
-    assert plain(verdicts, labels, weights).corrected.value == pytest.approx(truth.mean(), abs=0.02)
+    assert plain(verdicts, labels, weights).corrected.value == pytest.approx(
+        truth.mean(), abs=0.02
+    )
     assert plain(verdicts, labels).corrected.value > truth.mean() + 0.2
 
 
@@ -482,7 +515,11 @@ def test_errors_are_over_clusters_and_dyads():
 def test_a_judge_without_a_seen_mistake_has_an_interval():
     verdicts = [1.0, 0.0] * 50
     found = plain(verdicts, [*verdicts[:40], *[NONE] * 60])
-    assert (found.sensitivity.value, found.specificity.value, found.kappa.value) == (1.0, 1.0, 1.0)
+    assert (found.sensitivity.value, found.specificity.value, found.kappa.value) == (
+        1.0,
+        1.0,
+        1.0,
+    )
     assert 0.75 < found.sensitivity.low < 0.97
     assert found.sensitivity.high == 1.0
     assert found.corrected.error > clustered_error(verdicts, range(100)).error

@@ -105,4 +105,6 @@ def test_answers_of_patients(golden):
         assert estimate.degrees == pytest.approx(max(case["df"], 1.5), **CLOSE)
         assert estimate.effective == pytest.approx(case["effective_n"], **CLOSE)
         ends = (math.sqrt(case["variance"]), case["low"], case["high"])
-        assert (shown.error, shown.low, shown.high) == pytest.approx(ends, **CLOSE), case["name"]
+        assert (shown.error, shown.low, shown.high) == pytest.approx(ends, **CLOSE), case[
+            "name"
+        ]

@@ -69,7 +69,8 @@ def test_few_units_are_enumerated_and_p_is_never_zero():
     totals = [0.3 - 0.1, 0.2, 0.5, -0.4, 0.6]
     sums = [abs(np.dot(signs, totals)) for signs in itertools.product((-1, 1), repeat=5)]
     assert (
-        sign_flip_test(differences, units) == sum(s >= abs(sum(totals)) - 1e-9 for s in sums) / 32
+        sign_flip_test(differences, units)
+        == sum(s >= abs(sum(totals)) - 1e-9 for s in sums) / 32
     )
     assert sign_flip_test(differences, units) == sign_flip_test(differences, units, seed=1)
     assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
@@ -230,7 +231,9 @@ def test_pairs_that_share_images_have_a_dyadic_t_test():
         np.subtract(second, first), [(one.first, one.second) for one in CHAIN]
     )
     assert (found.test, found.samples, found.units) == (DYADIC, 40, 40)
-    assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(found.difference) / error, degrees))
+    assert found.p == pytest.approx(
+        2 * scipy.stats.t.sf(abs(found.difference) / error, degrees)
+    )
     ends = scipy.stats.t.interval(0.95, degrees, found.difference, error)
     assert (found.low, found.high) == pytest.approx(ends)
     quantiles = scipy.stats.t.ppf([0.975, 0.8], degrees)
@@ -269,9 +272,9 @@ def test_swapping_negates_the_difference_and_keeps_p_and_order_does_not_matter(r
     assert one.detectable == pytest.approx(other.detectable, nan_ok=True)
     assert 0 < one.p <= 1
     shuffled = random.sample(rows, len(rows))
-    assert repr(compare_paired(*(list(column) for column in zip(*shuffled, strict=True)))) == repr(
-        one
-    )
+    assert repr(
+        compare_paired(*(list(column) for column in zip(*shuffled, strict=True)))
+    ) == repr(one)
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))
@@ -370,8 +373,14 @@ def drawn(random, units, size, share, alike, true):
     draws = np.where(random.random(units * size) < alike, of_unit, random.random(units * size))
     up, down = share / 2 + max(true, 0), share / 2 + max(-true, 0)
     flips_of = np.where(draws < up, 1.0, np.where(draws < up + down, -1.0, 0.0))
-    first = np.where(flips_of == 0, random.integers(0, 2, units * size), flips_of < 0).astype(float)
-    return first.tolist(), (first + flips_of).tolist(), np.repeat(np.arange(units), size).tolist()
+    first = np.where(flips_of == 0, random.integers(0, 2, units * size), flips_of < 0).astype(
+        float
+    )
+    return (
+        first.tolist(),
+        (first + flips_of).tolist(),
+        np.repeat(np.arange(units), size).tolist(),
+    )
 
 
 @each_row(
@@ -442,7 +451,9 @@ def test_non_inferiority_against_a_simulation():
     chance = np.random.default_rng(3)
     shown = []
     for gained, lost, _ in chance.multinomial(400, [0.09, 0.11, 0.8], size=4000):
-        shown.append(tango_statistic(float(gained), float(lost), 400.0, -0.08) > 1.6448536269514722)
+        shown.append(
+            tango_statistic(float(gained), float(lost), 400.0, -0.08) > 1.6448536269514722
+        )
     assert non_inferiority_power(400, -0.02, 0.2, 0.08, 0.05) == pytest.approx(
         np.mean(shown), abs=0.03
     )
@@ -454,12 +465,16 @@ def test_samples_needed_and_detectable_differences_have_the_power_and_less_has_n
     found = required_samples(lambda n: mcnemar_power(n, 0.05, 0.2, 0.05), 0.8)
     # Connor (1987): 625 for the asymptotic test, of which the exact one takes a few more.
     assert 620 <= found <= 680
-    assert mcnemar_power(found, 0.05, 0.2, 0.05) >= 0.8 > mcnemar_power(found - 1, 0.05, 0.2, 0.05)
+    assert (
+        mcnemar_power(found, 0.05, 0.2, 0.05) >= 0.8 > mcnemar_power(found - 1, 0.05, 0.2, 0.05)
+    )
     assert required_samples(lambda n: 0.5, 0.8) is None
     power_of = lambda size: mcnemar_power(500, size, max(0.2, size), 0.05)  # noqa: E731
     found = detectable_difference(power_of, 0.9, 1.0)
     assert power_of(found) >= 0.9 > power_of(found - 0.0001)
-    assert all(math.isnan(detectable_difference(power_of, 0.9, largest)) for largest in (0.01, 0.0))
+    assert all(
+        math.isnan(detectable_difference(power_of, 0.9, largest)) for largest in (0.01, 0.0)
+    )
 
 
 def test_design_effect_against_the_covariance_matrix():
@@ -498,9 +513,13 @@ def test_paired_areas_are_those_of_delong(number, share, levels):
     random = np.random.default_rng(number)
     positive = (np.arange(number) < share * number).astype(float)
     first, second = (
-        np.round((random.random(number) + lead * positive) * levels).tolist() for lead in (0.3, 0.7)
+        np.round((random.random(number) + lead * positive) * levels).tolist()
+        for lead in (0.3, 0.7)
     )
-    (ill, well), (ill_after, well_after) = placements(first, positive), placements(second, positive)
+    (ill, well), (ill_after, well_after) = (
+        placements(first, positive),
+        placements(second, positive),
+    )
     moved = [ill_after - ill, well_after - well]
     error = math.sqrt(sum(part.var(ddof=1) / len(part) for part in moved))
     values = [area_values(scores, positive, range(number)) for scores in (first, second)]
@@ -531,7 +550,8 @@ def test_paired_areas_of_clusters_have_the_error_of_clusters():
     once = [area_values(scores.tolist(), positive, range(50)) for scores in runs]
     units = [number // 4 for number in range(200)]
     repeated = [
-        area_values(np.repeat(scores, 4).tolist(), np.repeat(positive, 4), units) for scores in runs
+        area_values(np.repeat(scores, 4).tolist(), np.repeat(positive, 4), units)
+        for scores in runs
     ]
     single, clustered = (
         compare_paired(*once, range(50), smaller=17),

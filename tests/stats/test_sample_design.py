@@ -64,7 +64,9 @@ def test_over_all_possible_draws_value_and_variance_are_unbiased():
         mean, error = drawn_mean(*draw(chosen))
         means.append(mean)
         variances.append(error.error**2)
-    truth = np.mean([value for stratum in POPULATION for cluster in stratum for value in cluster])
+    truth = np.mean(
+        [value for stratum in POPULATION for cluster in stratum for value in cluster]
+    )
     assert np.mean(means) == pytest.approx(truth, abs=1e-12)
     assert np.mean(variances) == pytest.approx(np.var(means), abs=1e-12)
 
@@ -101,7 +103,9 @@ def test_clusters_outside_of_the_domain_count_in_the_variance():
 
 
 def test_clusters_without_a_reply_are_represented_by_the_others_of_their_stratum():
-    draws = [{"cluster": number, "stratum": number // 5, "existing": 10} for number in range(10)]
+    draws = [
+        {"cluster": number, "stratum": number // 5, "existing": 10} for number in range(10)
+    ]
     units = drawn_units([*draws[:5], None, None, *draws[7:]])
     assert units[5] is units[6] is None
     assert [unit.weight for unit in (units[0], units[7])] == pytest.approx([2.0, 10 / 3])
@@ -109,7 +113,9 @@ def test_clusters_without_a_reply_are_represented_by_the_others_of_their_stratum
 
 
 @pytest.mark.parametrize(("existing", "drawn"), [(200, 100), (1000, 900), (1000, 200)])
-def test_the_interval_of_a_draw_that_is_all_right_holds_what_it_cannot_rule_out(existing, drawn):
+def test_the_interval_of_a_draw_that_is_all_right_holds_what_it_cannot_rule_out(
+    existing, drawn
+):
     """Wrong answers that a draw misses with more than 5 % (hypergeometric) are no surprise."""
     mean, error = drawn_mean(
         [1.0] * drawn, [DrawnUnit(number, 0, existing, drawn) for number in range(drawn)]

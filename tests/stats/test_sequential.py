@@ -33,8 +33,12 @@ def test_published_constants(count, constant):
 
 def test_published_levels():
     # The tests of R's rpact 3 for its default design, which is one-sided at 0.025.
-    assert boundaries(equal(3)).limits == pytest.approx([3.4710914, 2.4544323, 2.0040356], abs=1e-6)
-    assert boundaries(equal(4)).levels == pytest.approx([0.00005, 0.0042, 0.0194, 0.0430], abs=1e-4)
+    assert boundaries(equal(3)).limits == pytest.approx(
+        [3.4710914, 2.4544323, 2.0040356], abs=1e-6
+    )
+    assert boundaries(equal(4)).levels == pytest.approx(
+        [0.00005, 0.0042, 0.0194, 0.0430], abs=1e-4
+    )
     levels = boundaries(equal(5)).levels
     assert levels == pytest.approx([0.00001, 0.0013, 0.0085, 0.0226, 0.0413], abs=1e-4)
 

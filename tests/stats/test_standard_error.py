@@ -33,7 +33,9 @@ VALUES = st.lists(st.sampled_from([0.0, 1.0, 0.25]), min_size=2, max_size=30)
 
 @given(data=st.data(), values=VALUES, weighted=st.booleans())
 def test_clustered_is_what_matrices_give(data, values, weighted):
-    clusters = data.draw(st.lists(st.integers(0, 5), min_size=len(values), max_size=len(values)))
+    clusters = data.draw(
+        st.lists(st.integers(0, 5), min_size=len(values), max_size=len(values))
+    )
     weights = [1.0 + place % 3 for place in range(len(values))] if weighted else None
     found = clustered_error(values, clusters, weights)
     error, degrees = error_matrices.clustered(values, clusters, weights)
@@ -86,7 +88,9 @@ def test_samples_of_dyads_are_taken_together(data, values):
     expected = dyadic_error(
         [sum(held) / len(held) for held in means], pairs, [float(len(held)) for held in means]
     )
-    assert mean_error(values, dyads).error == pytest.approx(expected.error, nan_ok=True, abs=1e-12)
+    assert mean_error(values, dyads).error == pytest.approx(
+        expected.error, nan_ok=True, abs=1e-12
+    )
 
 
 def test_dyads_that_share_nothing_are_independent_units():
@@ -147,7 +151,9 @@ def test_covariance_sums_products_of_units_that_share_a_member(units):
         for v, b in zip(units, second, strict=True)
         if u & v
     )
-    found = covariance(dict(zip(units, first, strict=True)), dict(zip(units, second, strict=True)))
+    found = covariance(
+        dict(zip(units, first, strict=True)), dict(zip(units, second, strict=True))
+    )
     assert found == pytest.approx(expected)
 
 
@@ -189,7 +195,9 @@ def test_the_order_of_units_and_their_parts_do_not_matter_to_the_last_digit(tabl
     assert errors_of(table, metrics, 50) == expected
     shuffle.shuffle(parts)
     assert (
-        errors_of([row for _, row in parts], metrics, 50, [f"patient {unit}" for unit, _ in parts])
+        errors_of(
+            [row for _, row in parts], metrics, 50, [f"patient {unit}" for unit, _ in parts]
+        )
         == expected
     )
 
@@ -214,13 +222,16 @@ def test_draws_without_a_value_are_left_out():
 
     def recall(sums):
         return {
-            "recall": np.where(sums[..., 1] > 0, sums[..., 0] / np.maximum(sums[..., 1], 1), np.nan)
+            "recall": np.where(
+                sums[..., 1] > 0, sums[..., 0] / np.maximum(sums[..., 1], 1), np.nan
+            )
         }
 
     (error,) = errors_of(units, recall, 3000)
     random = np.random.default_rng(0)
     drawn = [
-        float(recall(units[random.integers(0, 10, 10)].sum(axis=0))["recall"]) for _ in range(3000)
+        float(recall(units[random.integers(0, 10, 10)].sum(axis=0))["recall"])
+        for _ in range(3000)
     ]
     assert 200 < np.isnan(drawn).sum() < 500
     assert error == pytest.approx(np.nanstd(drawn, ddof=1), rel=0.05)
@@ -238,7 +249,9 @@ def test_equal_units_have_error_zero_and_an_undefined_metric_none():
 
     table = [[1, n] for n in range(5)]
     assert errors_of(table, metrics) == pytest.approx([0.0, math.nan, math.nan], nan_ok=True)
-    assert errors_of(table, metrics, units="ppppp") == pytest.approx([math.nan] * 3, nan_ok=True)
+    assert errors_of(table, metrics, units="ppppp") == pytest.approx(
+        [math.nan] * 3, nan_ok=True
+    )
     assert values_with_errors(np.empty((0, 2)), [], metrics) == {}
 
 
@@ -248,7 +261,9 @@ SHARES, RECALLS = np.array([0.7, 0.15, 0.1, 0.04, 0.01]), np.array([0.9, 0.7, 0.
 def class_ends(targets, values, clusters):
     """Return the ends of the posteriors of metrics of five classes."""
     cells = count_classes(targets, values, 5)
-    return posterior_ends(cells, clusters, multiclass_metrics, *unseen_classes(targets, values, 5))
+    return posterior_ends(
+        cells, clusters, multiclass_metrics, *unseen_classes(targets, values, 5)
+    )
 
 
 def test_posteriors_are_the_intervals_of_jeffreys_whatever_order_and_names():
@@ -306,8 +321,13 @@ def test_coverage_of_posteriors_with_a_class_of_one_percent(number, size, monkey
         wrong = (targets + chance.integers(1, 5, number)) % 5
         values = np.where(luck < RECALLS[targets], targets, wrong)
         ends = class_ends(targets.tolist(), values.tolist(), clusters)
-        truths = {"balanced_accuracy": RECALLS[np.unique(targets)].mean(), "macro_f1": f1.mean()}
-        covered.append([ends[name][0] <= truth <= ends[name][1] for name, truth in truths.items()])
+        truths = {
+            "balanced_accuracy": RECALLS[np.unique(targets)].mean(),
+            "macro_f1": f1.mean(),
+        }
+        covered.append(
+            [ends[name][0] <= truth <= ends[name][1] for name, truth in truths.items()]
+        )
     assert np.mean(covered, axis=0).min() >= 0.91
 
 
@@ -324,7 +344,11 @@ def test_coverage_of_shares_clustered_by_patient(patients, right, wrong):
         ).astype(float)
         found = clustered_error(answers.tolist(), patient.tolist())
         low, high = interval(
-            float(answers.mean()), found.error, found.degrees, share=True, effective=found.effective
+            float(answers.mean()),
+            found.error,
+            found.degrees,
+            share=True,
+            effective=found.effective,
         )
         covered.append(low <= truth <= high)
     assert 0.92 <= np.mean(covered) <= 0.98

@@ -88,7 +88,9 @@ def test_a_module_has_the_hook_and_the_metrics_of_its_family(name):
 
 def test_scoring_by_hooks():
     doc = {"options": ["x", "y"], "answer": "B", "image_id": None}
-    samples = [choice.process_results({"doc_id": reply, **doc}, [reply]) for reply in ("B", "(a)")]
+    samples = [
+        choice.process_results({"doc_id": reply, **doc}, [reply]) for reply in ("B", "(a)")
+    ]
     scores = pickle.loads(
         pickle.dumps([sample["accuracy"] for sample in samples])
     )  # as from another rank

@@ -54,7 +54,9 @@ NAMED = {"answer": "right", "image_file": "picture"}
 def test_embedded_images_become_files(feature):
     shown = [encoded(10), encoded(200, "JPEG")]
     cells = [one["bytes"] for one in shown] if isinstance(feature, datasets.Value) else shown
-    found = documents({**ROWS, "picture": cells}, NAMED, {"picture": feature} if feature else None)
+    found = documents(
+        {**ROWS, "picture": cells}, NAMED, {"picture": feature} if feature else None
+    )
     assert [one["answer"] for one in found] == ["A", "B"]
     assert all("picture" not in one for one in found)
     assert [images(one)[0].getpixel((0, 0))[0] for one in found] == [10, 200]
@@ -189,21 +191,28 @@ def test_lists_of_images_and_several_columns():
         [{"0": "x", "1": "y", "2": "z"}, {"0": "x", "1": "y", "2": None}],
         ['{"1": "x", "2": "y", "3": "z"}', "{2: 'y', 1: 'x'}"],
         [
-            [{"key": "A", "value": "x"}, {"key": "B", "value": "y"}, {"key": "C", "value": "z"}],
+            [
+                {"key": "A", "value": "x"},
+                {"key": "B", "value": "y"},
+                {"key": "C", "value": "z"},
+            ],
             [{"key": "A", "value": "x"}, {"key": "B", "value": "y"}],
         ],
     ],
 )
 def test_options_become_lists(options):
     found = documents(
-        {"answer": ["A", "B"], "image_file": ["a", "b"], "choices": options}, {"options": "choices"}
+        {"answer": ["A", "B"], "image_file": ["a", "b"], "choices": options},
+        {"options": "choices"},
     )
     assert [one["options"] for one in found] == [["x", "y", "z"], ["x", "y"]]
 
 
 def notes_of(monkeypatch):
     notes = []
-    monkeypatch.setattr(own_documents, "warn_once", lambda sentence, level: notes.append(sentence))
+    monkeypatch.setattr(
+        own_documents, "warn_once", lambda sentence, level: notes.append(sentence)
+    )
     return notes
 
 
@@ -346,14 +355,20 @@ def test_of_one_image_and_a_list_the_list_is_shown(tmp_path):
         "image_files": [["0.png", "1.png"]] * 2,
     }
     document = documents(columns, {})[0]
-    assert [image.size[0] for image in images(document, {"image_root": str(tmp_path)})] == [5, 6]
+    assert [image.size[0] for image in images(document, {"image_root": str(tmp_path)})] == [
+        5,
+        6,
+    ]
 
 
 def test_a_column_called_kind_stays_or_is_refused():
     table = datasets.Dataset.from_dict(
         {**ROWS, "answer": ["A", "B"], "question": ["?"] * 2, "kind": ["k", "l"]}
     )
-    config = {"process_results": "medtasks.hooks.choice.process_results", "dataset_path": "q.csv"}
+    config = {
+        "process_results": "medtasks.hooks.choice.process_results",
+        "dataset_path": "q.csv",
+    }
     assert complete_documents(table, config, apart=True)["kind"][1] == "l"
     closed = {**config, "process_results": "medtasks.hooks.closed_questions.process_results"}
     with pytest.raises(
@@ -414,7 +429,10 @@ def test_options_in_several_columns():
 
 
 LETTERED = {
-    "default": {"template": "{{ question }} {{ options }}", "option": "{{ letter }}. {{ text }}"}
+    "default": {
+        "template": "{{ question }} {{ options }}",
+        "option": "{{ letter }}. {{ text }}",
+    }
 }
 BARE = {"default": {"template": "{{ question }} {{ options }}"}}
 TEMPLATE = "medtasks.hooks.prompts.question"
@@ -469,7 +487,9 @@ def test_more_options_than_letters_are_refused_unless_they_are_classes():
         ("choice", {"answer": ["A", "B"]}),
         ("multi_answer", {"answers": [["A"], ["B"]]}),
     ):
-        with pytest.raises(MedTasksError, match="row 2: it has 27 options; 2 to 26 are possible"):
+        with pytest.raises(
+            MedTasksError, match="row 2: it has 27 options; 2 to 26 are possible"
+        ):
             checked({"options": [many[:26], many], **answer}, family)
     assert checked({"options": [many], "label": [26]}, "classification") == [many]
     assert checked({"options": [many], "labels": [[1] * 27]}, "multilabel") == [many]
@@ -492,7 +512,8 @@ def test_classes_are_the_same_in_every_row():
             ):
                 checked({"options": [names, other], **labels}, family)
     with pytest.raises(
-        MedTasksError, match="row 1: options 1 and 3 are equal; give each class a name of its own"
+        MedTasksError,
+        match="row 1: options 1 and 3 are equal; give each class a name of its own",
     ):
         checked({"options": [["a", "b", "A "]], "label": [0]}, "classification")
     # Variants change the options of a task whose own ones were checked.
@@ -530,7 +551,9 @@ def as_text(shade, form="PNG", begin="", wrapped=False):
 )
 def test_images_as_text_are_decoded(first, second):
     column = "image_files" if isinstance(first, list) else "image_file"
-    found = documents({**ROWS, "picture": [first, second]}, {"answer": "right", column: "picture"})
+    found = documents(
+        {**ROWS, "picture": [first, second]}, {"answer": "right", column: "picture"}
+    )
     assert [images(one)[0].getpixel((0, 0))[0] for one in found] == [10, 200]
     assert as_text(10) not in str(found)
 

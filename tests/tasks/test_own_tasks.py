@@ -113,7 +113,9 @@ def test_prompts_are_the_references(own, config):
     settings = config(name)["lmms_eval_specific_kwargs"]
     text, pictured = load_documents(name)
     assert prompt(text, settings["default"]) == " Which drug? Insulin Aspirin"
-    assert prompt(pictured, settings["llava_hf"]) == "<image> <image> Which view? Frontal Lateral"
+    assert (
+        prompt(pictured, settings["llava_hf"]) == "<image> <image> Which view? Frontal Lateral"
+    )
 
 
 def test_preparing_again_overwrites_its_own(own, config):
@@ -130,7 +132,8 @@ def test_preparing_again_overwrites_its_own(own, config):
 def test_incomplete_folders_are_refused(own):
     folder = own("scans", "VQA", [*VQA, {"question": "?", "answer": "!", "images": ["c.png"]}])
     with pytest.raises(
-        SourceError, match=r"dataset.json sample 4: its image c.png is missing.*--allow-incomplete"
+        SourceError,
+        match=r"dataset.json sample 4: its image c.png is missing.*--allow-incomplete",
     ):
         prepare_own(folder)
     assert not own_tasks_folder().exists()
@@ -138,7 +141,9 @@ def test_incomplete_folders_are_refused(own):
     assert (manifest.rows, manifest.complete) == (3, False)
 
 
-@each_row("name", ["medqa", "multimedeval_vqa_rad", "vqa-rad 5shot", "own", "vqa", "pad_ufes_20"])
+@each_row(
+    "name", ["medqa", "multimedeval_vqa_rad", "vqa-rad 5shot", "own", "vqa", "pad_ufes_20"]
+)
 def test_names_of_ours_are_taken(own, name):
     with pytest.raises(
         MedTasksError, match=f"there is a task or dataset '{own_name(name)}' already; .*--name"
@@ -149,7 +154,8 @@ def test_names_of_ours_are_taken(own, name):
 
 def test_names_that_cannot_be(own, monkeypatch):
     with pytest.raises(
-        MedTasksError, match="'肝' gives no task name; choose one of letters and digits with --name"
+        MedTasksError,
+        match="'肝' gives no task name; choose one of letters and digits with --name",
     ):
         prepare_own(own("肝", "VQA", VQA))
     for prefix, name in (
@@ -193,7 +199,8 @@ def test_a_dataset_that_was_deleted(own, config):
     name = prepare_own(own("scans", "VQA", VQA)).name
     shutil.rmtree(dataset_folder(name))
     with pytest.raises(
-        MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"
+        MedTasksError,
+        match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'",
     ):
         prepared_folder(name)
     task = SimpleNamespace(
@@ -226,7 +233,9 @@ def test_part_holds_the_chosen_questions_and_says_so(home):
     assert tasks_of("head_and_spine_all_ff") == [*modes, "head_and_spine_ff"]
     own, published = task_config("head_and_spine_all_ff"), task_config("mediconfusion_all_ff")
     assert own["aggregate_metric_list"] == published["aggregate_metric_list"]
-    assert own["metadata"]["description"].endswith("needs a judge; only categories=Cerebral|spin*")
+    assert own["metadata"]["description"].endswith(
+        "needs a judge; only categories=Cerebral|spin*"
+    )
     whole = load_documents("mediconfusion")
     part = load_documents("head_and_spine")
     pairs = {

@@ -14,7 +14,12 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.hooks import prompts
 from medtasks.prompts.images import images, volume_rule
-from medtasks.tasks.documents import image_files, task_documents, task_provenance, unreadable_images
+from medtasks.tasks.documents import (
+    image_files,
+    task_documents,
+    task_provenance,
+    unreadable_images,
+)
 from medtasks.tasks.own_tasks import prepare_own
 from medtasks.tasks.task_files import including, task_config, task_file
 from medtasks.tasks.task_index import resolve_names
@@ -103,7 +108,9 @@ def test_variants(own):
         task = task_file(f"own_scans{variant}")
         config, settings = hooks(task)
         documents = task_documents(task)
-        shown[variant] = [config["doc_to_visual"](each, settings["default"]) for each in documents]
+        shown[variant] = [
+            config["doc_to_visual"](each, settings["default"]) for each in documents
+        ]
         texts = {prompts.question(each, settings["default"]) for each in documents}
         assert texts == {"Where is it?" if variant == "_blind" else "+++ Where is it?"}
     assert shown["_blind"] == [[]] * 3
@@ -165,7 +172,8 @@ def test_a_broken_volume_is_named(own, tmp_path):
     assert len(problems) == 3
     assert f"{SCANS[0]} of sample 0 is broken (it is a text file" in problems[0]
     assert (
-        f"{SCANS[1]} of sample 1 is a folder that cannot be shown as a volume: its " in problems[1]
+        f"{SCANS[1]} of sample 1 is a folder that cannot be shown as a volume: its "
+        in problems[1]
     )
     assert f"{SCANS[2]} of sample 2 is missing" in problems[2]
 

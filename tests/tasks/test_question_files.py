@@ -65,7 +65,9 @@ def files(name):
 def test_cells_are_asked_as_written_and_other_columns_are_numbers(tmp_path, loader, name):
     path = tmp_path / name
     workbook(path) if name.endswith("xlsx") else path.write_text(csv_text())
-    first, second = own_documents("t", config(loader, **files(path)) if loader else config(path))
+    first, second = own_documents(
+        "t", config(loader, **files(path)) if loader else config(path)
+    )
     assert first["options"] == ["1.0", "2.50", "None"]
     assert second["options"] == ["True", "n/a"]
     assert (first["doc_id"], second["doc_id"]) == ("002", "010")
@@ -80,7 +82,9 @@ def test_numbers_that_a_prompt_shows_and_long_ids_stay_as_written(tmp_path):
     (tmp_path / "q.csv").write_text(
         "question,a,b,answer,dose,id\n?,x,y,A,2.50,12345678901234567890\n"
     )
-    shown = {"lmms_eval_specific_kwargs": {"default": {"template": "{{ question }} {{ dose }}"}}}
+    shown = {
+        "lmms_eval_specific_kwargs": {"default": {"template": "{{ question }} {{ dose }}"}}
+    }
     columns = {"options": ["a", "b"]}
     (row,) = own_documents("t", config(tmp_path / "q.csv", columns, **shown))
     assert (row["dose"], row["id"]) == ("2.50", "12345678901234567890")
@@ -139,7 +143,8 @@ def test_a_pickle_is_refused_by_us_whatever_the_library_does(tmp_path):
         b"cos\nmkdir\n(S'%s'\ntR." % str(tmp_path / "attacked").encode()
     )
     with pytest.raises(
-        MedTasksError, match="pickles of pandas can run code and are not read; save them as parquet"
+        MedTasksError,
+        match="pickles of pandas can run code and are not read; save them as parquet",
     ):
         questions("pandas", **files(tmp_path / "x.pkl"))
     assert not (tmp_path / "attacked").exists()
@@ -166,7 +171,9 @@ class HarnessTask:
         self.DATASET_PATH = settings["dataset_path"]
 
     def download(self, arguments=None):
-        self.dataset = datasets.load_dataset(path=self.DATASET_PATH, name=None, **(arguments or {}))
+        self.dataset = datasets.load_dataset(
+            path=self.DATASET_PATH, name=None, **(arguments or {})
+        )
         self.dataset_no_image = self.dataset
 
 
@@ -178,7 +185,9 @@ def test_the_harness_asks_what_is_verified(tmp_path):
             task = HarnessTask(**config(path, columns))
             download_and_check(HarnessTask.download, task, None)
             assert task.dataset["test"]["question"][0] == question
-    with pytest.raises(MedTasksError, match=r"gone.csv. cannot be loaded: there is no such file"):
+    with pytest.raises(
+        MedTasksError, match=r"gone.csv. cannot be loaded: there is no such file"
+    ):
         download_and_check(HarnessTask.download, HarnessTask(**config("gone.csv")), None)
 
 
@@ -218,14 +227,18 @@ def test_brackets_and_stars_in_a_path_are_no_patterns(tmp_path, name):
 @each_row("loader", ["json", ""])
 def test_a_packed_file(tmp_path, loader):
     path = tmp_path / "q.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"question": "packed", "options": ["x", "y"], "answer": "A"}'))
+    path.write_bytes(
+        gzip.compress(b'{"question": "packed", "options": ["x", "y"], "answer": "A"}')
+    )
     assert questions(loader or path, **(files(path) if loader else {})) == ["packed"]
 
 
 def test_brackets_in_the_path_of_a_folder(tmp_path):
     own = hub_folder(tmp_path / "set [1]", "own")
     hub_folder(tmp_path / "set 1", "other's")
-    with pytest.raises(MedTasksError, match="for a pattern; rename the folder, or name its files"):
+    with pytest.raises(
+        MedTasksError, match="for a pattern; rename the folder, or name its files"
+    ):
         questions(own)
     path = own / "data" / "test-00000-of-00001.parquet"
     assert questions("parquet", **files(path)) == questions(path) == ["own"]
@@ -261,16 +274,24 @@ def test_a_task_asks_the_rows_of_its_kind(tmp_path):
     (tmp_path / "q.csv").write_text(SHEET.replace("D", "A"))
     columns = {"options": ["a", "b"]}
     rows = own_documents("t", config(tmp_path / "q.csv", columns, rows={"type": "choice"}))
-    assert [(row["question"], row["answer"]) for row in rows] == [("Two?", "B"), ("Three?", "A")]
+    assert [(row["question"], row["answer"]) for row in rows] == [
+        ("Two?", "B"),
+        ("Three?", "A"),
+    ]
     rows = own_documents(
         "t",
-        config(tmp_path / "q.csv", columns, rows={"type": ["choice"], "question": ["Two?", "x"]}),
+        config(
+            tmp_path / "q.csv", columns, rows={"type": ["choice"], "question": ["Two?", "x"]}
+        ),
     )
     assert [row["question"] for row in rows] == ["Two?"]
     yes_no = {
-        key: f"medtasks.hooks.closed_questions.{key}" for key in ("process_results", "doc_to_text")
+        key: f"medtasks.hooks.closed_questions.{key}"
+        for key in ("process_results", "doc_to_text")
     }
-    (row,) = own_documents("t", config(tmp_path / "q.csv", {}, rows={"type": "yes/no"}, **yes_no))
+    (row,) = own_documents(
+        "t", config(tmp_path / "q.csv", {}, rows={"type": "yes/no"}, **yes_no)
+    )
     assert row["gold"] == "Yes"
 
 
@@ -309,7 +330,9 @@ def test_up_to_ten_mistakes_are_named_with_their_rows(tmp_path):
 
 
 def test_faults_of_images_have_the_rows_of_the_sheet(tmp_path):
-    rows = "question,a,b,answer,image_file\nQ,x,y,A,1.png\n\nQ,x,y,A,https://example.org/1.png\n"
+    rows = (
+        "question,a,b,answer,image_file\nQ,x,y,A,1.png\n\nQ,x,y,A,https://example.org/1.png\n"
+    )
     (tmp_path / "q.csv").write_text(rows)
     visual = {"doc_to_visual": "medtasks.hooks.images.images"}
     with pytest.raises(MedTasksError, match=r"q.csv, row 4: 'image_file' is an address"):
@@ -319,8 +342,16 @@ def test_faults_of_images_have_the_rows_of_the_sheet(tmp_path):
 @each_row(
     "path, more, complaint",
     [
-        ("gone.csv", {}, r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file"),
-        ("gone.txt", {}, r"documents of 't' \(gone.txt\) cannot be loaded: there is no such file"),
+        (
+            "gone.csv",
+            {},
+            r"documents of 't' \(gone.csv\) cannot be loaded: there is no such file",
+        ),
+        (
+            "gone.txt",
+            {},
+            r"documents of 't' \(gone.txt\) cannot be loaded: there is no such file",
+        ),
         (
             "csv",
             files("gone.csv"),

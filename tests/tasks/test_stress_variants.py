@@ -15,7 +15,15 @@ from scipy.ndimage import gaussian_filter
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS, degrade
 from medtasks.data.samples import Sample
 from medtasks.data.sources.medevalkit import kit_choice, letter_options
-from medtasks.data.variants import CANNOT_TELL, NONE_OF_THEM, abstain, degraded, nota, rotated, told
+from medtasks.data.variants import (
+    CANNOT_TELL,
+    NONE_OF_THEM,
+    abstain,
+    degraded,
+    nota,
+    rotated,
+    told,
+)
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Reply
 from medtasks.hooks.volumes import volumes
@@ -51,23 +59,35 @@ def questions(recorded_data):
             [image["image_path"] for image in row["images"]],
         )
         document = kit_choice(
-            row["id"], options, letter_options(options), row["label"][0], question=row["question"]
+            row["id"],
+            options,
+            letter_options(options),
+            row["label"][0],
+            question=row["question"],
         )
-        documents.append({**document, "dataset": KIT, "image_files": files, "image_sha256": files})
+        documents.append(
+            {**document, "dataset": KIT, "image_files": files, "image_sha256": files}
+        )
     return documents
 
 
 @pytest.fixture(scope="module")
 def pairs(test_data):
     """MediConfusion's questions, two to a pair."""
-    records = json.loads((test_data / "mediconfusion" / "dataset.json").read_text(encoding="utf-8"))
+    records = json.loads(
+        (test_data / "mediconfusion" / "dataset.json").read_text(encoding="utf-8")
+    )
     folder, common, documents = (
         test_data / "mediconfusion" / "images",
         {"dataset": PAIRS, "categories": []},
         [],
     )
     for number, record in records.items():
-        shown = {**common, "pair_id": number, "options": [record["option_A"], record["option_B"]]}
+        shown = {
+            **common,
+            "pair_id": number,
+            "options": [record["option_A"], record["option_B"]],
+        }
         for place in (1, 2):
             of_image = {
                 "image_id": record[f"im_{place}"],
@@ -101,7 +121,9 @@ def values(name, documents, reply):
 
 def prompts_of(name):
     keys = ("doc_to_text", "doc_to_visual", "doc_to_messages", SETTINGS)
-    return resolve_names({key: value for key, value in task_config(name).items() if key in keys})
+    return resolve_names(
+        {key: value for key, value in task_config(name).items() if key in keys}
+    )
 
 
 def letter_of(document, text):
@@ -113,7 +135,9 @@ def test_a_model_that_always_says_none_of_the_others(questions, control, wanted)
     asked, name = nota(questions[::20], control=control), f"{KIT}_nota{'_control' * control}"
     for form in ("{}. " + NONE_OF_THEM, "The answer is {}."):
         rows = values(
-            name, asked, lambda document, form=form: form.format(letter_of(document, NONE_OF_THEM))
+            name,
+            asked,
+            lambda document, form=form: form.format(letter_of(document, NONE_OF_THEM)),
         )
         assert {title: row["accuracy"] for title, row in rows.items()} == dict.fromkeys(
             task_file(KIT).rows, wanted
@@ -149,7 +173,9 @@ def test_one_option_is_replaced_wherever_the_prompt_shows_it(questions):
 
 def test_published_options_that_refer_to_each_other_are_not_rotated(questions, pairs):
     asked = {document["rotation_of"] for document in rotated(questions)}
-    left_out = [document["options"] for document in questions if document["doc_id"] not in asked]
+    left_out = [
+        document["options"] for document in questions if document["doc_id"] not in asked
+    ]
     assert len(left_out) == 13  # such as these
     for text in (
         "None of the above",
@@ -177,9 +203,9 @@ def test_a_text_as_gold_lines_of_null_options_and_lines_without_letters():
         NONE_OF_THEM,
     )
     assert added["option_lines"] == ["A: Liver", "B: Spleen", f"C: {CANNOT_TELL}"]
-    assert abstain([{**document, "option_lines": ["Liver", "Spleen"]}])[0]["option_lines"][2:] == [
-        CANNOT_TELL
-    ]
+    assert abstain([{**document, "option_lines": ["Liver", "Spleen"]}])[0]["option_lines"][
+        2:
+    ] == [CANNOT_TELL]
     unusable = ["Spleen", "Spleen"], ["Liver", "Neither"], ["Liver"], ["Both A and B", "Liver"]
     for change, lists in ((nota, unusable), (abstain, [["It cannot be determined", "Spleen"]])):
         for options in lists:
@@ -236,7 +262,11 @@ def test_models_that_abstain(questions, pairs):
 
 
 def test_prompts_that_say_that_the_image_is_missing(questions, pairs, tmp_path):
-    for name, document in ((KIT, questions[0]), (PAIRS, pairs[0]), ("mediconfusion_gd", pairs[0])):
+    for name, document in (
+        (KIT, questions[0]),
+        (PAIRS, pairs[0]),
+        ("mediconfusion_gd", pairs[0]),
+    ):
         (asked,), config = told([document]), prompts_of(f"{name}_told")
         for family, settings in config[SETTINGS].items():
             text, blind = (
@@ -247,7 +277,9 @@ def test_prompts_that_say_that_the_image_is_missing(questions, pairs, tmp_path):
             assert (
                 text.startswith(NO_IMAGE) or family == "med_flamingo"
             )  # whose examples, with images, come first
-            assert "demonstrations" in settings or config["doc_to_visual"](asked, settings) == []
+            assert (
+                "demonstrations" in settings or config["doc_to_visual"](asked, settings) == []
+            )
         if messages := config.get("doc_to_messages"):
             ((part,),) = (turn["content"] for turn in messages(asked, settings))
             assert part["text"].startswith(NO_IMAGE)
@@ -260,7 +292,8 @@ def test_prompts_that_say_that_the_image_is_missing(questions, pairs, tmp_path):
     )
     include([tmp_path])
     assert (
-        variant_hook("text_of_own_told_task_told")({"question": "Why?"}, {}) == f"{NO_IMAGE}\nWhy?"
+        variant_hook("text_of_own_told_task_told")({"question": "Why?"}, {})
+        == f"{NO_IMAGE}\nWhy?"
     )
 
 
@@ -296,9 +329,13 @@ def expected(pixels, kind, strength, seed):
         return read[:, :, ::-1] if channels else read
     if kind == "blur":
         sigma = strength * min(pixels.shape[:2])
-        return gaussian_filter(levels, [sigma, sigma] + [0] * channels, mode="nearest", truncate=6)
+        return gaussian_filter(
+            levels, [sigma, sigma] + [0] * channels, mode="nearest", truncate=6
+        )
     if kind == "noise":
-        noise = np.rint(np.random.default_rng(seed).standard_normal(pixels.shape[:2]) * strength)
+        noise = np.rint(
+            np.random.default_rng(seed).standard_normal(pixels.shape[:2]) * strength
+        )
         return np.clip(levels + (noise[..., None] if channels else noise), 0, 255)
     if kind == "gamma":
         return np.rint(np.power(levels / 255, strength) * 255)
@@ -346,6 +383,8 @@ def test_pixels_of_each_kind_and_severity(pairs, kind):
         images({**plain, **document}),
         images({**plain, **document}),
     )
-    assert (first.mode, first.tobytes()) == ("RGB", second.tobytes()) != ("RGB", before.tobytes())
+    assert (
+        (first.mode, first.tobytes()) == ("RGB", second.tobytes()) != ("RGB", before.tobytes())
+    )
     with pytest.raises(MedTasksError, match="files of volumes cannot be degraded; set slices"):
         volumes({**document, "image_files": ["/a.nii.gz"]}, {"slices": 0})

@@ -41,7 +41,10 @@ def test_one_task(monkeypatch):
         "multiple_choice",
     )
     assert task.rows == {"reference": Rule("greedy_reference"), "robust": Rule("untied")}
-    assert task_file("mediconfusion_ff").rows == {"reference": Rule(), "fenced": Rule(fenced=True)}
+    assert task_file("mediconfusion_ff").rows == {
+        "reference": Rule(),
+        "fenced": Rule(fenced=True),
+    }
     group = task_file("mediconfusion_all")
     assert (group.kind, group.dataset, group.output_type) == ("group", None, None)
     with pytest.raises(
@@ -78,7 +81,11 @@ def test_every_task_says_what_it_is(name):
         assert metadata["description"] != base["description"]
     kind = AnswerKind.LIKELIHOODS if task.output_type == "multiple_choice" else task.family.kind
     for row in task.rows.values():
-        assert row.extractor in extractors(kind) if row.extractor else task.family.extractor is None
+        assert (
+            row.extractor in extractors(kind)
+            if row.extractor
+            else task.family.extractor is None
+        )
     assert config.keys() <= KEYS
     assert unknown_keys(task) == []
 
@@ -98,7 +105,9 @@ def test_settings_of_models_that_read_marks():
         assert found["llava"] == {**found["default"], "image_mark": "<image>"}
         found["llava"].clear()
         found.update(found["default"])
-    with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks\.settings_of\.medqa"):
+    with pytest.raises(
+        AttributeError, match=r"there is no medtasks\.hooks\.settings_of\.medqa"
+    ):
         prompt_settings("medqa")
 
 
@@ -245,14 +254,18 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     include([tmp_path])
     settings = {"default": {"image_root": "images"}}
     hook = "medtasks.hooks.choice.process_results"
-    config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings, process_results=hook)
+    config = SimpleNamespace(
+        task="own", lmms_eval_specific_kwargs=settings, process_results=hook
+    )
     models = {**settings, "image_root": "images"}
     task = SimpleNamespace(
         config=config, lmms_eval_specific_kwargs=models, dataset={}, dataset_no_image={}
     )
     download_and_check(lambda task: None, task)
     assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
-    assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}
+    assert config.lmms_eval_specific_kwargs["default"] == {
+        "image_root": str(tmp_path / "images")
+    }
 
 
 def test_aliases_that_end(tmp_path):

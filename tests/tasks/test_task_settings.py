@@ -15,7 +15,10 @@ from ..tables import each_row
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 GROUPS = [name for name, task in task_files().items() if task.kind == "group"]
-MODELS = {*MODEL_REGISTRY_V2.list_model_names(), *(model.model_id for model in model_manifests())}
+MODELS = {
+    *MODEL_REGISTRY_V2.list_model_names(),
+    *(model.model_id for model in model_manifests()),
+}
 MODELS |= {
     "blip2",
     "deepseek",
@@ -31,7 +34,13 @@ YES_NO_ONLY = {"medheval_context", "medheval_knowledge_closed"}
 """Tasks without the questions that some metrics of their family are about."""
 ABOUT = {"task", "task_alias", "tag", "metadata"}
 DIFFERENCES = {
-    "_judged": {"doc_to_text", "doc_to_messages", "filter_list", "metric_list", "process_results"},
+    "_judged": {
+        "doc_to_text",
+        "doc_to_messages",
+        "filter_list",
+        "metric_list",
+        "process_results",
+    },
     "_ll": {
         *(
             "doc_to_choice",
@@ -54,15 +63,22 @@ METADATA = {"description", "protocol", "version", "checked_against", "few_shot",
 @each_row("name", TASKS)
 def test_how_every_task_is_asked(name):
     config, task = task_config(name), task_files()[name]
-    assert (config["test_split"], config["dataset_kwargs"]) == ("test", {"load_from_disk": True})
-    assert config.get("num_fewshot", 0) == 0, "examples are in the prompt, not drawn by the harness"
+    assert (config["test_split"], config["dataset_kwargs"]) == (
+        "test",
+        {"load_from_disk": True},
+    )
+    assert config.get("num_fewshot", 0) == 0, (
+        "examples are in the prompt, not drawn by the harness"
+    )
     assert config["reasoning_tags"] == ("none" if task.family.extractor else None), (
         "our rules see the reasoning"
     )
     assert {"doc_to_text", "doc_to_visual", "doc_to_target"} <= config.keys()
     assert task.output_type in ("generate_until", "multiple_choice")
     assert (
-        ("doc_to_choice" in config) == ("target_delimiter" in config) == task.compares_likelihoods
+        ("doc_to_choice" in config)
+        == ("target_delimiter" in config)
+        == task.compares_likelihoods
     )
     settings = config[SETTINGS]
     assert "default" in settings
@@ -82,7 +98,9 @@ def test_replies_are_generated_greedily(name):
     assert own["default"] == {}
     assert own.keys() - {"default"} <= MODELS
     for model, changes in own.items():
-        sampled = {"do_sample", "temperature", "top_p", "num_beams"} if name in SAMPLED else set()
+        sampled = (
+            {"do_sample", "temperature", "top_p", "num_beams"} if name in SAMPLED else set()
+        )
         assert changes.keys() <= {"max_new_tokens", *sampled}, model
 
 
@@ -140,9 +158,9 @@ def test_a_task_named_after_another_differs_in_what_its_ending_says(ending):
         assert different <= {*ABOUT, *DIFFERENCES[ending]}, name
         assert different - {*ABOUT}, name
         mine, theirs = config["metadata"], other["metadata"]
-        assert {key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)} <= METADATA, (
-            name
-        )
+        assert {
+            key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key)
+        } <= METADATA, name
         assert {"description", "protocol"} <= {
             key for key in mine if mine[key] != theirs.get(key)
         }, name
@@ -166,5 +184,7 @@ def test_a_group_averages_metrics_that_all_its_members_have(name):
 
 def test_tags_name_their_benchmark_and_every_dataset_has_a_task():
     for name in TASKS:
-        assert all(tag.startswith(name.partition("_")[0]) for tag in task_files()[name].tags), name
+        assert all(tag.startswith(name.partition("_")[0]) for tag in task_files()[name].tags), (
+            name
+        )
     assert {task_files()[name].dataset for name in TASKS} == {*CATALOGUE}

@@ -139,7 +139,9 @@ def _own_encoder(name: str, device: str) -> Encoder:
             f"factory() returns an object with encode(images)"
         ) from error
     if not callable(getattr(made, "encode", None)):
-        raise MedTasksError(f"the encoder that {name} returns has no encode(images); give it one")
+        raise MedTasksError(
+            f"the encoder that {name} returns has no encode(images); give it one"
+        )
     decides = getattr(made, "digest", None) or [_content_digest(module, made)]
     return Encoder(name, digest_of(_VERSION, device, name, decides)[:32], lambda: made.encode)
 
@@ -205,7 +207,9 @@ def _open_clip(folder: Path, device: Any) -> Encode:
 
 def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
 
     from medtasks.metrics.neural.text_encoders import (
         LOCAL,
@@ -252,7 +256,11 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     """Run a model up to its language model, and average the inputs of that at the positions of the image."""
     from medtasks.model_adapters.base.checkpoints import CheckpointError
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
-    from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_model, load_processor
+    from medtasks.model_adapters.hf_vlm.loading import (
+        HfVlmArguments,
+        load_model,
+        load_processor,
+    )
 
     arguments = HfVlmArguments(
         pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32"
@@ -389,7 +397,9 @@ def _join_vectors(
     return Embeddings(shaped, np.array(numbers, np.int64), left_out)
 
 
-def _unit_vectors(digests: Iterable[bytes], vectors: npt.NDArray[np.float32]) -> dict[bytes, bytes]:
+def _unit_vectors(
+    digests: Iterable[bytes], vectors: npt.NDArray[np.float32]
+) -> dict[bytes, bytes]:
     """Return the vectors at length 1 by digest, without those that have no such form."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)

@@ -83,7 +83,19 @@ _NAMED = re.compile(r"option ?([12])\b[\s:.,()–—-]*(.*?)\)?", re.IGNORECASE)
 # Signs tell options apart: "< 5 mm" and "> 5 mm", "HER2+" and "HER2-".
 _WORD = re.compile(r"\w+(?:[.,]\d+)*|[<>≤≥±+]|(?<=\w)[-−](?!\w)")
 _NEGATIONS = frozenset(
-    ("no", "not", "non", "without", "absent", "absence", "lack", "lacks", "neither", "never", "nor")
+    (
+        "no",
+        "not",
+        "non",
+        "without",
+        "absent",
+        "absence",
+        "lack",
+        "lacks",
+        "neither",
+        "never",
+        "nor",
+    )
 )
 
 _SHOWN = r"(?:images|scans|pictures|radiographs)"
@@ -265,7 +277,9 @@ def given_categories(text: str) -> tuple[str, ...]:
     """
     names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
     if len(names) < 2:
-        raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas")
+        raise MedTasksError(
+            f"--categories '{text}' names fewer than two; write them with commas"
+        )
     return names
 
 
@@ -340,7 +354,9 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
         caption = one_line(image.text)
         if not _skip_reason([caption]):
             captions[image_id] = {"**IMAGE 0 CAPTION**": caption}
-    drawn = random.Random(20240926).sample(list(captions), min(len(captions), CAPTIONS_PER_REQUEST))
+    drawn = random.Random(20240926).sample(
+        list(captions), min(len(captions), CAPTIONS_PER_REQUEST)
+    )
     if not drawn:
         raise MedTasksError(
             f"no caption of {folder} can be sent: each is too short, or seems to give orders"
@@ -364,7 +380,9 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     return len(drawn)
 
 
-def _with_blocks(prompt: DraftingPrompt, label: str, entries: Sequence[Mapping[str, str]]) -> str:
+def _with_blocks(
+    prompt: DraftingPrompt, label: str, entries: Sequence[Mapping[str, str]]
+) -> str:
     """Return the user's part of a prompt, followed by its block for each entry with its number after ``label``."""
     text = prompt.user
     for number, marks in enumerate(entries):
@@ -448,7 +466,9 @@ def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPa
         raise SourceError(
             f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
         ) from None
-    study = Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path))
+    study = Study(
+        name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)
+    )
     return study, pairs
 
 
@@ -486,7 +506,9 @@ def write_failure_modes(
         parts.append(part)
         requests.append(_with_blocks(prompt, "Pair", [pairs[pair_id] for pair_id in part]))
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
-        replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
+        replies = list(
+            workers.map(lambda request: ask(llm, prompt, request, free_text), requests)
+        )
     counts = Counter(outcome for _, outcome, _ in replies)
     if not counts[DraftOutcome.DRAFTED]:
         raise MedTasksError(

@@ -52,7 +52,9 @@ _CHUNK = 8192  # embeddings or pairs of them in memory at once in full precision
 _ROUGH = 1e-4  # error allowed for similarities computed in float32
 _DIGITS = 6
 _ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
-_FEW = 0.02  # share of a block from which the product of the whole block is faster than gathering
+_FEW = (
+    0.02  # share of a block from which the product of the whole block is faster than gathering
+)
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
 KEYS = ("id", "image", "caption", "group", "licence")
@@ -297,7 +299,12 @@ def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
     if not text:
         return "without a caption"
     return StudyImage(
-        image_id=row.name("id"), file=str(file), sha256="", text=text, group=group, licence=licence
+        image_id=row.name("id"),
+        file=str(file),
+        sha256="",
+        text=text,
+        group=group,
+        licence=licence,
     )
 
 
@@ -335,7 +342,8 @@ def make_pair_study(
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
     }
     made_with: dict[str, Any] = {
-        role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()
+        role: {"name": encoder.name, "digest": encoder.digest}
+        for role, encoder in encoders.items()
     }
     # Of every row that counts, without its pixels.
     rows = [(row.image_id, row.file, row.text, row.group, row.licence) for row in listed]
@@ -367,7 +375,9 @@ def make_pair_study(
         spaces[role] = space
         dimensions[role] = {**made_with[role], "dimension": space.vectors.shape[1]}
     numbers, pairs, counts = _choose_pairs(listed, left_out, spaces, options)
-    study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
+    study = planned.model_copy(
+        update={"made_with": {**made_with, **dimensions, "counts": counts}}
+    )
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
     images = [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used]
     write_lines(folder / IMAGES, images)
@@ -384,7 +394,9 @@ def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> list[ImagePair]:
     for number, ((first, second), sim_med, sim_gen) in enumerate(rows, 1):
         pair_id = f"pair_{number:0{width}d}"
         images = (ids[first], ids[second])
-        records.append(ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen))
+        records.append(
+            ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen)
+        )
     return records
 
 
@@ -407,9 +419,13 @@ def _choose_pairs(
         raise MedTasksError(
             f"{len(images)} of {len(listed)} images have embeddings ({_in_words(counts)}); pairs need two"
         )
-    vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
+    vectors = [
+        space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)
+    ]
     numbers: dict[str | None, int] = {None: -1}
-    groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
+    groups = np.array(
+        [numbers.setdefault(image.group, len(numbers)) for image in images], np.int64
+    )
     pairs = find_pairs(vectors[0], vectors[1], options.sim_med, options.sim_gen, groups)
     compared = len(images) * (len(images) - 1) // 2
     counts["pairs of one group"] = pairs.of_one_group
@@ -437,7 +453,9 @@ def _choose_pairs(
     return in_both, pairs, {**totals, **counts}
 
 
-def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> npt.NDArray[np.bool_]:
+def _near_duplicates(
+    images: Sequence[StudyImage], pairs: ConfusingPairs
+) -> npt.NDArray[np.bool_]:
     """Return for each pair whether its images look the same, shape (pairs,)."""
     files = [Path(image.file) for image in images]
     used = np.unique([pairs.first, pairs.second])

@@ -181,9 +181,7 @@ class ReviewerFile:
             scored += review.scores is not None
             scores = [judgement.score for judgement in review.judgements]
             low += any(score is not None and score < PASSING for score in scores)
-        return (
-            f"{self.reviewer}: {scored} of {len(self.drafts)} drafts scored, {low} below {PASSING}"
-        )
+        return f"{self.reviewer}: {scored} of {len(self.drafts)} drafts scored, {low} below {PASSING}"
 
     def close(self) -> None:
         """Wait for a change that is being written, and take no other."""
@@ -276,7 +274,9 @@ class ReviewServer(ThreadingHTTPServer):
         items = []
         for item, draft in file.drafts.items():
             used.update(draft.images)
-            items.append({"id": item, "draft": draft.model_dump(mode="json"), **self.state(item)})
+            items.append(
+                {"id": item, "draft": draft.model_dump(mode="json"), **self.state(item)}
+            )
         images = {}
         for name, image in file.images.items():
             if name in used:
@@ -384,7 +384,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "image":
             self._send_image("".join(parse_qs(query).get("id", [])))
         elif path == _PROOF:
-            proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
+            proof = hmac.digest(
+                self.server.key.encode(), query.encode(errors="replace"), "sha256"
+            )
             self._send(proof, "application/octet-stream")
         else:
             raise _Refused(404, error="there is no such page")

@@ -160,7 +160,9 @@ def empty_review(draft: Draft) -> ItemReview:
     wording = {
         name: getattr(draft, name) for name in ("question", "options", "answers", "categories")
     }
-    return ItemReview(digest=draft.digest, judgements=(Judgement(),) * len(draft.images), **wording)
+    return ItemReview(
+        digest=draft.digest, judgements=(Judgement(),) * len(draft.images), **wording
+    )
 
 
 def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
@@ -193,12 +195,16 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
 def _option_problems(options: Sequence[str]) -> dict[str, str]:
     causes = {}
     letters: dict[str, str] = {}  # of the first option with a text
-    for number, (letter, option) in enumerate(zip(string.ascii_uppercase, options, strict=False)):
+    for number, (letter, option) in enumerate(
+        zip(string.ascii_uppercase, options, strict=False)
+    ):
         text = " ".join(option.casefold().split())
         if not text:
             causes[f"options.{number}"] = f"option {letter} is empty"
         elif text in letters:
-            causes[f"options.{number}"] = f"option {letter} says the same as option {letters[text]}"
+            causes[f"options.{number}"] = (
+                f"option {letter} says the same as option {letters[text]}"
+            )
         letters.setdefault(text, letter)
     return causes
 

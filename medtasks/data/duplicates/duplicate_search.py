@@ -61,7 +61,9 @@ class Duplicates:
 
     shown: DatasetImages
     other: OtherImages | None  # None if the set was compared with itself alone
-    within: tuple[DuplicatePair, ...]  # findings within the set, the weightiest and surest first
+    within: tuple[
+        DuplicatePair, ...
+    ]  # findings within the set, the weightiest and surest first
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
     groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
     uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, not compared
@@ -71,7 +73,9 @@ class Duplicates:
     left_out: tuple[str, ...]
 
 
-def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int) -> Duplicates:
+def find_duplicates(
+    dataset: DatasetImages, other: OtherImages | None, distance: int
+) -> Duplicates:
     """Compare all images of a set with each other, and with those of another set, such as training images.
 
     Args:
@@ -86,7 +90,9 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     uniform_outside = 0
     if other:
         others = [image for image in other.images if image.known.views]
-        outside = _equal_outside(images, others) + _similar_outside(images, views, others, distance)
+        outside = _equal_outside(images, others) + _similar_outside(
+            images, views, others, distance
+        )
         uniform_outside = len(other.images) - len(others)
     return Duplicates(
         shown=dataset,
@@ -244,7 +250,9 @@ def left_out_of(
             _is_ruled_out(question, neighbours[question], staying) for question in unit
         ):
             staying.update(unit)
-    return tuple(document["doc_id"] for document in documents if document["doc_id"] not in staying)
+    return tuple(
+        document["doc_id"] for document in documents if document["doc_id"] not in staying
+    )
 
 
 def _spoiled_questions(finding: DuplicatePair) -> set[str]:

@@ -270,7 +270,9 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     dataset = dataset_images(named)
     files_read = sum(len(image.files) for image in dataset.images)
     volumes = FolderImages(volumes=dataset.volumes)
-    return OtherImages(named, None, dataset.images, files_read, {}, volumes, bool(dataset.private))
+    return OtherImages(
+        named, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
+    )
 
 
 def _images_of_folder(named: str, folder: Path, without: Sequence[Path]) -> OtherImages:

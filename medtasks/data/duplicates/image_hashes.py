@@ -253,14 +253,18 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
     Returns:
         The hashes by file, and the error message of each unreadable file.
     """
-    cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
+    cache = SqliteCache(
+        home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True
+    )
     hashes = {}
     errors = {}
     total = len(files)
     with (
         warnings.catch_warnings(),
         ThreadPoolExecutor() as workers,
-        tqdm(desc="Hashing images", total=total, unit="image", leave=False, disable=None) as bar,
+        tqdm(
+            desc="Hashing images", total=total, unit="image", leave=False, disable=None
+        ) as bar,
     ):
         # Decoders warn about metadata, and may name a file or a patient.
         warnings.simplefilter("ignore")
@@ -443,7 +447,8 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
     def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
         side = sketch_side(view.size, twin.size)
         correlation = float(
-            details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32)
+            details_of(view, side).astype(np.float32)
+            @ details_of(twin, side).astype(np.float32)
         )
         likeness = min(-correlation if inverted else correlation, 1.0)
         return likeness if likeness >= LIKENESS[side] else None

@@ -144,7 +144,9 @@ class DecodedImage:
     conversions: tuple[str, ...] = ()  # of the file's values; empty for 8 bits as stored
 
 
-def decode_image(source: ImageSource, decoding: Decoding, side: int | None = None) -> DecodedImage:
+def decode_image(
+    source: ImageSource, decoding: Decoding, side: int | None = None
+) -> DecodedImage:
     """Decode an image completely.
 
     Args:

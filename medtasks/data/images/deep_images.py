@@ -172,7 +172,9 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
         return pixels[..., 0] << 8 | pixels[..., 1], pixels[..., 2] << 8 | pixels[..., 3]
     # Both orders of bytes are asked for, and Pillow keeps the first byte of one and the second of the other.
     layout = raw.partition(";")[0].replace("a", "A")
-    first, second = (_decoded_as(source, f"{layout};16{order}").astype(np.uint16) for order in "BL")
+    first, second = (
+        _decoded_as(source, f"{layout};16{order}").astype(np.uint16) for order in "BL"
+    )
     pixels = first << 8 | second if raw.endswith(_BIG_ENDIAN) else second << 8 | first
     if image.mode == "RGBA":
         return pixels[..., :3], pixels[..., 3]
@@ -192,7 +194,9 @@ def _decoded_as(source: ImageSource, raw: str) -> Any:
         return np.array(image)
 
 
-def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -> tuple[Range, str]:
+def _file_range(
+    image: Any, values: Any, depths: tuple[int, ...], ends: Range
+) -> tuple[Range, str]:
     """Return the values that are black and white by the file's metadata, and the conversion's name.
 
     Args:

@@ -54,7 +54,9 @@ def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Im
         import numpy as np
 
         generator = np.random.default_rng(seed)
-        noise = generator.normal(0, strength, (image.height, image.width)).round().astype(np.int16)
+        noise = (
+            generator.normal(0, strength, (image.height, image.width)).round().astype(np.int16)
+        )
         pixels = np.asarray(image).astype(np.int16)
         if pixels.ndim == 3:
             noise = noise[:, :, None]

@@ -58,7 +58,12 @@ _COLOUR_TABLES = tuple(
     f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha")
 )
 _SIDES = ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
-_SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+_SPACINGS = (
+    "PixelSpacing",
+    "ImagerPixelSpacing",
+    "NominalScannedPixelSpacing",
+    "PixelAspectRatio",
+)
 """Height and width of a pixel, in DCMTK's order."""
 _NARROWEST = {"LINEAR": 1.0, "LINEAR_EXACT": math.ulp(0), "SIGMOID": math.ulp(0)}
 """Least width of a window by its function; ``math.ulp(0)`` is the least positive number."""
@@ -135,11 +140,15 @@ def _cause(error: Exception) -> str:
         return f"{first.rstrip(':')}; `pip install 'medtasks[dicom]'` installs decoders"
     cause = f"{first} {'; '.join(reasons)}".strip()[:_LONGEST_CAUSE] or type(error).__name__
     if "precision" in cause and "pylibjpeg:" not in cause:
-        cause += "; `pip install pylibjpeg-libjpeg`, whose licence is the GPL, installs a decoder"
+        cause += (
+            "; `pip install pylibjpeg-libjpeg`, whose licence is the GPL, installs a decoder"
+        )
     return cause
 
 
-def read_window(source: ImageSource, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+def read_window(
+    source: ImageSource, value_range: Range | None
+) -> tuple[Image.Image, list[str]]:
     """Read the image of a DICOM file, with or without preamble, in grey or RGB, and its conversions.
 
     Args:
@@ -251,7 +260,9 @@ def _grey_image(
     shape = dataset.get("PresentationLUTShape")
     if shape == "INVERSE" or (is_inverted and shape != "IDENTITY"):
         share = 1 - share
-        done.append("MONOCHROME1 inverted" if is_inverted else "inverted by PresentationLUTShape")
+        done.append(
+            "MONOCHROME1 inverted" if is_inverted else "inverted by PresentationLUTShape"
+        )
     if share[padding].any():
         share[padding] = 0
         done.append("padding black")
@@ -265,7 +276,9 @@ def is_padding(dataset: Any, stored: Any) -> Any:
         return np.zeros(stored.shape, bool)
     limit = dataset.get("PixelPaddingRangeLimit")
     # Some files write a negative padding as an unsigned number.
-    ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
+    ends = np.array([padding, padding if limit is None else limit], np.int64).astype(
+        stored.dtype
+    )
     return (stored >= ends.min()) & (stored <= ends.max())
 
 
@@ -357,7 +370,9 @@ def _through_voi_table(dataset: Any, values: Any) -> Any:
     order = "<" if dataset.original_encoding[1] else ">"
     packed = isinstance(table.LUTData, bytes)
     greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
-    at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
+    at = np.clip(
+        np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1
+    )
     return to_unit(greys[at], 0, 2**bits - 1)
 
 

@@ -81,7 +81,11 @@ def read_series(path: Path) -> Volume:
     if len(slices) > 1:
         step = (slices[-1].place - first.place) / (len(slices) - 1)
     affine = np.eye(4)
-    axes = [step, first.directions[1] * first.spacing[0], first.directions[0] * first.spacing[1]]
+    axes = [
+        step,
+        first.directions[1] * first.spacing[0],
+        first.directions[0] * first.spacing[1],
+    ]
     affine[:3, :3] = np.stack(axes, axis=-1) * _TO_NIBABEL[:, None]
     affine[:3, 3] = first.place * _TO_NIBABEL
     kind = _type_of(slices)
@@ -118,10 +122,14 @@ def _name_in_errors(name: str) -> Iterator[None]:
 def _slices_of(path: Path) -> list[_Slice]:
     files = sorted(filter(is_slice, path.iterdir())) if path.is_dir() else [path]
     if len(files) == 1 and _is_dicom(files[0]):
-        with reading_dicom("a DICOM file", files[0], force=True, headers_only=True, cost=1) as read:
+        with reading_dicom(
+            "a DICOM file", files[0], force=True, headers_only=True, cost=1
+        ) as read:
             pydicom, dataset = read
             frames = range(int(dataset.get("NumberOfFrames") or 1))
-            return [_slice(files[0], _of_frame(pydicom, dataset, frame), frame) for frame in frames]
+            return [
+                _slice(files[0], _of_frame(pydicom, dataset, frame), frame) for frame in frames
+            ]
     others = list(itertools.filterfalse(_is_dicom, files))
     if len(others) == len(files):
         raise UnreadableImage("it holds no DICOM files; list its images in 'image_files'")
@@ -143,7 +151,10 @@ def _is_dicom(file: Path) -> bool:
 def _slice_in(file: Path) -> _Slice:
     with (
         _name_in_errors(file.name),
-        reading_dicom("a DICOM file", file, force=True, headers_only=True, cost=1) as (_, dataset),
+        reading_dicom("a DICOM file", file, force=True, headers_only=True, cost=1) as (
+            _,
+            dataset,
+        ),
     ):
         if int(dataset.get("NumberOfFrames") or 1) > 1:
             raise UnreadableImage("it has several frames; name this file alone")

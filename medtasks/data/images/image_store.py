@@ -48,7 +48,9 @@ class StoredImage:
 class ImageFacts:
     """Facts of an image's pixels."""
 
-    sha256: str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
+    sha256: (
+        str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
+    )
     conversions: tuple[str, ...] = ()  # from the file, see :class:`.decoding.DecodedImage`
 
 

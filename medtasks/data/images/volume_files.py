@@ -108,7 +108,9 @@ def read_header(data: bytes, length: float = math.inf) -> Any:
     if axes not in range(3, 8) or min(sizes[:3]) < 1 or max(sizes[3:axes], default=1) > 1:
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
     if header["datatype"] not in _PLAIN_NUMBERS:
-        raise UnreadableImage(f"its voxels are of type {header['datatype']} and no plain numbers")
+        raise UnreadableImage(
+            f"its voxels are of type {header['datatype']} and no plain numbers"
+        )
     # nibabel corrects both in files it loads.
     header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1
     header["pixdim"][1:4] = abs(header["pixdim"][1:4])

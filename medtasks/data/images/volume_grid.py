@@ -22,7 +22,9 @@ _ACROSS = {Plane.AXIAL: _HEAD, Plane.CORONAL: _FRONT, Plane.SAGITTAL: _RIGHT}
 class Volume:
     """One volume, as it is stored."""
 
-    read: Callable[[Sequence[int] | None], Voxels]  # all planes of the first axis, or some, stored
+    read: Callable[
+        [Sequence[int] | None], Voxels
+    ]  # all planes of the first axis, or some, stored
     shape: tuple[int, int, int]
     affine: NDArray[np.float64]  # (4, 4), from voxels to mm towards right, front and head
     scaling: tuple[float, float] = (1.0, 0.0)  # slope and intercept of the stored values
@@ -41,7 +43,9 @@ class Volume:
     def spacing(self) -> dict[int, float]:
         """Return the size of a voxel in mm from left to right (0), back to front (1) and feet to head (2)."""
         sizes = np.linalg.norm(self.affine[:3, :3], axis=0)
-        return dict(zip(self.orientation[:, 0].astype(int).tolist(), sizes.tolist(), strict=True))
+        return dict(
+            zip(self.orientation[:, 0].astype(int).tolist(), sizes.tolist(), strict=True)
+        )
 
     def depth(self, plane: Plane) -> int:
         """Return the number of slices parallel to a plane."""
@@ -81,7 +85,11 @@ class Volume:
         slices = slices if plane is Plane.AXIAL else slices[:, ::-1]  # the head on top
         slope, intercept = self.scaling
         values = slices.astype(np.float32)
-        return values if self.scaling == (1, 0) else (values * slope + intercept).astype(np.float32)
+        return (
+            values
+            if self.scaling == (1, 0)
+            else (values * slope + intercept).astype(np.float32)
+        )
 
     def whole(self) -> Voxels:
         """Return the stored values of shape (height, width, depth): axial slices from feet to head, see above."""

@@ -82,7 +82,9 @@ def _array(path: Path) -> Volume:
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, SyntaxError) as error:
-        fault = fault_of_content(read_head(path), _ARRAY_MARK, "it is cut short or no plain array")
+        fault = fault_of_content(
+            read_head(path), _ARRAY_MARK, "it is cut short or no plain array"
+        )
         raise UnreadableImage(fault) from error
     shape = stored.shape
     voxels = stored[0] if len(shape) == 4 and shape[0] == 1 else stored
@@ -95,7 +97,9 @@ def _array(path: Path) -> Volume:
     check_size(voxels.nbytes, MOST_MEMORY)
     voxels = voxels.view(np.uint8) if voxels.dtype.kind == "b" else voxels
     least, _ = _value_range(voxels.ravel(order="K"))
-    return _in_memory(voxels, _PRINTED, (1.0, 0.0), least, {"file": "NumPy array, without header"})
+    return _in_memory(
+        voxels, _PRINTED, (1.0, 0.0), least, {"file": "NumPy array, without header"}
+    )
 
 
 def _in_memory(

@@ -87,7 +87,9 @@ def patiently(
     backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
 
     def wait_s(state: tenacity.RetryCallState) -> float:
-        retry_after_s = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
+        retry_after_s = getattr(
+            state.outcome and state.outcome.exception(), "retry_after_s", 0.0
+        )
         return max(backoff(state), min(retry_after_s, _LONGEST_RETRY_AFTER_S))
 
     return tenacity.Retrying(
@@ -100,7 +102,9 @@ def patiently(
 
 
 @contextlib.contextmanager
-def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[requests.Response]:
+def answer_to(
+    request: Callable[[], requests.Response], what: str
+) -> Iterator[requests.Response]:
     """Send a request and yield its answer.
 
     Args:
@@ -128,7 +132,9 @@ def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[r
                 raise Failure(cause) from error
             retry_after_s = 0.0
             with contextlib.suppress(InvalidHeader):
-                retry_after_s = Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
+                retry_after_s = Retry().parse_retry_after(
+                    answer.headers.get("Retry-After", "0")
+                )
             raise Transient(cause, retry_after_s) from error
         except requests.RequestException as error:  # urllib3 compares with Content-Length
             raise Transient(f"{what} broke off: {_root_cause(error)}") from error
@@ -166,7 +172,9 @@ class Published:
         return all(digest is None or digest == digest_of(path) for digest, digest_of in checks)
 
 
-def download(published: Published, target: Path, session: requests.Session | None = None) -> Path:
+def download(
+    published: Published, target: Path, session: requests.Session | None = None
+) -> Path:
     """Download a file unless it exists. An interrupted download continues in ``<name>.part``.
 
     Args:
@@ -213,7 +221,9 @@ def _continue(session: requests.Session, url: str, partial: Path, name: str) -> 
     headers = {"Accept-Encoding": "identity"}
     if arrived:
         headers["Range"] = f"bytes={arrived}-"
-    asking = functools.partial(session.get, url, headers=headers, timeout=_TIMEOUT_S, stream=True)
+    asking = functools.partial(
+        session.get, url, headers=headers, timeout=_TIMEOUT_S, stream=True
+    )
     with answer_to(asking, name) as answer:
         if answer.status_code == requests.codes.requested_range_not_satisfiable:
             partial.unlink()

@@ -88,15 +88,21 @@ class PhysioNet:
             raise SourceError(
                 f"{_CHECKSUMS} of {project} at {_HOST} lists none of the files that are needed"
             )
-        for name, digest in tqdm(digests.items(), f"Files of {project}", leave=False, disable=None):
+        for name, digest in tqdm(
+            digests.items(), f"Files of {project}", leave=False, disable=None
+        ):
             self._download(project, name, folder / name, digest)
 
-    def _download(self, project: str, name: str, target: Path, sha256: str | None = None) -> Path:
+    def _download(
+        self, project: str, name: str, target: Path, sha256: str | None = None
+    ) -> Path:
         published = Published(f"{_HOST}/files/{project}/{quote(name)}", sha256=sha256)
         try:
             return download(published, target, session=self._session)
         except SourceError as error:
-            fault = type(error.__cause__).__name__ if error.__cause__ else "its checksum differs"
+            fault = (
+                type(error.__cause__).__name__ if error.__cause__ else "its checksum differs"
+            )
             status = getattr(getattr(error.__cause__, "response", None), "status_code", 0)
             reason = _REFUSALS.get(status, f"{fault}; {_OTHERWISE}").format(_HOST, project)
             file_name = "a file" if "/" in name else name

@@ -116,7 +116,9 @@ def prepare(name: str, options: Options) -> Manifest:
         return prepare_recipe(info, recipe_of(name, options), options)
     whole = dataset_folder(info.part_of)
     source = Manifest.read(whole).source if (whole / FILE_NAME).is_file() else None
-    if source is None or (options.source is not None and source != str(options.source.resolve())):
+    if source is None or (
+        options.source is not None and source != str(options.source.resolve())
+    ):
         prepare(info.part_of, options)
     return publish_part(info.part_of, info.selection, name)
 

@@ -26,7 +26,14 @@ from medtasks.errors import SourceError
 _MOST_UNPACKED = 200
 _PUNCTUATION = re.compile(r"[\s_-]")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+)
 # A name from a table may be empty, that of a folder, or no name that a file can have.
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -90,7 +97,9 @@ def unpacking(archive: Path) -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
-        raise SourceError(f"{archive} cannot be unpacked ({error}); download it again") from error
+        raise SourceError(
+            f"{archive} cannot be unpacked ({error}); download it again"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -191,7 +200,9 @@ def required_file(source: Path, patterns: Sequence[str], what: str | None = None
     return file
 
 
-def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
+def physionet_file(
+    source: Path, project: str, version: str, names: Sequence[str]
+) -> SourceFile:
     """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into.
 
     Args:
@@ -241,7 +252,9 @@ def required_shards(
     return files
 
 
-def not_found(source: Path, what: str, fix: str = "name the folder that holds it") -> SourceError:
+def not_found(
+    source: Path, what: str, fix: str = "name the folder that holds it"
+) -> SourceError:
     """Build the error for a source that lacks a file.
 
     Args:
@@ -279,7 +292,9 @@ def _files_at(source: Path, pattern: str) -> list[SourceFile]:
         with unpacking(archive), open_archive(archive) as opened:
             members = sorted(fnmatch.filter(opened.namelist(), inner))
         # Files that a Mac adds to an archive have the names of the real ones.
-        files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
+        files += [
+            SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")
+        ]
     return files
 
 

@@ -50,7 +50,9 @@ class Options:
 class PublishedRow:
     """One row of a source."""
 
-    place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
+    place: (
+        str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
+    )
     document: Document | None = (
         None  # without ``dataset`` and image files; None if the row is unusable
     )
@@ -88,7 +90,9 @@ def images_row(
             fault = "cannot be read" if is_whole else "is broken"
             return PublishedRow(location, cause=f"{image} {fault} ({error})")
     shared = "+".join(image.image_id for image in stored) or None
-    return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)
+    return PublishedRow(
+        location, {**document, "image_id": document["image_id"] or shared}, stored
+    )
 
 
 def check_count(table: str, rows: int, published: int | None) -> Iterator[PublishedRow]:
@@ -102,7 +106,9 @@ def check_count(table: str, rows: int, published: int | None) -> Iterator[Publis
         published: The published one.
     """
     if rows != published:
-        yield PublishedRow(table, cause=f"it holds {rows} rows, the published table {published}")
+        yield PublishedRow(
+            table, cause=f"it holds {rows} rows, the published table {published}"
+        )
 
 
 RowReader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
@@ -114,7 +120,9 @@ class SourceRecipe:
 
     columns: Columns  # of its documents
     test_rows: RowReader  # reads the evaluated rows, in published order
-    layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
+    layout: (
+        str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
+    )
     demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if any
     # Patterns of the files to download, where the source is on the Hub.
     hub_files: Sequence[str] = ()

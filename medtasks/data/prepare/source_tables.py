@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.named_files import MOST_TEXT, check_size, limited_lines, read_named, read_stream
+from medtasks.data.named_files import (
+    MOST_TEXT,
+    check_size,
+    limited_lines,
+    read_named,
+    read_stream,
+)
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_files import SourceFile, required_shards
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
@@ -268,7 +274,9 @@ class ParquetTable(SourceTable):
         except (ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # about the file and not its content
-            raise SourceError(f"{file.path} is no whole parquet file; download it again") from error
+            raise SourceError(
+                f"{file.path} is no whole parquet file; download it again"
+            ) from error
         check_columns(file.name, self._columns, opened.schema_arrow.names)
         return opened
 
@@ -315,7 +323,9 @@ def csv_table(
                 f"{name} is no table after row {number} ({error}); download it again"
             ) from error
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
+            raise SourceError(
+                f"{name} cannot be unpacked ({error}); download it again"
+            ) from error
 
     return SourceTable(records)
 
@@ -457,7 +467,9 @@ def _json(location: str, data: bytes | str) -> Any:
         content = parse_json(data)
         json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise SourceError(f"{location}: it holds half a surrogate pair, which is no text") from None
+        raise SourceError(
+            f"{location}: it holds half a surrogate pair, which is no text"
+        ) from None
     except ValueError as error:
         raise SourceError(f"{location} is no JSON ({error})") from error
     return content
@@ -649,7 +661,9 @@ class TableReader:
         demonstrations = examples if splits[1:] else None
         return SourceRecipe(self.columns, test_rows, layout, demonstrations, hub_files)
 
-    def physionet_recipe(self, layout: str, project: str, tables: Sequence[str]) -> SourceRecipe:
+    def physionet_recipe(
+        self, layout: str, project: str, tables: Sequence[str]
+    ) -> SourceRecipe:
         """Return the recipe of a benchmark on PhysioNet.
 
         Args:

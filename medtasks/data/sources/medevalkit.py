@@ -81,7 +81,11 @@ _FRAME_COLUMNS = (
     "image_2",
 )
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
-_CLINICAL = ("Basic_Medical_Science", "Clinical_Medicine", "Diagnostics_and_Laboratory_Medicine")
+_CLINICAL = (
+    "Basic_Medical_Science",
+    "Clinical_Medicine",
+    "Diagnostics_and_Laboratory_Medicine",
+)
 SUBJECTS = (*_CLINICAL, "Pharmacy", "Public_Health")
 _CLOSED = "multiple-choice"
 _OPEN = "open"
@@ -127,7 +131,9 @@ def kit_choice(
     )
 
 
-def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
+def kit_recipe(
+    reader: TableReader, layout: str, *files: str, split: str = "test"
+) -> SourceRecipe:
     """Return the recipe of a set of one split and no examples.
 
     Args:
@@ -172,7 +178,9 @@ class _OmniMedVQA(TableReader):
         first = _parts(source)[0]
         if first.member is None:
             return source_files.file_reader([source])
-        return source_files.file_reader((), [first.path], (first.member.rpartition(_QUESTIONS)[0],))
+        return source_files.file_reader(
+            (), [first.path], (first.member.rpartition(_QUESTIONS)[0],)
+        )
 
     def table(self, source: Path, _split: str) -> SourceTable:
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
@@ -200,8 +208,12 @@ class _OmniMedVQA(TableReader):
         options = _omni_options(row)
         gold = row.text("gt_answer")
         modality = row.optional_text("modality_type")
-        columns = {name: f"option_{name}" for name in _LETTERS if f"option_{name}" in row.values}
-        equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
+        columns = {
+            name: f"option_{name}" for name in _LETTERS if f"option_{name}" in row.values
+        }
+        equal = [
+            index for index, option in enumerate(options) if option.strip() == gold.strip()
+        ]
         flags = {
             "null_option": len(columns) > len(options),
             "inexact_gold": bool(equal) and gold not in options,
@@ -234,7 +246,9 @@ def _omni_options(row: SourceRow) -> list[str]:
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
+    files = {
+        part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS
+    }
     for part, path in files.items():
         for row in rows_of([GmaiFile(path, schema.GROUPED_CHOICE)], images):
             if row.document is None:
@@ -281,7 +295,9 @@ class _PmcVqa(TableReader):
 
     def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
         columns = (*_CHOICES, "Question")
-        cells = [row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in columns]
+        cells = [
+            row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in columns
+        ]
         *lines, question = cells
         options = [_LETTER.sub("", line).strip() for line in lines]
         doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
@@ -469,7 +485,9 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(
         schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=_TSV_FILES
     ),
-    "medevalkit_pmc_vqa": _PmcVqa("test_2.csv", "Answer", "figures", "images_2.zip").kit_recipe(),
+    "medevalkit_pmc_vqa": _PmcVqa(
+        "test_2.csv", "Answer", "figures", "images_2.zip"
+    ).kit_recipe(),
     "medevalkit_pmc_vqa_clean": _PmcVqa(
         "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
     ).kit_recipe(),

@@ -50,14 +50,18 @@ class _Studies(TableReader):
         findings = row.text("findings")
         impression = row.text("impression")
         if not findings.strip() and not impression.strip():
-            raise UnusableRow("studies without findings and without an impression", outside=True)
+            raise UnusableRow(
+                "studies without findings and without an impression", outside=True
+            )
         if not row.values["image"]:
             raise UnusableRow("it has no image")
         report = f"Findings: {findings} Impression: {impression}."
         return schema.new_document(schema.REPORT, study, report=report, image_id=study)
 
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
-        return [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
+        return (
+            [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
+        )
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         return source_files.folder_or_archive_reader(
@@ -85,7 +89,11 @@ class _RadReStruct(_Studies):
                 )
             for image, (number, entry) in itertools.product(images, enumerate(questions, 1)):
                 location = f"{_QUESTIONS}/{file.name} row {number}"
-                if not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[3], dict):
+                if (
+                    not isinstance(entry, list)
+                    or len(entry) != 4
+                    or not isinstance(entry[3], dict)
+                ):
                     raise SourceError(
                         f"{location} is not a list of question, answers, earlier questions and facts"
                     )

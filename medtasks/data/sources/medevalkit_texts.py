@@ -59,8 +59,12 @@ class TextSet(TableReader):
         columns = [self.inside] if self.inside else self._needed_columns()
         patterns = [self.file, Path(self.file).name]
         if self.file.endswith(".jsonl"):
-            return source_tables.json_lines(source_files.required_file(source, patterns), columns)
-        return source_tables.ParquetTable(source_files.required_shards(source, patterns), columns)
+            return source_tables.json_lines(
+                source_files.required_file(source, patterns), columns
+            )
+        return source_tables.ParquetTable(
+            source_files.required_shards(source, patterns), columns
+        )
 
     def _needed_columns(self) -> list[str]:
         options = [self.options] if isinstance(self.options, str) else self.options
@@ -137,7 +141,9 @@ _SETS: Mapping[str, TextSet] = {
     ),
     "medqa_usmle": TextSet("phrases_no_exclude_test.jsonl", option_line="{}. {}"),
     "medbullets_op4": TextSet("data/train-*.parquet"),
-    "medbullets_op5": TextSet("data/train-*.parquet", options=("opa", "opb", "opc", "opd", "ope")),
+    "medbullets_op5": TextSet(
+        "data/train-*.parquet", options=("opa", "opb", "opc", "opd", "ope")
+    ),
     "supergpqa_med": TextSet(
         "SuperGPQA-all.jsonl",
         gold="answer_letter",

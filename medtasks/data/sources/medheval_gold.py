@@ -183,7 +183,9 @@ def _affirms(text: str, option: str) -> bool:
     before = [words[: mention.end() - len(option)] for mention in mentions]
     if all(_JUST_BEFORE.search(beginning) for beginning in before):
         return False
-    pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
+    pattern = re.compile(
+        rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE
+    )
     denials = []
     for clause in filter(None, _CLAUSES.split(text)):
         denials += [_denies(clause, *mention.span()) for mention in pattern.finditer(clause)]
@@ -195,7 +197,9 @@ def _opening_options(text: str, options: Sequence[str]) -> set[int]:
     opening = {text.partition(" ")[0]} & _BARE_WORDS
     indices = {index for index, option in enumerate(options) if option in opening}
     if text:
-        indices |= {index for index, option in enumerate(options) if option.startswith(f"{text} ")}
+        indices |= {
+            index for index, option in enumerate(options) if option.startswith(f"{text} ")
+        }
     return indices
 
 

@@ -29,7 +29,12 @@ from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
-_UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
+_UNNAMED = (
+    "images",
+    "images/{0}",
+    "{0}",
+    "",
+)  # folders of images below the benchmark's own folder
 BINARY = "binary"
 MULTI_CHOICE = "multi-choice"
 HALLUCINATIONS: Mapping[str, str] = {
@@ -218,7 +223,9 @@ def _open_columns(row: SourceRow) -> NewDocument:
 def _report_columns(row: SourceRow) -> NewDocument:
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
-        raise row.error("structured_answer is not an object with anatomy, measurement and symptom")
+        raise row.error(
+            "structured_answer is not an object with anatomy, measurement and symptom"
+        )
     values = {name: components.get(name) for name in COMPONENTS}
     lists = SourceRow(f"{row.place} structured_answer", row.index, values)
     document: NewDocument = {
@@ -237,7 +244,11 @@ _TYPED = (CLOSED_QUESTION, _TYPED_FIELDS, partial(_closed_columns, typed=True))
 _KINDS: Mapping[str, tuple[Columns, tuple[str, ...], Callable[[SourceRow], NewDocument]]] = {
     "medheval_visual_mm": _TYPED,
     "medheval_visual_cxr": _TYPED,
-    "medheval_visual_report": (COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report_columns),
+    "medheval_visual_report": (
+        COMPONENT_REPORT,
+        (*_SHARED, "structured_answer"),
+        _report_columns,
+    ),
     "medheval_knowledge_closed": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed_columns),
     "medheval_knowledge_open": (OPEN_QUESTION, _SHARED, _open_columns),
     "medheval_context": (CLOSED_QUESTION, (*_SHARED, "choices"), _closed_columns),
@@ -329,7 +340,11 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         changed = []
         for path, (digest, _) in _changed_files(info, source).items():
             changed.append(f"{path.name} (SHA-256 {digest})")
-        return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
+        return (
+            f"{info.revision} with another {' and '.join(changed)}"
+            if changed
+            else info.revision
+        )
 
     sources = _IMAGES_OF.get(info.name, ["mimic_cxr"])
     arguments = ["--source CLONE", *(f"--images {key}=DIR" for key in sources)]

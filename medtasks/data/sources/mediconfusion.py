@@ -149,7 +149,9 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
         for file in demonstrations.rglob("*"):
             named_file(file, demonstrations)
         target = images.folder / DEMONSTRATIONS_FOLDER
-        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        shutil.copytree(
+            demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile
+        )
 
 
 def _usable_pairs(
@@ -162,7 +164,9 @@ def _usable_pairs(
     notes = [cause for _, cause in sorted(causes.items())]
     expected = (MEDICONFUSION.rows or 0) // 2
     if not options.sample and len(pairs) != expected:
-        notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
+        notes.append(
+            f"the question file holds {len(pairs)} pairs, the published set {expected}"
+        )
     usable = [pair for pair in pairs if causes.keys().isdisjoint(pair.image_ids)]
     if notes and not options.allow_incomplete:
         fetch = "" if _fetches(options) else ", add --fetch-images,"
@@ -401,7 +405,9 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
                 pending[future] = len(missing)
             for done in as_completed(pending):
                 of_article = done.result()
-                silent = sum(isinstance(failure, Unreachable) for failure in of_article.values())
+                silent = sum(
+                    isinstance(failure, Unreachable) for failure in of_article.values()
+                )
                 unreachable = unreachable + 1 if silent == pending[done] else 0
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
                     raise SourceError(
@@ -442,7 +448,9 @@ def _fetch_article(
         return dict.fromkeys(figures, missing)
     failures = {}
     for figure in figures:
-        versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
+        versioned = re.compile(
+            rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}"
+        )
         matches = filter(None, map(versioned.fullmatch, keys))
         versions = [(int(match[1]), match[0]) for match in matches]
         try:

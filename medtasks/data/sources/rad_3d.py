@@ -46,7 +46,9 @@ def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]
     volumes: dict[str, Path] = {}
     for path in sorted(source.rglob("*.npy")):
         if path.stem in volumes:
-            raise SourceError(f"{volumes[path.stem]} and {path} have one name; keep one of them")
+            raise SourceError(
+                f"{volumes[path.stem]} and {path} have one name; keep one of them"
+            )
         volumes[path.stem] = path
     add_volume = functools.cache(images.add_volume)
     for table in tables:

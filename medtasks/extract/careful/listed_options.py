@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.unnamed_options import quantity_option, unnamed_option
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
-from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of, signals_in
+from medtasks.extract.reading.languages import (
+    Languages,
+    few_languages_of,
+    pattern_of,
+    signals_in,
+)
 from medtasks.extract.reading.option_mentions import OptionSet, option_set, words_in
 from medtasks.extract.reading.option_statements import option_statements
 from medtasks.extract.reading.reply_text import own_words
@@ -21,7 +26,10 @@ NO_OPTION = -1  # index of a letter of no option
 
 
 @extractor(
-    "listed_options", AnswerKind.LABELS, "letters, positions and texts that are listed", version=3
+    "listed_options",
+    AnswerKind.LABELS,
+    "letters, positions and texts that are listed",
+    version=3,
 )
 def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read the options that a reply lists: 1 or 0 per option, at least one of them 1."""

@@ -216,7 +216,9 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
         return invalid_open_answer(Reason.EMPTY, closed=False)
     overlap = token_overlap(set(spoken), set(words))
     correct = overlap.recall >= OPEN_RECALL
-    return open_answer(" ".join(spoken), " ".join(words), overlap, closed=False, correct=correct)
+    return open_answer(
+        " ".join(spoken), " ".join(words), overlap, closed=False, correct=correct
+    )
 
 
 def open_answer(

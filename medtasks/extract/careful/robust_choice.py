@@ -33,11 +33,24 @@ import re
 from functools import cache
 
 from medtasks.data.samples import Sample, letter
-from medtasks.extract.careful.unnamed_options import only_option, quantity_option, unnamed_option
+from medtasks.extract.careful.unnamed_options import (
+    only_option,
+    quantity_option,
+    unnamed_option,
+)
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extractor
 from medtasks.extract.reading.languages import Languages, few_languages_of, pattern_of
-from medtasks.extract.reading.option_mentions import OptionSet, option_set, whole_option, words_in
-from medtasks.extract.reading.option_statements import OptionStatements, is_cut, option_statements
+from medtasks.extract.reading.option_mentions import (
+    OptionSet,
+    option_set,
+    whole_option,
+    words_in,
+)
+from medtasks.extract.reading.option_statements import (
+    OptionStatements,
+    is_cut,
+    option_statements,
+)
 from medtasks.extract.reading.reply_text import own_words
 
 _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
@@ -50,7 +63,10 @@ _NEW_QUESTION = re.compile(r"\n[^\n]*\?[ \t]*\n")
     version=5,
 )
 @extractor(
-    "robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, in any language", version=6
+    "robust_choice",
+    AnswerKind.CHOICE,
+    "letters, texts and refusals, in any language",
+    version=6,
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option from a reply. A sample without options has A and B with unknown texts.

@@ -62,7 +62,9 @@ _ENDS = (
     r"(?:is|was|corresponds|fits|looks|seems|matches)\b))"
 )
 _SCALE = r"\b(?:(?P<scale>bi[\s-]?rads|grade|stage|level|severity|score)|(?P<any>category|class|label))(?![a-z])"
-_ROMAN = r"(?:\W*(?:category|level|grade))?[\W_]*(?P<roman>(?-i:IV|V?I{1,3}|V)|iii?|iv|vi{0,3})\b"
+_ROMAN = (
+    r"(?:\W*(?:category|level|grade))?[\W_]*(?P<roman>(?-i:IV|V?I{1,3}|V)|iii?|iv|vi{0,3})\b"
+)
 _GRADE_NAME = re.compile(r"\s*(\D*?)\s*(\d{1,2})\s*")
 _MEANS_GRADE = re.compile(r"\s*:\s*[^\W\d]")
 _LABELLED = re.compile(r"[)\s:.]*[(:)][\s(]*")
@@ -232,7 +234,9 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     """
     classes = class_choices(tuple(sample.options) or ("", ""))
     text = own_words(
-        reply, split_names=True, is_answer=lambda value: isinstance(_class_in(value, classes), int)
+        reply,
+        split_names=True,
+        is_answer=lambda value: isinstance(_class_in(value, classes), int),
     )
     if isinstance(text, Reason):
         return Answer.invalid(text)
@@ -337,7 +341,9 @@ def _may_be_look_alike(
     is_sided = not {"left", "right"}.isdisjoint(name)
     if is_sided and not {"both", "bilateral"}.isdisjoint(spoken):
         return True
-    neighbours = set(itertools.pairwise(word for word in spoken if word not in ("and", "or", "to")))
+    neighbours = set(
+        itertools.pairwise(word for word in spoken if word not in ("and", "or", "to"))
+    )
     for other in classes.names.full:
         further = {*other[len(name) :]} - {"without", "with", "no"}
         if further.intersection(spoken) and other[: len(name)] == name:

@@ -47,7 +47,10 @@ _CALLED: dict[str, tuple[str, ...]] = {
     "pneumothorax": (r"(?:hydro)?pneumothora(?:x|ces)",),
     "emphysema": (r"emphysema(?:tous)?",),
     "fibrosis": (r"fibro(?:sis|tic)",),
-    "pulmonary fibrotic sequela": (r"fibrotic\s+(?:sequelae?|changes?)", r"pulmonary\s+fibrosis"),
+    "pulmonary fibrotic sequela": (
+        r"fibrotic\s+(?:sequelae?|changes?)",
+        r"pulmonary\s+fibrosis",
+    ),
     "pleural thickening": (
         r"pleural\s+thickening",
         r"thickening\s+of\s+the\s+pleura",
@@ -109,7 +112,9 @@ _ALL_NORMAL = re.compile(
 )
 
 
-@extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=3)
+@extractor(
+    "robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=3
+)
 def robust_labels(reply: str, sample: Sample) -> Answer:
     """Read the labels of an image.
 
@@ -125,7 +130,9 @@ def _labels_in(text: str, options: tuple[str, ...]) -> Answer:
     by_stance = _by_stance(text, options)
     affirmed = by_stance[Stance.AFFIRMED]
     if affirmed:
-        if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
+        if any(
+            _ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)
+        ):
             return Answer.invalid(Reason.AMBIGUOUS)
     elif _NORMAL.search(text) and not _NOT_NORMAL.search(text):
         affirmed = {index for index, name in enumerate(options) if _is_no_finding(name)}

@@ -108,7 +108,9 @@ def quantity_option(
     """Return the option for none or for all of the others, if a text says so."""
     for role in roles:
         pattern = pattern_of(role)
-        matching = [index for index, option in enumerate(options.texts) if pattern.match(option)]
+        matching = [
+            index for index, option in enumerate(options.texts) if pattern.match(option)
+        ]
         if len(matching) == 1 and pattern.search(text):
             return matching[0]
     return None
@@ -139,7 +141,9 @@ def _by_words(
     """Return the option whose words all occur, or that alone begins with all of a reply, or by words of its own."""
     words = _words_of_content(_PRONOUN.sub(" ", text), languages)
     names = [list(map(numeral, name)) for name in options.words]
-    beginning = [index for index, name in enumerate(names) if words and name[: len(words)] == words]
+    beginning = [
+        index for index, name in enumerate(names) if words and name[: len(words)] == words
+    ]
     if beginning:
         return only_option(beginning)
     if pattern_of("not wrong not_after", languages).search(text):

@@ -56,9 +56,7 @@ _LINK = (
     r"[\"']?\s*(?:to (?:the|this|your|that) question\s*)?(?:here\s*)?"
     r"(?:(?:is|was|would be|should be|must be)\b|:|=|->|→)"
 )
-_CHOOSES = (
-    r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
-)
+_CHOOSES = r"(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)(?:\s+that)?"
 _FINAL = re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}\Z", re.IGNORECASE)
 _OPENING = re.compile(rf"\W*{_SURE}", re.IGNORECASE)
 _ENDS_LINE = re.compile(r"\W*?(?:[.\n]|\Z)")
@@ -82,7 +80,9 @@ _SHORT = {
         rf"(?:no )?{_IT_IS}(?: not|n't)|(?:\w+ly )?not(?: that i can see| seen)?"
     ),
 }
-_NOT_SIMPLE = re.compile(r"(?i)\A\W*(?:wh\w+|how)\b|\b(?:absent|absence|free|clear|exclud\w+)\b")
+_NOT_SIMPLE = re.compile(
+    r"(?i)\A\W*(?:wh\w+|how)\b|\b(?:absent|absence|free|clear|exclud\w+)\b"
+)
 _PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(

@@ -50,7 +50,9 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     return Answer.only(names)
 
 
-@extractor("rad_3d", AnswerKind.CHOICE, "3D-RAD's: the right letter and a full stop", given_text)
+@extractor(
+    "rad_3d", AnswerKind.CHOICE, "3D-RAD's: the right letter and a full stop", given_text
+)
 def rad_3d(reply: str, sample: Sample) -> Answer:
     """Read a letter before a full stop. The right one counts wherever it is, whatever other letters there are."""
     named = [name for name in first_letters(len(sample.options)) if f"{name}." in reply]
@@ -103,7 +105,9 @@ def vlmevalkit(
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
-    names = [name for name, option in zip(letters, options, strict=True) if option.lower() in text]
+    names = [
+        name for name, option in zip(letters, options, strict=True) if option.lower() in text
+    ]
     return Answer.only(names)
 
 
@@ -147,7 +151,9 @@ _ALONE = "MedVLThinker at evaluation: first <answer>, alone"
 _TABLES = "MedVLThinker's tables, also 'answer is'"
 
 
-@extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, _TABLES, given_text, regraded=True)
+@extractor(
+    "medvlthinker_choice_regraded", AnswerKind.CHOICE, _TABLES, given_text, regraded=True
+)
 @extractor("medvlthinker_choice", AnswerKind.CHOICE, _ALONE, given_text, regraded=False)
 def medvlthinker(
     reply: str,
@@ -218,7 +224,9 @@ _FIRST_TURN = "MedXpertQA's authors: first capital letter"
 _SECOND_TURN = "MedXpertQA's authors, answers of a second turn"
 
 
-@extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, _SECOND_TURN, given_text, trigger=REASONED)
+@extractor(
+    "medxpertqa_authors_cot", AnswerKind.CHOICE, _SECOND_TURN, given_text, trigger=REASONED
+)
 @extractor("medxpertqa_authors", AnswerKind.CHOICE, _FIRST_TURN, given_text, trigger=DIRECT)
 def first_letter(
     reply: str,
@@ -268,7 +276,9 @@ def most_likely(losses: Sequence[float]) -> list[int]:
     return [index for index, loss in enumerate(losses) if loss == min(losses)]
 
 
-@extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer", of_tied=None)
+@extractor(
+    "untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer", of_tied=None
+)
 @extractor(
     "prefix_reference",
     AnswerKind.LIKELIHOODS,

@@ -311,12 +311,20 @@ for _ending, _release, _fixed, _source in (
     ("_fixed", False, True, "MedEvalKit's reading, compared with the mapped answer"),
 ):
     for _name, _tags, _summary in (
-        ("medevalkit_choice", False, "a letter or an option's line, else the most similar option"),
+        (
+            "medevalkit_choice",
+            False,
+            "a letter or an option's line, else the most similar option",
+        ),
         ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
     ):
         _settings = {"tags": _tags, "release": _release, "fixed": _fixed}
         extractor(
-            _name + _ending, AnswerKind.CHOICE, f"{_source}: {_summary}", answered_text, **_settings
+            _name + _ending,
+            AnswerKind.CHOICE,
+            f"{_source}: {_summary}",
+            answered_text,
+            **_settings,
         )(kit_answer)
 
 

@@ -145,7 +145,12 @@ for _name, _slake, _head, _summary in (
         "the same for PathVQA, where a judge voids closed answers",
     ),
     ("medevalkit_vqa_fixed", False, False, "the same with its arithmetic and crashes fixed"),
-    ("medevalkit_slake", True, True, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"),
+    (
+        "medevalkit_slake",
+        True,
+        True,
+        "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality",
+    ),
     ("medevalkit_slake_fixed", True, False, "the same with its arithmetic and crashes fixed"),
 ):
     extractor(_name, AnswerKind.KIT_QUESTION, _summary, slake=_slake, head=_head)(_read_vqa)
@@ -292,7 +297,13 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     answer = yes_no(text, sample.question, sample.languages)
     if answer.value is None:
         return Answer.invalid(
-            answer.reason, closed=True, correct=False, measures=None, stops=None, judged="", gold=""
+            answer.reason,
+            closed=True,
+            correct=False,
+            measures=None,
+            stops=None,
+            judged="",
+            gold="",
         )
     correct = answer.value == verdict
     return _answer(answer.value, sample, judged=text, gold=gold, correct=correct, closed=True)

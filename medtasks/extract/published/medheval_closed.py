@@ -47,9 +47,7 @@ class Counted(enum.StrEnum):
 
     SCORED = "scored"
     LEFT_OUT = "left_out"
-    AVERAGED = (
-        "averaged"  # not scored, but it counts as many times as the average question of its cell
-    )
+    AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
 
 
 def listed_options(choices: str) -> tuple[str, ...]:
@@ -120,7 +118,10 @@ def _nearest_letter(text: str, options: tuple[str, ...]) -> str | None:
 
 
 @extractor(
-    "medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=4
+    "medheval_strict",
+    AnswerKind.CLOSED,
+    "MedHEval, closed questions, read with care",
+    version=4,
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply with care, and compare it with ``answer``. The text of a yes/no question explains statements."""

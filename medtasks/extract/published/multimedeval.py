@@ -20,7 +20,19 @@ from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.ngram_metrics import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
-_COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_COUNTED = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+)
 NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
 _ARTICLES = frozenset(("a", "an", "the"))
 
@@ -129,7 +141,9 @@ def closest_option(
         return Answer.invalid(Reason.EMPTY)
     scores = _references(clean, tuple(sample.options)).scores(cleaned)
     best = max(scores, default=0.0)
-    return Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
+    return (
+        Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
+    )
 
 
 @_in_both_versions(
@@ -147,7 +161,10 @@ def closest_class(
 
 
 @_in_both_versions(
-    "multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe"
+    "multimedeval_yes_no_maybe",
+    AnswerKind.CHOICE,
+    "PubMedQA",
+    "most frequent of yes, no, maybe",
 )
 def most_frequent_word(
     reply: str,
@@ -182,7 +199,10 @@ def multimedeval_nli(reply: str, sample: Sample) -> Answer:
 
 
 @_in_both_versions(
-    "multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half"
+    "multimedeval_labels",
+    AnswerKind.LABELS,
+    "ChestX-ray14",
+    "labels with a BLEU-1 above one half",
 )
 def close_labels(
     reply: str,

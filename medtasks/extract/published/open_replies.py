@@ -48,7 +48,9 @@ NO_REPORT = "No report generated."  # what the reference labels in place of a re
 _ASSISTANT = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 
 
-@extractor("report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts")
+@extractor(
+    "report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts"
+)
 def report_text(reply: str | None, sample: Sample) -> Answer:
     """Return the reply as a report.
 
@@ -77,7 +79,9 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     return _texts(text, whole.strip(), labelled, stripped)
 
 
-@extractor("medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning")
+@extractor(
+    "medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning"
+)
 def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric."""
     text = answered_text(reply)

@@ -149,8 +149,12 @@ class ClassNames:
         spoken = stems(text)
         if not spoken or any(pattern_of(role).fullmatch(text.strip(" .")) for role in _ROLES):
             return set()
-        beginning = {index for index, name in enumerate(self.full) if name[: len(spoken)] == spoken}
-        return beginning or {index for index, name in enumerate(self.full) if {*name} == {*spoken}}
+        beginning = {
+            index for index, name in enumerate(self.full) if name[: len(spoken)] == spoken
+        }
+        return beginning or {
+            index for index, name in enumerate(self.full) if {*name} == {*spoken}
+        }
 
 
 @lru_cache(maxsize=1024)  # many samples have the same classes

@@ -19,7 +19,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from medtasks.extract.reading.languages import ENGLISH, Languages, Signal, pattern_of, signals_in
+from medtasks.extract.reading.languages import (
+    ENGLISH,
+    Languages,
+    Signal,
+    pattern_of,
+    signals_in,
+)
 
 T = TypeVar("T")
 
@@ -41,9 +47,7 @@ class Stance(enum.Enum):
     DENIED = enum.auto()
 
 
-_ROLES = (
-    "aside unchanged not not_after lack missing absent wrong uncertain open refusal possible normal"
-)
+_ROLES = "aside unchanged not not_after lack missing absent wrong uncertain open refusal possible normal"
 # Each alternative begins with a character, which makes the search fast. A line that ends within a phrase goes on.
 _SENTENCE = re.compile(
     r"(?i)\.(?:(?<=(?-i:[\u0e00-\ud7af])\.)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?!\w))|[!;]|\s(?<=\?\s)|"
@@ -71,7 +75,9 @@ _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
-_REACH = 300  # characters; no statement is longer, and broken models repeat "no" thousands of times
+_REACH = (
+    300  # characters; no statement is longer, and broken models repeat "no" thousands of times
+)
 _NEAR = 25  # characters between a dismissal and its denial
 
 

@@ -234,7 +234,9 @@ class OptionSet:
     @cached_property
     def parts(self) -> list[set[str]]:
         """Words and numbers of each option that no other option has."""
-        content = [{numeral(word) for word in words if is_content(word)} for words in self.words]
+        content = [
+            {numeral(word) for word in words if is_content(word)} for words in self.words
+        ]
         parts = []
         for index, words in enumerate(content):
             others = set[str]().union(*content[:index], *content[index + 1 :])
@@ -277,7 +279,9 @@ def text_mentions(text: str, options: OptionSet) -> list[Mention]:
     joined = f" {' '.join(words)} "
     spans = []
     for name, index in options.names.items():
-        spans += [(start, -end, ending, index) for start, end, ending in _occurrences(joined, name)]
+        spans += [
+            (start, -end, ending, index) for start, end, ending in _occurrences(joined, name)
+        ]
     if not spans:
         return []
     blanks = list(accumulate((len(word) + 1 for word in words), initial=0))
@@ -494,7 +498,9 @@ def join_mentions(
             continue
         if last and _is_label_of(text, last, mention):
             mentions.pop()
-            mention = Mention(last.options | mention.options, last.start, mention.end, True, True)
+            mention = Mention(
+                last.options | mention.options, last.start, mention.end, True, True
+            )
         mentions.append(mention)
     return mentions
 

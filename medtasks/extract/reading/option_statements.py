@@ -33,7 +33,9 @@ _STATEMENT_END = re.compile(
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _PARTING = re.compile(r"[\w:\n]")  # two mentions
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
-_OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")  # after a label at the beginning of a reply
+_OPENS = re.compile(
+    r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n"
+)  # after a label at the beginning of a reply
 _LINE_END = re.compile(r"[^\w\n]*(?:\n\s*(?P<next>.*)|\Z)")
 _NEAR = 30  # characters
 _LINE = 200  # characters before a line that are looked at
@@ -106,7 +108,9 @@ class OptionStatements(NamedTuple):
     def decided_options(self) -> frozenset[int]:
         """Options of the last final statement, else all that are declared, else those that a walk calls right."""
         final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
-        declared = [finding for finding in self.findings if finding.evidence is Evidence.DECLARED]
+        declared = [
+            finding for finding in self.findings if finding.evidence is Evidence.DECLARED
+        ]
         return _named_by(final[-1:] or declared) or _options_called_right(self.walk)
 
     @property
@@ -127,7 +131,9 @@ def option_statements(
         >>> option_statements("Not A. So the answer is B.", options, ("en",)).decided_options
         frozenset({1})
     """
-    return statements_on(text, option_mentions(text, options, languages), len(options), languages)
+    return statements_on(
+        text, option_mentions(text, options, languages), len(options), languages
+    )
 
 
 def statements_on(
@@ -363,7 +369,9 @@ def _is_after_lead(text: str, statement: Statement) -> bool:
     line = text[: statement.start].rstrip().rpartition("\n")[2]
     if not line.endswith(":") or not is_bare(text, statement):
         return False
-    return bool(pattern_of("answer correct").search(line)) and not pattern_of("wrong").search(line)
+    return bool(pattern_of("answer correct").search(line)) and not pattern_of("wrong").search(
+        line
+    )
 
 
 def is_bare(text: str, statement: Statement) -> bool:
@@ -437,7 +445,9 @@ def _before_first(signals: Signals) -> list[Signal]:
     """Return the signals after the last "but" or "because", apart from comparisons with what is not named."""
     breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
     start = max(breaks, default=0)
-    return [signal for signal in signals if signal.start >= start and "than" not in signal.roles]
+    return [
+        signal for signal in signals if signal.start >= start and "than" not in signal.roles
+    ]
 
 
 def _is_line(text: str, statement: Statement) -> bool:
@@ -452,7 +462,9 @@ def _is_line(text: str, statement: Statement) -> bool:
     end = _LINE_END.match(text, statement.end)
     if ":" in lead or end is None:
         return ":" in lead
-    previous = text[max(statement.start - _LINE, 0) : statement.start].rstrip().rpartition("\n")[2]
+    previous = (
+        text[max(statement.start - _LINE, 0) : statement.start].rstrip().rpartition("\n")[2]
+    )
     neighbours = (previous, end["next"] or "")
     return not all(neighbours) and not any(map(_is_about_answer, neighbours))
 
@@ -487,7 +499,9 @@ def _evidence(
     before = _before(text, statement, number)
     after = _after(text, statement, number)
     in_clause = _in_clause(text, statement, group, after)
-    if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(text, before):
+    if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(
+        text, before
+    ):
         return Evidence.DENIED
     close = _near_roles(before, group)
     if "final" in close or ("answer" in close and _is_line(text, statement)):

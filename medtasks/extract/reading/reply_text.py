@@ -41,7 +41,9 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 # A capital that base models write onto a word: "BumetanideB. Amiloride", "AExplanation".
-_GLUED = re.compile(r"[A-Z](?:(?<=[a-z]{3}[A-Z])(?=[a-z]{2}|[.) ])|(?<=\W[A-Z]{2})(?=[a-z]{3}))")
+_GLUED = re.compile(
+    r"[A-Z](?:(?<=[a-z]{3}[A-Z])(?=[a-z]{2}|[.) ])|(?<=\W[A-Z]{2})(?=[a-z]{3}))"
+)
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"')
     | dict.fromkeys("‘’", "'")
@@ -59,7 +61,9 @@ _FIELD = re.compile(
 _ANNOUNCES = re.compile(r"[^.\n]*:\s*\Z")  # "The output in JSON is:"
 _KEY_WORD = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 # A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
-_VALUE = re.compile(r"""["](?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|[^,}\n]*""", re.DOTALL)
+_VALUE = re.compile(
+    r"""["](?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|[^,}\n]*""", re.DOTALL
+)
 _NEXT_TURN = re.compile(
     r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:"
 )
@@ -234,7 +238,9 @@ def _unnamed_answers(
 def _has_role(key: str, role: str) -> bool:
     """Return whether the name of a field or tag has a word of a role, and none for reasoning."""
     words = _KEY_WORD.sub(" ", key).strip()
-    return pattern_of(role).search(words) is not None and not pattern_of("reasoning").search(words)
+    return pattern_of(role).search(words) is not None and not pattern_of("reasoning").search(
+        words
+    )
 
 
 def _wrapped_answer(text: str) -> str:

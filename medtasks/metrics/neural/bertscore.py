@@ -129,7 +129,9 @@ def bert_scores(
             recall = _weighted_mean(pair.reference_best, pair.reference_ids, weights_by_id)
         f1 = harmonic_mean(precision, recall)
         scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
-    undefined = sum(math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores)
+    undefined = sum(
+        math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores
+    )
     if undefined:
         logger.warning(
             "BERTScore with idf over the {}: in {} of {} pairs all tokens of a text are in all {} of the call, weigh "
@@ -316,7 +318,9 @@ def _pair_cosines(
     """Yield ``(position, cosines)`` of pairs, cosines of shape (reference tokens, hypothesis tokens)."""
     pairs_of = _pairs_by_window(pairs, ids, positions)
     queue = sorted(pairs_of)
-    batch_size = settings.batch_size or (_CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH)
+    batch_size = settings.batch_size or (
+        _CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH
+    )
     encoded = text_encoders.run_batches(
         _window_batches(queue, [len(ids[text]) for _, text in queue], batch_size),
         lambda batch: encoder.vectors([ids[queue[number][1]] for number in batch]),
@@ -427,7 +431,9 @@ class BertScore:
             return []
         folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
         files = [*text_encoders.present(folder, _TEXT_FILES), *_weight_files(folder)]
-        digest = " ".join(f"{file.name}={text_encoders.weights_digest([file])}" for file in files)
+        digest = " ".join(
+            f"{file.name}={text_encoders.weights_digest([file])}" for file in files
+        )
         model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {digest}"
 
         def match_new(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:

@@ -103,10 +103,16 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
         WeightsMissing: The checkpoint is damaged, of another model, or does not fit the configuration.
     """
     state = {
-        key: tensor for key, tensor in _stored_tensors(files).items() if not key.startswith(_UNUSED)
+        key: tensor
+        for key, tensor in _stored_tensors(files).items()
+        if not key.startswith(_UNUSED)
     }
-    fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
-    problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
+    fetches = (
+        f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
+    )
+    problem = (
+        f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
+    )
     with text_encoders.weights_errors(
         lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"
     ):
@@ -159,7 +165,9 @@ def token_ids(
         tokenizer = BertTokenizer.from_pretrained(files.encoder, **text_encoders.LOCAL)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
     smaller = f"{sizes}; if it was cut short, labels are wrong: {fix}"
-    text_encoders.check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {fix}", smaller)
+    text_encoders.check_vocabulary(
+        len(tokenizer), config.vocab_size, f"{sizes}; {fix}", smaller
+    )
     encoded = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)
     return list(encoded["input_ids"])
 

@@ -133,7 +133,9 @@ class Archive:
 
         check_unpickling(self.path)
         with _archive_errors(self.path, self.model_type):
-            contents = {name: read_stream(file) for name, file in self.members() if name != _CONFIG}
+            contents = {
+                name: read_stream(file) for name, file in self.members() if name != _CONFIG
+            }
             weights = contents.pop(_WEIGHTS, None)
             state = None
             if weights:

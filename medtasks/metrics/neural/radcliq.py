@@ -140,4 +140,6 @@ def radcliq_v1(
 radcliq_v0 = partial(radcliq_v1, key="radcliq_v0", model=RADCLIQ_V0)
 # MultiMedEval's has inputs of its own, and only the mean over a whole set is its number: BERTScore weighs tokens by
 # their frequency in the hypotheses of the call, so that a pair's score depends on the others.
-radcliq_v1_multimedeval = partial(radcliq_v1, key="radcliq_v1_multimedeval", sources=MULTIMEDEVAL)
+radcliq_v1_multimedeval = partial(
+    radcliq_v1, key="radcliq_v1_multimedeval", sources=MULTIMEDEVAL
+)

@@ -192,7 +192,9 @@ def radgraph(
         texts += pairs[position]
     annotations = RadGraph(model_type, settings).annotate(texts)
     rows = [dict.fromkeys(names, 0.0) for _ in pairs]
-    for position, first, second in zip(scored, annotations[::2], annotations[1::2], strict=True):
+    for position, first, second in zip(
+        scored, annotations[::2], annotations[1::2], strict=True
+    ):
         rows[position] = rewards(first, second)
     prefix = model_type.replace("-", "_")
     samples = {f"{prefix}_{name}": [row[name] for row in rows] for name in names}

@@ -45,7 +45,9 @@ class WordEncoder:
             lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"
         ):
             text_encoders.check_configuration(folder)
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **text_encoders.LOCAL)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(
+                str(folder), **text_encoders.LOCAL
+            )
         # Without a vocabulary transformers silently builds a tokenizer without words.
         if len(self._tokenizer) <= len(self._tokenizer.all_special_tokens):
             raise WeightsMissing(
@@ -59,7 +61,9 @@ class WordEncoder:
         # a buffer that older releases of transformers saved
         weights.pop("embeddings.position_ids", None)
         with text_encoders.weights_errors(
-            lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"
+            lambda _, reason: (
+                f"RadGraph's weights do not fit the encoder in {folder} ({reason})"
+            )
         ):
             config = AutoConfig.from_pretrained(str(folder), **text_encoders.LOCAL)
             network = text_encoders.load_tensors(
@@ -129,12 +133,16 @@ class WordEncoder:
             batch = segments[start : start + batch_size]
             ids, mask = text_encoders.pad_rows(batch, 0, self._device)
             with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=is_half):
-                hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+                hidden: Tensor = self._model(
+                    input_ids=ids, attention_mask=mask
+                ).last_hidden_state
             # Without [CLS] and [SEP]: a piece is followed by another piece or by [SEP].
             is_piece = mask[:, 2:].bool()
             vectors.append(hidden[:, 1:-1][is_piece].float())
         if vectors:
-            owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
+            owners = torch.repeat_interleave(
+                torch.arange(len(counts), device=self._device), counts
+            )
             sums.index_add_(0, owners, torch.cat(vectors))
         return sums / counts.clamp(min=1)[:, None]
 
@@ -275,7 +283,9 @@ class SpanNetwork:
         sizes = [words.shape[1], words.shape[1], self._widths.shape[1]]
         of_first, of_last, of_width = torch.split(perceptron.weight, sizes, dim=1)
         widths = linear(self._widths, of_width, perceptron.bias)
-        layer = linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
+        layer = (
+            linear(words, of_first)[first] + linear(words, of_last)[last] + widths[last - first]
+        )
         return perceptron.scores(layer)
 
     def _best_of_reports(
@@ -306,10 +316,14 @@ class SpanNetwork:
         first = spans.first.to(self._device)
         last = spans.last.to(self._device)
         vectors = torch.cat([words[first], words[last], self._widths[last - first]], dim=1)
-        first_part, second_part, both = torch.split(self._relation.weight, vectors.shape[1], dim=1)
+        first_part, second_part, both = torch.split(
+            self._relation.weight, vectors.shape[1], dim=1
+        )
         as_first = linear(vectors, first_part, self._relation.bias)
         as_second = linear(vectors, second_part)
-        for pairs in torch.split(_pairs_of_reports(spans.owner).to(self._device), _PAIRS_AT_ONCE):
+        for pairs in torch.split(
+            _pairs_of_reports(spans.owner).to(self._device), _PAIRS_AT_ONCE
+        ):
             source, target = pairs.T
             products = linear(vectors[source] * vectors[target], both)
             scores = self._relation.scores(as_first[source] + as_second[target] + products)

@@ -115,7 +115,9 @@ def annotate_sentences(
             f"these weights name the labels {', '.join(sorted(names.values())[:4])}, ... in config.json, where "
             f"RaTEScore's are {', '.join(sorted(LABELS)[:4])}, ...; get them again by 'medtasks weights fetch {NER}'"
         )
-    ids = tokenizer(_clean(sentences), truncation=True, max_length=_LONGEST_SENTENCE)["input_ids"]
+    ids = tokenizer(_clean(sentences), truncation=True, max_length=_LONGEST_SENTENCE)[
+        "input_ids"
+    ]
     padding = tokenizer.pad_token_id
 
     def run(rows: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

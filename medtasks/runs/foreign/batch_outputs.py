@@ -82,7 +82,9 @@ def _rows(
     for record in content.records():
         identifier = record.values.get(_ID)
         if not isinstance(identifier, str):
-            raise RepliesError(f"{record.place} has no '{_ID}', the text that tells what was asked")
+            raise RepliesError(
+                f"{record.place} has no '{_ID}', the text that tells what was asked"
+            )
         row = ForeignRow(0, record.place, None, identifier, **questions.get(identifier, {}))
         replies = list(_replies(record.values))
         for repeat, reply in enumerate(replies):

@@ -10,7 +10,9 @@ from medtasks.runs.asked_questions import number_of
 _IMAGE_MARK = re.compile(r"<image(?:[ _]?\d+)?>", re.IGNORECASE)
 # as in MedXpertQA's questions
 _REPEATED_OPTIONS = re.compile(r"\n\s*answer choices:.*", re.IGNORECASE | re.DOTALL)
-_IMAGE_ENDING = re.compile(r"\.(?:png|jpe?g|gif|bmp|tiff?|webp|dcm|nii(?:\.gz)?)$", re.IGNORECASE)
+_IMAGE_ENDING = re.compile(
+    r"\.(?:png|jpe?g|gif|bmp|tiff?|webp|dcm|nii(?:\.gz)?)$", re.IGNORECASE
+)
 # Texts that table readers take for an empty cell.
 _BLANK = frozenset(("", "none", "na", "n/a", "#na", "#n/a", "nan", "-nan", "null", "<na>"))
 _WORDS = frozenset(("yes", "no", "maybe"))

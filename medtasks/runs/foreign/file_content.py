@@ -158,7 +158,9 @@ def _rows_of_columns(content: Mapping[str, Any], path: Path) -> list[TableRow]:
             rows = zip(*columns, strict=True)
         table = []
         for number, cells in enumerate(rows, start=1):
-            table.append(TableRow(f"{path}, entry {number}", dict(zip(names, cells, strict=True))))
+            table.append(
+                TableRow(f"{path}, entry {number}", dict(zip(names, cells, strict=True)))
+            )
         return table
     except (TypeError, ValueError):  # rows or columns of several lengths
         return []
@@ -197,7 +199,9 @@ def _lines(
             location = f"{path} line {number}"
             with contextlib.suppress(*damages):
                 if _NO_TEXT.search(line):
-                    raise RepliesError(f"{location} is not text in UTF-8; save the file as UTF-8")
+                    raise RepliesError(
+                        f"{location} is not text in UTF-8; save the file as UTF-8"
+                    )
                 if line.strip():
                     yield TableRow(location, _object(line, location))
 

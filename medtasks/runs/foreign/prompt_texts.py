@@ -11,7 +11,9 @@ from medtasks.data.samples import letter
 from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
 
-_MARK = re.compile(r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*")
+_MARK = re.compile(
+    r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*"
+)
 _LETTERS = re.compile(r"(?<!\w)a(?:\W{1,3}[b-z](?!\w))+")  # of all options, as in "A,B,C,D"
 _FIRST_LETTER = re.compile(r"(?<!\w)a\W{1,4}$")
 _LONGEST_MARK = 24  # characters between two options

@@ -68,7 +68,9 @@ def read_foreign(
         raise RepliesError(f"cannot read replies: {error}") from error
     except OSError as error:
         path = error.filename or paths[0]
-        raise RepliesError(f"cannot read replies from {path}: {error.strerror or error}") from error
+        raise RepliesError(
+            f"cannot read replies from {path}: {error.strerror or error}"
+        ) from error
 
 
 def _read_files(
@@ -135,7 +137,9 @@ def _rows(
     if not selected:
         return None
     replies = reader.read(selected)
-    rows = _numbered_rows(replies, is_table=any(content.form == "table" for content in selected))
+    rows = _numbered_rows(
+        replies, is_table=any(content.form == "table" for content in selected)
+    )
     return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
 
 
@@ -156,7 +160,9 @@ def _files_in(path: Path) -> list[Path]:
     manifest = manifest_of_replies(path)
     questions = {MANIFEST, *(manifest.files if manifest else ())}
     files: dict[Path, Path] = {}  # without links to others of them
-    for file in sorted(path.rglob("*"), key=lambda file: (file.suffix.lower() not in _LINES, file)):
+    for file in sorted(
+        path.rglob("*"), key=lambda file: (file.suffix.lower() not in _LINES, file)
+    ):
         if file.name in questions or file.suffix.lower() not in _ENDINGS:
             continue
         if file.is_file():
@@ -206,7 +212,9 @@ def _reader(
         return FORMATS[format]
     kits = [kit for kit in _KITS if any(map(kit.recognise, contents))]
     if columns:
-        kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [table_reader(columns)]
+        kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [
+            table_reader(columns)
+        ]
     if len(kits) > 1:
         names = join_names([kit.name for kit in kits])
         raise RepliesError(f"there are files of several kits: {names}; name those of one run")

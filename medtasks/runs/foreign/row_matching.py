@@ -7,7 +7,11 @@ from itertools import chain
 
 from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import number_of
-from medtasks.runs.foreign.compared_texts import are_words, comparable_options, comparable_question
+from medtasks.runs.foreign.compared_texts import (
+    are_words,
+    comparable_options,
+    comparable_question,
+)
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import matches_in, within_frame
 from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
@@ -196,7 +200,9 @@ def _decide_by_id(match: RowMatch, index: SampleIndex) -> list[int]:
         match.samples = [number for number in compared if _agrees(match, number, index)]
     match.step = BY_ID
     match.why = match.why or OTHER_ID
-    return [number for number in match.samples if index.shows_image(number, match.row.image_names)]
+    return [
+        number for number in match.samples if index.shows_image(number, match.row.image_names)
+    ]
 
 
 def _decide_by_texts(match: RowMatch, index: SampleIndex) -> list[int]:

@@ -84,7 +84,9 @@ def option_texts(record: TableRow, *keys: str) -> tuple[str, ...] | None:
         parts = _IN_ONE_LINE.split(options.strip())
         is_lettered = "\n" not in options.strip() and without_marks(parts) is not None
         options = parts if is_lettered else options.splitlines()
-    if not isinstance(options, list) or any(isinstance(option, list | dict) for option in options):
+    if not isinstance(options, list) or any(
+        isinstance(option, list | dict) for option in options
+    ):
         return None
     texts = []
     for number, option in enumerate(options, start=1):

@@ -61,7 +61,9 @@ def samples_from_file(
     rows = []
     for name, row in zip(names, file.rows, strict=True):
         rows.append(
-            replace(row, identifier=name, question=None, prompt=None, options=None, image_names=())
+            replace(
+                row, identifier=name, question=None, prompt=None, options=None, image_names=()
+            )
         )
     notes = (*file.notes, *_notes(documents, task, note))
     return documents, replace(file, rows=tuple(rows), is_id_named=True, notes=notes)
@@ -117,7 +119,12 @@ def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
         if row.identifier is not None:
             yield row.identifier
             continue
-        texts_and_images = (row.image_names, row.question or row.prompt, row.options, row.answer)
+        texts_and_images = (
+            row.image_names,
+            row.question or row.prompt,
+            row.options,
+            row.answer,
+        )
         in_run = (row.repeat, texts_and_images)
         times_asked[in_run] += 1
         number = numbers.setdefault((texts_and_images, times_asked[in_run]), row.number)

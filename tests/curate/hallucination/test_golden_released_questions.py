@@ -23,7 +23,10 @@ def drafts(test_data: Path):
     """The drafts of all published questions of SLAKE and VQA-RAD, as if one reply per image had held them."""
     replies = defaultdict(list)
     for row in json.loads((test_data / FILE).read_text(encoding="utf-8")):
-        published = {"type": row["hallucination_type"], "ground_truth_type": row["question_type"]}
+        published = {
+            "type": row["hallucination_type"],
+            "ground_truth_type": row["question_type"],
+        }
         replies[row["img_name"]].append(
             {**{key: row[key] for key in ("question", "answer", "choices")}, **published}
         )
@@ -32,9 +35,9 @@ def drafts(test_data: Path):
         prompt = prompts_in(PROMPTS)[
             "visual_closed_boxes" if image.startswith("xmlab") else "visual_closed_pairs"
         ]
-        found += drafts_in(TypedQuestion, image, banned_phrases(prompt.system), json.dumps(reply))[
-            "drafts"
-        ]
+        found += drafts_in(
+            TypedQuestion, image, banned_phrases(prompt.system), json.dumps(reply)
+        )["drafts"]
     return found
 
 

@@ -95,10 +95,16 @@ def test_types_choices_and_components():
     for changes, hallucination in (({}, "symptom"), (explained, "anatomy")):
         assert read(TypedQuestion, [TYPED | changes])[0].hallucination == hallucination
     broken = [{"type": "type_5"}, {"type": "type_12"}, {"ground_truth_type": "yes or no"}]
-    broken += [{"choices": choices} for choices in (["CT"], "\ud800", "A. x" + 10_000 * " " + "y")]
+    broken += [
+        {"choices": choices} for choices in (["CT"], "\ud800", "A. x" + 10_000 * " " + "y")
+    ]
     assert [read(TypedQuestion, [TYPED | changes]) for changes in broken] == [None] * 6
     (listed,) = read(ReportQuestion, LISTED)
-    assert listed.components == {"anatomy": ("lung",), "measurement": (), "symptom": ("opacity",)}
+    assert listed.components == {
+        "anatomy": ("lung",),
+        "measurement": (),
+        "symptom": ("opacity",),
+    }
     missing = {name: STRUCTURED[name] for name in ("anatomy", "symptom")}
     assert read(ReportQuestion, {**LISTED, "Structured_Answer": missing}) is None
     assert read(DraftedQuestion, LISTED) is None
@@ -113,7 +119,12 @@ FORBIDDEN = "it says '{}', which its prompt forbids"
 def choice(
     answer, choices="A. CT, B. MRI, C. X-ray", question="Which modality?", kind="multi-choice"
 ):
-    facts = {"question": question, "answer": answer, "choices": choices, "ground_truth_type": kind}
+    facts = {
+        "question": question,
+        "answer": answer,
+        "choices": choices,
+        "ground_truth_type": kind,
+    }
     return {"type": "type_4", **facts}
 
 
@@ -140,7 +151,8 @@ def test_the_right_option_is_known_wherever_it_stands():
 
 def test_the_right_option_stands_everywhere_about_equally_often_unless_options_speak_of_each_other():
     drafts = [
-        read(TypedQuestion, [choice("A. CT")], image=f"image {number}")[0] for number in range(300)
+        read(TypedQuestion, [choice("A. CT")], image=f"image {number}")[0]
+        for number in range(300)
     ]
     letters = Counter(draft.answers[0] for draft in drafts)
     assert (letters.keys(), min(letters.values()) > 70) == ({"A", "B", "C"}, True)
@@ -159,8 +171,14 @@ def test_the_right_option_stands_everywhere_about_equally_often_unless_options_s
         (choice("A: MRI"), "its answer contradicts itself"),
         (choice("A", "A, B, C"), "it has fewer than two options that can be told apart"),
         (choice("C", "A. CT, B. C.T., C. MRI, D. mri."), "two of its options are equal"),
-        (choice("Unclear", "", "Is there a mass?", "binary"), "its answer is neither yes nor no"),
-        ({"question": "What does the report say?", "answer": "Edema"}, FORBIDDEN.format("report")),
+        (
+            choice("Unclear", "", "Is there a mass?", "binary"),
+            "its answer is neither yes nor no",
+        ),
+        (
+            {"question": "What does the report say?", "answer": "Edema"},
+            FORBIDDEN.format("report"),
+        ),
         (choice("CT", "A. CT, B. the report"), FORBIDDEN.format("report")),
     ],
 )
@@ -172,7 +190,10 @@ def test_what_is_no_question_is_rejected_and_says_why(question, reason):
 
 def test_yes_and_no():
     (unclear,) = read(YesNoQuestion, {**MASS, "answer": "Equivocal"})
-    assert (unclear.reason, unclear.answers) == ("its answer is neither yes nor no", ("Equivocal",))
+    assert (unclear.reason, unclear.answers) == (
+        "its answer is neither yes nor no",
+        ("Equivocal",),
+    )
     plain = {"question": "Is there a mass?", "answer": "No, the lung is clear."}
     typed = [
         choice("yes", "", "Is there edema?", "binary"),
@@ -195,7 +216,8 @@ def test_the_same_question_is_rejected_the_second_time_and_components_are_kept()
         "",
     ]
     full, empty = (
-        read(ReportQuestion, {**LISTED, "Structured_Answer": of})[0] for of in (STRUCTURED, EMPTY)
+        read(ReportQuestion, {**LISTED, "Structured_Answer": of})[0]
+        for of in (STRUCTURED, EMPTY)
     )
     assert (full.outcome, full.options, full.answers) == (
         DraftOutcome.DRAFTED,
@@ -216,7 +238,9 @@ def listed(tmp_path):
 
     def write(*rows):
         path = tmp_path / "reports.jsonl"
-        filled = [{"id": f"i{number}", "image": "a.png", **row} for number, row in enumerate(rows)]
+        filled = [
+            {"id": f"i{number}", "image": "a.png", **row} for number, row in enumerate(rows)
+        ]
         path.write_text("".join(json.dumps(row) + "\n" for row in filled))
         return path
 
@@ -310,9 +334,13 @@ def test_a_study_is_made_once_and_only_of_what_it_was_made_of(listed, tmp_path):
     )
 
     def made(
-        kind=StudyKind.KNOWLEDGE_OPEN, access=Access.CREDENTIALED, texts=(tmp_path / "book.txt",)
+        kind=StudyKind.KNOWLEDGE_OPEN,
+        access=Access.CREDENTIALED,
+        texts=(tmp_path / "book.txt",),
     ):
-        return made_study(folder, planned_study(path, folder, kind, None, access, texts, 2), texts)
+        return made_study(
+            folder, planned_study(path, folder, kind, None, access, texts, 2), texts
+        )
 
     study = made()
     assert (study.name, study.access, study.made_with["counts"]) == (

@@ -57,7 +57,9 @@ def tiny_clip(folder: Path) -> Path:
 def tiny_dinov2(folder: Path) -> Path:
     """Save a DINOv2 of transformers; features have 16 numbers."""
     torch.manual_seed(0)
-    hf.Dinov2Model(hf.Dinov2Config(**_TOWER, image_size=SIDE, patch_size=8)).save_pretrained(folder)
+    hf.Dinov2Model(hf.Dinov2Config(**_TOWER, image_size=SIDE, patch_size=8)).save_pretrained(
+        folder
+    )
     size = {"height": SIDE, "width": SIDE}
     hf.BitImageProcessor(size={"shortest_edge": SIDE}, crop_size=size).save_pretrained(folder)
     return folder
@@ -92,17 +94,23 @@ def tiny_biomedclip(folder: Path, open_clip: ModuleType) -> Path:
     }
     text = {"hf_model_name": "nobody/nothing", "hf_proj_type": "mlp", "context_length": 256}
     write_config(
-        folder, {"embed_dim": 12, "vision_cfg": {**timm, "image_size": 160}, "text_cfg": text}, {}
+        folder,
+        {"embed_dim": 12, "vision_cfg": {**timm, "image_size": 160}, "text_cfg": text},
+        {},
     )
     tower = open_clip.timm_model.TimmModel(
         "test_vit", 12, image_size=160, pool="", proj="linear", pretrained=False
     )
     weights = {f"visual.{name}": tensor for name, tensor in tower.state_dict().items()}
-    torch.save({**weights, "logit_scale": torch.ones(())}, folder / "open_clip_pytorch_model.bin")
+    torch.save(
+        {**weights, "logit_scale": torch.ones(())}, folder / "open_clip_pytorch_model.bin"
+    )
     return folder
 
 
-def write_config(folder: Path, config: dict[str, object], preprocess: dict[str, object]) -> None:
+def write_config(
+    folder: Path, config: dict[str, object], preprocess: dict[str, object]
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"model_cfg": config, "preprocess_cfg": preprocess})
     (folder / "open_clip_config.json").write_text(text)
@@ -185,7 +193,9 @@ def test_a_vlm_gives_what_its_language_model_is_given(name, tmp_path):
         features = model.model.get_image_features(pixel_values=pixels(folder)).pooler_output
         assert_same(vectors, torch.stack([one.mean(0) for one in features]))
     if name == "qwen2_5_vl":
-        inputs = hf.AutoImageProcessor.from_pretrained(folder)(images=IMAGES, return_tensors="pt")
+        inputs = hf.AutoImageProcessor.from_pretrained(folder)(
+            images=IMAGES, return_tensors="pt"
+        )
         features = model.model.get_image_features(
             inputs["pixel_values"], inputs["image_grid_thw"]
         ).pooler_output
@@ -272,7 +282,9 @@ def kept(store):
 
 
 def embed(files, eye, digest="d1", batch_size=4):
-    encoder = eye.encoder(digest) if isinstance(eye, Eye) else Encoder("eye", digest, lambda: eye)
+    encoder = (
+        eye.encoder(digest) if isinstance(eye, Eye) else Encoder("eye", digest, lambda: eye)
+    )
     return embed_files(files, file_digests(files), encoder, batch_size)
 
 

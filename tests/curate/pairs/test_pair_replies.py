@@ -5,7 +5,13 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafts, read_journal_lines, tally
+from medtasks.curate.drafts import (
+    DraftOutcome,
+    open_llm,
+    read_drafts,
+    read_journal_lines,
+    tally,
+)
 from medtasks.curate.pairs.pair_drafts import (
     SHORTEST,
     PairReply,
@@ -47,7 +53,8 @@ def test_an_answer_repeats_an_option_or_names_it(answer, position):
 
 
 @each_row(
-    "question, options, answers, why", TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"]
+    "question, options, answers, why",
+    TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"],
 )
 def test_a_draft_that_breaks_a_rule_is_rejected_and_says_why(question, options, answers, why):
     assert [*broken_rules(PairReply(question, options, answers)), ""][0] == why
@@ -78,7 +85,10 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
 
 
 def test_a_model_that_does_not_end_a_line_drafts_nothing():
-    assert read_pair_reply(PLAIN.replace("Option1: Left", "Option1: Left" + " left" * 2000)) is None
+    assert (
+        read_pair_reply(PLAIN.replace("Option1: Left", "Option1: Left" + " left" * 2000))
+        is None
+    )
 
 
 GOOD = DRAFT.format(first="Left", second="Right")
@@ -111,7 +121,10 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     ]  # in the order of the pairs, whichever reply came first
     for draft in found.values():  # a is on the left, b on the right, whichever letter that has
         assert sorted(draft.options) == ["Left", "Right"]
-        assert [draft.options["AB".index(letter)] for letter in draft.answers] == ["Left", "Right"]
+        assert [draft.options["AB".index(letter)] for letter in draft.answers] == [
+            "Left",
+            "Right",
+        ]
     prompt = llm.asked("Here is")[0]
     assert "\nImage1: Axial contrast-enhanced" in prompt
     assert read_journal_lines(folder)["p0"].prompt == "question v1"
@@ -147,7 +160,9 @@ def test_captions_that_are_short_or_give_orders_are_not_sent(server, folder):
     )
     server.choose = lambda body: server.reply(GOOD)
     draft_pairs(folder, open_llm(study))
-    assert [line.reason for line in read_journal_lines(folder).values()] == [why for _, why in rows]
+    assert [line.reason for line in read_journal_lines(folder).values()] == [
+        why for _, why in rows
+    ]
 
 
 def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
@@ -171,12 +186,15 @@ def test_every_outcome_is_counted_with_its_reason(server, folder, monkeypatch):
             ],
             "patient b5": [server.reply(DRAFT.format(first="Left", second="Option1"))],
             "patient b6": [server.status(400)],
-            "patient b7": [server.reply(GOOD.replace("the mass", "the mass in Image2"), delay=0.1)],
+            "patient b7": [
+                server.reply(GOOD.replace("the mass", "the mass in Image2"), delay=0.1)
+            ],
         },
     )
     draft_pairs(folder, open_llm(study))
     reasons = {
-        request: (line.outcome, line.reason) for request, line in read_journal_lines(folder).items()
+        request: (line.outcome, line.reason)
+        for request, line in read_journal_lines(folder).items()
     }
     assert reasons["p0"] == ("skipped", "a caption is shorter than 100 characters")
     assert reasons["p1"] == ("skipped", "a caption seems to address the LLM")
@@ -214,7 +232,8 @@ def test_each_image_is_asked_for_its_category_once(server, folder):
     study, llm = captioned_study(folder, 3), DraftingLLM(server)
     said = {"b1": "Vascular, Pulmonary.", "b2": "Hard to say"}
     llm.said = {
-        f"Caption: {caption(image, 'right')}": [server.reply(text)] for image, text in said.items()
+        f"Caption: {caption(image, 'right')}": [server.reply(text)]
+        for image, text in said.items()
     }
     draft_pairs(folder, open_llm(study))
     assert [draft.categories for draft in read_drafts(folder).values()] == [()] * 3

@@ -105,7 +105,11 @@ def test_edits_by_hand_that_make_no_question():
 
 def draft(number, letter, options=("Yes", "No"), question="Is it?"):
     return Draft(
-        item_id=f"i/{number}", images=("i",), question=question, options=options, answers=(letter,)
+        item_id=f"i/{number}",
+        images=("i",),
+        question=question,
+        options=options,
+        answers=(letter,),
     )
 
 
@@ -183,7 +187,9 @@ def by_what(*reviews, known, seen=None):
 def test_kappa_of_scores_is_weighted_by_squares_of_their_distance_and_that_of_what_passes_is_the_textbooks():
     known = known_drafts(2)
     found = by_what(
-        scored_by("anna", known, [1, 2, 9, 10]), scored_by("bert", known, [2, 2, 9, 8]), known=known
+        scored_by("anna", known, [1, 2, 9, 10]),
+        scored_by("bert", known, [2, 2, 9, 8]),
+        known=known,
     )["score"]
     # Observed squares are 1, 0, 0 and 4; by chance each score of one meets each of the other's.
     expected = sum((a - b) ** 2 for a in (1, 2, 9, 10) for b in (2, 2, 9, 8)) / 16
@@ -193,9 +199,9 @@ def test_kappa_of_scores_is_weighted_by_squares_of_their_distance_and_that_of_wh
     known = known_drafts(25)
     said = [(7, 7)] * 20 + [(7, 3)] * 5 + [(3, 7)] * 10 + [(2, 2)] * 15
     first, second = zip(*said, strict=True)
-    found = by_what(scored_by("anna", known, first), scored_by("bert", known, second), known=known)[
-        "score >= 5"
-    ]
+    found = by_what(
+        scored_by("anna", known, first), scored_by("bert", known, second), known=known
+    )["score >= 5"]
     assert (found.kappa, found.equal) == pytest.approx((0.4, 0.7))
 
 
@@ -374,6 +380,8 @@ def test_a_score_out_of_range_in_a_reviewers_file_is_refused(tmp_path):
     path.parent.mkdir(exist_ok=True)
     path.write_text(review.model_dump_json())
 
-    complaint = "x.json: at 'judgements.0.score' of 'p' the score is none of 1 to 10; fix it there"
+    complaint = (
+        "x.json: at 'judgements.0.score' of 'p' the score is none of 1 to 10; fix it there"
+    )
     with pytest.raises(MedTasksError, match=complaint):
         read_reviews(tmp_path, study)

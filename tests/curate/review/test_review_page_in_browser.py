@@ -65,7 +65,9 @@ class Expert(Reader):
         return self.one("#alert").text
 
     def pressed(self, css):
-        return [one.get_attribute("textContent") for one in self.all(f"{css} [aria-pressed=true]")]
+        return [
+            one.get_attribute("textContent") for one in self.all(f"{css} [aria-pressed=true]")
+        ]
 
     def images_are_shown(self):
         return self.run(
@@ -218,7 +220,9 @@ def test_what_cannot_be_kept_is_said_and_what_another_tab_changed_is_not_written
             expert.write("mine")
             expert.wait(lambda: "was changed elsewhere" in expert.alert)
             assert file_of(tmp_path).items["p1"].note == note
-            (button,) = [button for button in expert.all("#alert button") if button.text == choice]
+            (button,) = [
+                button for button in expert.all("#alert button") if button.text == choice
+            ]
             button.click()
             expert.wait_until_saved()
         assert file_of(tmp_path).items["p1"].note == "mine"
@@ -273,7 +277,8 @@ def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_tak
         expert.press(ESCAPE, "n")  # whose images were not asked for yet
         expert.wait(
             lambda: (
-                "2 questions are not saved. The server has ended or does not answer" in expert.alert
+                "2 questions are not saved. The server has ended or does not answer"
+                in expert.alert
             )
         )
         seen = len(arrived)

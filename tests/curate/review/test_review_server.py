@@ -18,7 +18,13 @@ import pytest
 from PIL import Image
 
 from medtasks.curate.review.review_server import LARGEST_BODY, ReviewServer, open_reviewer_file
-from medtasks.curate.review.reviews import Judgement, Review, read_review, read_reviews, review_file
+from medtasks.curate.review.reviews import (
+    Judgement,
+    Review,
+    read_review,
+    read_reviews,
+    review_file,
+)
 from medtasks.errors import MedTasksError
 
 from ...tables import each_row, tables_of
@@ -111,11 +117,15 @@ def test_it_listens_on_the_loopback_alone_and_answers_nothing_without_the_token(
 @each_row("headers", TABLES["pages_of_others_are_refused_even_with_the_token"])
 def test_pages_of_others_are_refused_even_with_the_token(server, headers):
     named = {name: value.format(port=server.server_port) for name, value in headers.items()}
-    assert [ask(server, path, **named)[0] for path in ("", "study", "image?id=im1")] == [403] * 3
+    assert [ask(server, path, **named)[0] for path in ("", "study", "image?id=im1")] == [
+        403
+    ] * 3
     assert ask(server, "save", "POST", "{}", **JSON, **named)[0] == 403
 
 
-def test_only_known_paths_are_served_and_nothing_is_kept_nor_shared_nor_loaded_from_outside(server):
+def test_only_known_paths_are_served_and_nothing_is_kept_nor_shared_nor_loaded_from_outside(
+    server,
+):
     for path in TABLES["only_known_paths_and_images_of_the_study_are_served"]:
         assert ask(server, path)[0] == 404, path
     for path in ("", "review_page.css", "study", "image?id=im2", "nothing"):
@@ -128,7 +138,8 @@ def test_only_known_paths_are_served_and_nothing_is_kept_nor_shared_nor_loaded_f
         assert not [name for name in headers if name.startswith("Access-Control")]
         assert "Python" not in headers["Server"]
     assert [
-        ask(server, "study", method)[0] for method in ("PUT", "DELETE", "OPTIONS", "HEAD", "TRACE")
+        ask(server, "study", method)[0]
+        for method in ("PUT", "DELETE", "OPTIONS", "HEAD", "TRACE")
     ] == [501] * 5
     with socket.create_connection(server.server_address, timeout=300) as line:
         line.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
@@ -173,7 +184,9 @@ def test_the_study_holds_what_the_page_shows_and_nobody_elses_word(server):
         assert reply.read() == hmac.digest(study["key"].encode(), b"nonce", "sha256")
 
 
-def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_given_back(server):
+def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_given_back(
+    server,
+):
     assert save(server, "p1", note="\ud800")[0] == 400
     assert save(server, "p1", mood="good")[0] == 400
     unknown = json.dumps(
@@ -194,7 +207,10 @@ def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_gi
     status, reply = save(server, "p3", version=old, note="another tab")
     assert (status, reply["said"]["note"]) == (409, "one tab")
     status, reply = save(server, "p3", digest="0" * 16)
-    assert (status, reply["error"]) == (409, "this question was drafted anew; load the page again")
+    assert (status, reply["error"]) == (
+        409,
+        "this question was drafted anew; load the page again",
+    )
 
 
 @each_row(
@@ -241,7 +257,10 @@ def test_a_full_disk_is_a_sentence_and_the_next_try_is_saved(tmp_path, monkeypat
             status, reply = save(server, "p1", note="after")
             assert (status, "No space left" in reply["error"]) == (507, True)
             assert server.file.review("p1").note == "before"
-        assert save(server, "p1", note="after", question="Which of the images?")[1]["remarks"] != []
+        assert (
+            save(server, "p1", note="after", question="Which of the images?")[1]["remarks"]
+            != []
+        )
     assert read_reviews(tmp_path, study)[0].items["p1"].note == "after"
 
 
@@ -297,7 +316,9 @@ def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
             assert reply.status == 200
         idle[0].settimeout(300)
         assert idle[0].recv(1) == b""
-        own.request("GET", f"{path}image?id=im1")  # the connection of the page is still the same
+        own.request(
+            "GET", f"{path}image?id=im1"
+        )  # the connection of the page is still the same
         assert own.getresponse().status == 200
         check_end(process, tmp_path, signal.SIGINT)
 

@@ -35,7 +35,11 @@ def row(doc_id, *pictures, **columns):
 
 def drawn(number, quality):
     """A texture, of a text as JPEG."""
-    return texture(number) if isinstance(number, int) else jpeg_bytes(texture(int(number)), quality)
+    return (
+        texture(number)
+        if isinstance(number, int)
+        else jpeg_bytes(texture(int(number)), quality)
+    )
 
 
 def found_in(name, other=None, distance=DISTANCE):
@@ -127,7 +131,10 @@ def kinds():
             row("near 3", big),
             row("near 4", ImageOps.invert(big).resize((100, 90))),
             row("alone", texture(4)),
-            *(row(f"chain {quality}", jpeg(texture(5, BIG), quality)) for quality in (90, 60, 40)),
+            *(
+                row(f"chain {quality}", jpeg(texture(5, BIG), quality))
+                for quality in (90, 60, 40)
+            ),
         ],
     )
     return found_in("kinds")
@@ -142,7 +149,9 @@ def test_equal_pixels_are_named_first(kinds):
 
 
 def test_pictures_that_look_the_same_are_found(kinds):
-    alike = [questions for kind, _, questions in said(kinds.within)[1:] if kind is CopyKind.NEAR]
+    alike = [
+        questions for kind, _, questions in said(kinds.within)[1:] if kind is CopyKind.NEAR
+    ]
     assert {"near 1", "near 2"} in alike
     assert {"near 3", "near 4"} in alike
     assert len(alike) == 2 + 3
@@ -160,7 +169,12 @@ def test_of_each_group_of_copies_one_stays(kinds):
 
 
 def test_a_pair_of_one_picture_cannot_be_told_apart():
-    pairs = {"p1": (1, 1), "p2": (2, "2"), "p3": (3, 4), "p4": (5, 3)}  # textures; a text: as JPEG
+    pairs = {
+        "p1": (1, 1),
+        "p2": (2, "2"),
+        "p3": (3, 4),
+        "p4": (5, 3),
+    }  # textures; a text: as JPEG
     prepare_set(
         "pairs",
         [
@@ -183,7 +197,8 @@ def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, 
     picture = dataset_images("mediconfusion").images[0]
     (dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER).mkdir(exist_ok=True)
     shutil.copyfile(
-        picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER / "planted_F1.jpg"
+        picture.files[0],
+        dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER / "planted_F1.jpg",
     )
     found = found_in("mediconfusion")
     leaks = [finding for finding in found.within if finding.concern is Concern.EXAMPLE]
@@ -205,7 +220,9 @@ def outside(tmp_path):
         [*rows, row("several", texture(5), texture(7)), row("none")],
         [row("e", texture(6))],
     )
-    copies = {f"{quality}.jpg": jpeg_bytes(picture, quality) for quality, picture in alike.items()}
+    copies = {
+        f"{quality}.jpg": jpeg_bytes(picture, quality) for quality, picture in alike.items()
+    }
     files = {"a/copy.jpg": kept, "a/again.jpg": kept, "lossless.bmp": texture(2).convert("RGB")}
     others = {
         "compressed.jpg": jpeg_bytes(texture(3), 75),
@@ -278,7 +295,10 @@ def test_the_closest_views_are_reported(tmp_path):
     inside = texture(1, BIG)
     folder = write_folder(
         tmp_path,
-        {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)},
+        {
+            "a.png": ImageOps.expand(inside, 4, 0),
+            "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0),
+        },
     )
     looks = ImageViews(list(hash_images(sorted(folder.iterdir()))[0].items()))
     images = [image_hashes.read_image(looks.views[at].file)[0] for at in (0, 2)]
@@ -339,7 +359,8 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
     """Pictures 0 to 3, questions on them with an id and a pair each, and any resemblance."""
     known = image_hashes.ImageHash(file_sha256="", pixels_sha256="", size=(9, 9), views=("",))
     documents = [
-        {"doc_id": f"q{number}", "pair_id": f"p{pair}"} for number, (_, _, pair) in enumerate(drawn)
+        {"doc_id": f"q{number}", "pair_id": f"p{pair}"}
+        for number, (_, _, pair) in enumerate(drawn)
     ]
 
     def picture(shown, kept):
@@ -377,6 +398,8 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
     dropped = set(duplicate_search.left_out_of(documents, *findings(everything)))
     assert findings(everything - dropped) == ([], [])
     pairs = {document["doc_id"]: document["pair_id"] for document in documents}
-    assert {pairs[one] for one in dropped} & {pairs[one] for one in everything - dropped} == set()
+    assert {pairs[one] for one in dropped} & {
+        pairs[one] for one in everything - dropped
+    } == set()
     if findings(everything) == ([], []):
         assert dropped == set()

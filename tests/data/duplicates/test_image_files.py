@@ -22,7 +22,8 @@ from ...tables import each_row
 @pytest.fixture
 def folder(tmp_path):
     return write_folder(
-        tmp_path / "training", {"b.png": texture(1), "a/c.JPG": texture(2), "a/d.tif": texture(3)}
+        tmp_path / "training",
+        {"b.png": texture(1), "a/c.JPG": texture(2), "a/d.tif": texture(3)},
     )
 
 
@@ -47,13 +48,17 @@ def test_files_that_are_no_pictures_are_counted(folder):
 def test_pictures_are_found_in_all_subfolders_once(folder, tmp_path):
     (folder / "a" / "back").symlink_to(folder)
     (folder / "again").symlink_to(folder / "a")
-    (folder / "a" / "out").symlink_to(write_folder(tmp_path / "elsewhere", {"e.png": texture(4)}))
+    (folder / "a" / "out").symlink_to(
+        write_folder(tmp_path / "elsewhere", {"e.png": texture(4)})
+    )
     assert names(images_below(folder).files) == ["b.png", "c.JPG", "d.tif", "e.png"]
 
 
 def test_pictures_below_excepted_folders_are_not_found(folder, tmp_path):
     (tmp_path / "link").symlink_to(folder / "a")
-    assert names(images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files) == ["b.png"]
+    assert names(images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files) == [
+        "b.png"
+    ]
 
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):

@@ -74,7 +74,12 @@ def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
 
 def test_pmc_vqa_keeps_its_option_lines_as_published(source, prepared):
     _, documents = prepared("pmc_vqa", source("pmc_vqa"))
-    assert documents[1]["option_lines"] == [" A: T: testes ", " C: Inner ", " C: Blue", " D: None "]
+    assert documents[1]["option_lines"] == [
+        " A: T: testes ",
+        " C: Inner ",
+        " C: Blue",
+        " D: None ",
+    ]
     assert documents[1]["options"] == ["T: testes", "Inner", "Blue", "None"]
     assert documents[0]["options"][1] == "White: pale"
 
@@ -127,7 +132,9 @@ def flawed_omnimedvqa(source, prepared):
     rows = json.loads(path.read_bytes())
     rows[1] |= {"question_id": rows[0]["question_id"], "option_D": None}
     rows[2] = {
-        name: value for name, value in {**rows[0], "question_id": "x"}.items() if name != "option_B"
+        name: value
+        for name, value in {**rows[0], "question_id": "x"}.items()
+        if name != "option_B"
     }
     put(path, json.dumps([*rows, {**rows[0], "question_id": "y", "option_B": None}]))
     manifest, documents = prepared("omnimedvqa", folder)
@@ -215,7 +222,9 @@ def test_mmlu_med(source, prepared):
         ("test/4", "virology", "A"),
         ("test/5", "virology", "B"),
     ]
-    assert documents[0]["option_lines"] == documents[0]["options"] == ["one", "two", "one", "A. B"]
+    assert (
+        documents[0]["option_lines"] == documents[0]["options"] == ["one", "two", "one", "A. B"]
+    )
     assert {tuple(document["flags"]) for document in documents} == {("no_context",)}
     assert "2 not in the evaluated set: its subject is another one" in manifest.left_out
 
@@ -260,7 +269,11 @@ def test_mmmu(source, prepared):
         *(["<image 1>", "<image 2>"], "B"),
         2,
     )
-    assert (written["options"], written["answer"], written["gold"]) == ([], None, "['2', 'two']")
+    assert (written["options"], written["answer"], written["gold"]) == (
+        [],
+        None,
+        "['2', 'two']",
+    )
     assert written["question_type"] == "open"
 
 
@@ -311,7 +324,9 @@ def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepar
     prepared("slake_en", source("slake"))
     before = prepare("medevalkit_slake_en", Options())  # the whole is there
     other = put_source("medevalkit_slake", tmp_path / "other")
-    rows = [{**row, "question": "Why?"} for row in json.loads((other / "test.json").read_bytes())]
+    rows = [
+        {**row, "question": "Why?"} for row in json.loads((other / "test.json").read_bytes())
+    ]
     put(other / "test.json", json.dumps(rows))
     manifest, documents = prepared("slake_en", other)
     assert {document["question"] for document in documents} == {"Why?"}
@@ -366,7 +381,10 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
         )
     ],
     "medxpertqa_mm": [
-        (row("MM/test.jsonl", 2, label=["A"]), "test.jsonl row 2: label is a list and not a text"),
+        (
+            row("MM/test.jsonl", 2, label=["A"]),
+            "test.jsonl row 2: label is a list and not a text",
+        ),
         (
             row("MM/test.jsonl", 2, images=[{"path": "x"}]),
             "test.jsonl row 2: images is a list and not a list of texts",
@@ -423,12 +441,19 @@ REFUSED = {  # whatever loss is accepted: set, damage, parts of the sentence
             row("test.json", 3, answer_type="BOTH"),
             "test.json row 3: answer_type is none of OPEN, CLOSED",
         ),
-        (text("test.json", '"answer_type"', '"kind"'), "test.json row 1: answer_type is missing"),
+        (
+            text("test.json", '"answer_type"', '"kind"'),
+            "test.json row 1: answer_type is missing",
+        ),
     ],
 }
 LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
     "pmc_vqa": [
-        (lost("images_2.zip!figures/f3.jpg"), 5, "test_2.csv row 4: its image f3.jpg is missing"),
+        (
+            lost("images_2.zip!figures/f3.jpg"),
+            5,
+            "test_2.csv row 4: its image f3.jpg is missing",
+        ),
         (text("test_2.csv", "f3.jpg", ""), 5, "test_2.csv row 4: its image is missing"),
     ],
     "omnimedvqa": [
@@ -453,7 +478,11 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
         )
     ],
     "mmmu_med_val": [
-        (row(PHARMACY, 2, image_2=NO_IMAGE), 14, f"{PHARMACY} row 2: its image image_2 is broken (")
+        (
+            row(PHARMACY, 2, image_2=NO_IMAGE),
+            14,
+            f"{PHARMACY} row 2: its image image_2 is broken (",
+        )
     ],
     "medframeqa": [],
     "medbullets_op5": [
@@ -481,7 +510,9 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
 
 
 def cases(known, fixed):
-    return [(name, *case[:fixed], case[fixed:]) for name, some in known.items() for case in some]
+    return [
+        (name, *case[:fixed], case[fixed:]) for name, some in known.items() for case in some
+    ]
 
 
 @each_row("name, damage, parts", cases(REFUSED, 1))
@@ -550,7 +581,9 @@ def seen(manifest, folder, file):
 def published_target(name, document):
     """Return the answer as MedEvalKit's loader leaves it: the letter of the last option that is exactly the gold."""
     gold = document.get("gold", document.get("answer"))
-    equal = [place for place, option in enumerate(document.get("options", ())) if option == gold]
+    equal = [
+        place for place, option in enumerate(document.get("options", ())) if option == gold
+    ]
     return "ABCD"[equal[-1]] if name == "omnimedvqa" and equal else gold
 
 
@@ -574,7 +607,8 @@ def test_golden_medevalkit_datasets(golden, recorded_data, home, name):
         assert document["question"] == case.get("question", document["question"])
         assert document["question"] in case["prompt"]
         lines = case.get(
-            "choices", [f"({letter}) {text}" for letter, text in case.get("index2ans", {}).items()]
+            "choices",
+            [f"({letter}) {text}" for letter, text in case.get("index2ans", {}).items()],
         )
         assert list(document.get("option_lines", ())) == lines
         assert published_target(name, document) == (

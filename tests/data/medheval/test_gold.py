@@ -13,7 +13,9 @@ from medtasks.data.sources.medheval_gold import (
 
 from ...tables import each_row
 
-WORDS = st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str.strip).filter(bool)
+WORDS = (
+    st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str.strip).filter(bool)
+)
 
 
 @each_row(
@@ -27,7 +29,10 @@ WORDS = st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str
         # Commas, brackets and letters inside an option do not end it.
         ("A: Chest pain, dyspnea, B: Headache", ["Chest pain, dyspnea", "Headache"]),
         ("A. Tomography (CT), B. Imaging (MRI)", ["Tomography (CT)", "Imaging (MRI)"]),
-        ("A) Tomography (CT), B) Hepatitis B: acute", ["Tomography (CT)", "Hepatitis B: acute"]),
+        (
+            "A) Tomography (CT), B) Hepatitis B: acute",
+            ["Tomography (CT)", "Hepatitis B: acute"],
+        ),
         ("A: Cyst, B: Stone, C: Both A and B", ["Cyst", "Stone", "Both A and B"]),
         ("A. 1.5 cm, B. 2.5 cm", ["1.5 cm", "2.5 cm"]),
         # These name no two options.
@@ -81,7 +86,16 @@ SEVERAL, CONTRADICTORY, UNRESOLVED = (
         # plain answers
         *(
             (gold, ORGANS, "B", ())
-            for gold in ("Heart", "heart.", "B", "B.", "(B)", "B: Heart", "B) heart", "B, Heart")
+            for gold in (
+                "Heart",
+                "heart.",
+                "B",
+                "B.",
+                "(B)",
+                "B: Heart",
+                "B) heart",
+                "B, Heart",
+            )
         ),
         ("T2", ["T1", "T2", "T2*"], "B", ()),
         ("T2*", ["T1", "T2", "T2*"], "C", ()),
@@ -89,14 +103,20 @@ SEVERAL, CONTRADICTORY, UNRESOLVED = (
         ("Cannot specify", ["CT", "MRI", "Cannot specify"], "C", ()),
         ("A and B", ["A and B", "Neither"], "A", ()),
         # answers that a reader understands
-        *((gold, ORGANS, "B", (Flag.GOLD_INTERPRETED,)) for gold in ("The heart", "In the heart")),
+        *(
+            (gold, ORGANS, "B", (Flag.GOLD_INTERPRETED,))
+            for gold in ("The heart", "In the heart")
+        ),
         ("It is the lower right side of the image.", SIDES, "D", (Flag.GOLD_INTERPRETED,)),
         ("B. Heart, seen from the front", ORGANS, "B", (Flag.GOLD_INTERPRETED,)),
         ("The liver is larger than the rest.", LARGER, "A", (Flag.GOLD_INTERPRETED,)),
         # answers that name no single option
         *((gold, ORGANS, None, (SEVERAL,)) for gold in ("Liver, heart", "A. Liver, C. Lung")),
         ("GI and IV contrast", ["GI contrast", "IV contrast", "Both"], None, (SEVERAL,)),
-        *((gold, ORGANS, None, (CONTRADICTORY,)) for gold in ("A. Heart", "A. The heart is shown")),
+        *(
+            (gold, ORGANS, None, (CONTRADICTORY,))
+            for gold in ("A. Heart", "A. The heart is shown")
+        ),
         ("Cannot be determined from the image", ORGANS, None, (UNRESOLVED,)),
         *(
             (gold, ORGANS, None, (UNRESOLVED,))

@@ -57,7 +57,10 @@ def complains(home, clone, refuses):
 
 @each_row("name", sources.SETS)
 def test_documents_have_the_columns_of_their_schema(prepared, name):
-    columns = {"medheval_visual_report": COMPONENT_REPORT, "medheval_knowledge_open": OPEN_QUESTION}
+    columns = {
+        "medheval_visual_report": COMPONENT_REPORT,
+        "medheval_knowledge_open": OPEN_QUESTION,
+    }
     columns = columns.get(name, CLOSED_QUESTION)
     manifest, documents = prepared(name)
     assert manifest.access == CATALOGUE[name].access
@@ -101,7 +104,16 @@ def test_answers_of_closed_questions_are_flagged(prepared):
     _, documents = prepared(MM)
     keys = [(document["answer"], *document["flags"]) for document in documents]
     assert keys == [
-        *(("A",), ("B",), ("B",), ("B",), ("C",), ("B",), (None, "options_without_text"), ("B",)),
+        *(
+            ("A",),
+            ("B",),
+            ("B",),
+            ("B",),
+            ("C",),
+            ("B",),
+            (None, "options_without_text"),
+            ("B",),
+        ),
         *(
             (None, "gold_several"),
             (None, "gold_unresolved"),
@@ -295,7 +307,9 @@ def test_images_are_named_by_source_and_counted(clone, command, tmp_path):
         "images of SLAKE: 2 of 2 found",
         "images of VQA-RAD: 1 of 2 found, 1 missing",
     ]
-    assert lines[2].startswith("left out: MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing")
+    assert lines[2].startswith(
+        "left out: MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing"
+    )
     assert lines[3].startswith(f"Prepared {MM}: 10 questions, 3 images")
 
 
@@ -352,7 +366,9 @@ def test_a_group_of_which_no_set_is_complete(command, tmp_path):
     assert [line.split(": ")[:2] for line in lines[7:13]] == [
         ["not prepared", name] for name in sources.SETS
     ]
-    images = " ".join(f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr"))
+    images = " ".join(
+        f"--images {key}=DIR" for key in ("slake", "vqa_rad", "iu_xray", "mimic_cxr")
+    )
     assert lines[13:] == [
         "For the rest (words in capitals are yours to replace):",
         f"medtasks data prepare medheval --source CLONE {images}",
@@ -365,7 +381,8 @@ def test_golden_medheval_published_set(home, command, test_data):
 
     result = command(MM, "--source", source)
     assert (
-        "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n" in result.output
+        "images of SLAKE: 180 of 180 found\nimages of VQA-RAD: 314 of 314 found\n"
+        in result.output
     )
 
     manifest = Manifest.read(dataset_folder(MM))

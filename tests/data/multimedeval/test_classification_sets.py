@@ -201,7 +201,11 @@ def mendeley(source, published, monkeypatch, home):
 @pytest.mark.parametrize(("name", "tested"), [("pad_ufes_20", 16), ("pad_ufes_20_disjoint", 6)])
 def test_the_download_of_pad_ufes(mendeley, name, tested):
     manifest = prepare(f"multimedeval_{name}", Options(allow_incomplete=True))
-    assert (manifest.rows, manifest.revision, manifest.source) == (tested, "1", sets._INFO.source)
+    assert (manifest.rows, manifest.revision, manifest.source) == (
+        tested,
+        "1",
+        sets._INFO.source,
+    )
     assert len(load_documents(manifest.name, "demonstrations")) == 5
     assert len(mendeley.requests) == 4
 

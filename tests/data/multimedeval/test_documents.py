@@ -35,7 +35,9 @@ MMLU_TEST = "all/test-00000-of-00001.parquet"
 
 
 def stored(manifest, document):
-    return [(dataset_folder(manifest.name) / file).read_bytes() for file in document["image_files"]]
+    return [
+        (dataset_folder(manifest.name) / file).read_bytes() for file in document["image_files"]
+    ]
 
 
 @each_row("name", WRITERS)
@@ -51,7 +53,8 @@ def test_every_set_becomes_what_its_source_holds(prepared, tmp_path, name):
     (key,) = {"answer", "label", "labels", "report"} & documents[0].keys()
     assert [document[key] for document in documents] == list(expected.keys)
     assert (
-        len({file for document in documents for file in document["image_files"]}) == expected.images
+        len({file for document in documents for file in document["image_files"]})
+        == expected.images
     )
     assert list(verify(manifest.name)) == []
 
@@ -125,7 +128,9 @@ def test_solved_examples_are_spread_over_the_training_rows(source, prepared):
 
     _, _, shots = prepared("medqa", folder)
 
-    assert [shot["doc_id"] for shot in shots] == [f"train/{number}" for number in (0, 2, 4, 7, 9)]
+    assert [shot["doc_id"] for shot in shots] == [
+        f"train/{number}" for number in (0, 2, 4, 7, 9)
+    ]
     assert shots[3]["question"] == "Question 7?"
 
 
@@ -156,7 +161,11 @@ def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
         "college_medicine",
     ]
     assert [document["question"] for document in documents] == ["Question 0", "Question 1"] * 3
-    assert [document["doc_id"] for document in documents[:3]] == ["test/18", "test/19", "test/36"]
+    assert [document["doc_id"] for document in documents[:3]] == [
+        "test/18",
+        "test/19",
+        "test/36",
+    ]
     assert shots[0]["subject"] == "abstract_algebra"
 
 
@@ -170,7 +179,10 @@ def test_questions_on_images_are_those_of_the_source(
     manifest, (first, second, third, *_), shots = prepared(name, source(name))
 
     digest = first["image_sha256"][0]
-    assert (first["image_id"], first["image_files"]) == (digest[:16], [f"images/{digest[:16]}.jpg"])
+    assert (first["image_id"], first["image_files"]) == (
+        digest[:16],
+        [f"images/{digest[:16]}.jpg"],
+    )
     assert (first["question"], first["patient_id"], first["question_type"]) == (
         "What is 0?",
         None,
@@ -235,7 +247,9 @@ def shown(values):
 def vindr(source, prepared, monkeypatch):
     """Prepare VinDr-Mammo; return manifest, documents, and the names of the images that were read."""
     read, real = [], x_rays.read_dicom
-    monkeypatch.setattr(x_rays, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
+    monkeypatch.setattr(
+        x_rays, "read_dicom", lambda path: (read.append(path.stem), real(path))[1]
+    )
     manifest, documents, _ = prepared("vindr_mammo", source("vindr_mammo"))
     return manifest, documents, read
 
@@ -280,7 +294,14 @@ def test_mimic_cxr_has_one_row_per_image_in_the_order_of_the_findings(source, pr
     manifest, documents, shots = prepared("mimic_cxr_classification", folder)
 
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 5159",)
-    assert [document["doc_id"] for document in documents] == ["d4", "d5", "d2", "d3", "d0", "d1"]
+    assert [document["doc_id"] for document in documents] == [
+        "d4",
+        "d5",
+        "d2",
+        "d3",
+        "d0",
+        "d1",
+    ]
     assert [document["labels"] for document in documents[::2]] == [
         [0, 0, 0, 1, 0],
         [0, 0, 0, 0, 1],
@@ -303,7 +324,11 @@ def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
     )
     assert first["image_files"] == second["image_files"] != third["image_files"]
     assert stored(manifest, first) == [picture(0), picture(1)]
-    assert (first["doc_id"], first["question"], first["answer"]) == ("test/0", "what is 0?", "no")
+    assert (first["doc_id"], first["question"], first["answer"]) == (
+        "test/0",
+        "what is 0?",
+        "no",
+    )
     assert (second["image_id"], second["patient_id"]) == ("s0", "10000000")
     assert (second["answer"], second["question_type"]) == ("nothing, as before", "presence")
 
@@ -341,7 +366,8 @@ def mimic_reports(source):
     written(REPORT.format(2), " x\n FINDINGS: Café au lait.\n")(folder)
     order = b"dicom_id,study_id,subject_id,split\n"
     changed(
-        "mimic-cxr-2.0.0-split.csv.gz", lambda data: order + b"".join(data.splitlines(True)[:0:-1])
+        "mimic-cxr-2.0.0-split.csv.gz",
+        lambda data: order + b"".join(data.splitlines(True)[:0:-1]),
     )(folder)
     return folder
 
@@ -349,7 +375,12 @@ def mimic_reports(source):
 def test_studies_without_findings_are_left_out(mimic_reports, prepared):
     manifest, _, shots = prepared("mimic_cxr_report", mimic_reports)
 
-    assert (manifest.rows, manifest.images, manifest.access, shots) == (2, 4, "credentialed", [])
+    assert (manifest.rows, manifest.images, manifest.access, shots) == (
+        2,
+        4,
+        "credentialed",
+        [],
+    )
     assert manifest.left_out == ("the source holds 2 rows, the evaluated set 2347", NO_FINDINGS)
 
 
@@ -431,7 +462,10 @@ def test_notes_are_without_case_and_line_ends(notes, prepared):
 def test_notes_as_head_has_them_keep_case_and_white_space(notes, prepared):
     manifest, documents, _ = prepared("mimic_iii_summary_head", notes)
 
-    assert manifest.left_out == ("idsTest.csv: it holds 6 rows, the published table 13057", OUTSIDE)
+    assert manifest.left_out == (
+        "idsTest.csv: it holds 6 rows, the published table 13057",
+        OUTSIDE,
+    )
     assert (documents[0]["context"], documents[0]["report"]) == (
         'A "quoted", Word of it.',
         "A nodule, 4",

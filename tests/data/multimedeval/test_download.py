@@ -87,7 +87,9 @@ def test_what_has_arrived_is_continued(server, tmp_path, arrived, ranges, faults
         (["http://a.org/f", "https://a.org/f"], True),
     ],
 )
-def test_no_redirect_leads_from_https_to_http(addresses, arrives, tmp_path, monkeypatch, refuses):
+def test_no_redirect_leads_from_https_to_http(
+    addresses, arrives, tmp_path, monkeypatch, refuses
+):
     asked = []
 
     def send(self, request, **_):
@@ -184,7 +186,10 @@ def hub(monkeypatch):
     with serving(Hub()) as server:
         template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        for module in (constants, file_download):  # below 1.0 the latter has its own name for it
+        for module in (
+            constants,
+            file_download,
+        ):  # below 1.0 the latter has its own name for it
             monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         yield server
@@ -221,7 +226,9 @@ def fetch(info, folder, *patterns):
 
 def prepare(info):
     recipe = question_sets.RECIPES["mmlu"]
-    download = functools.partial(hub_download, info, ["all/test-*.parquet", "all/dev-*.parquet"])
+    download = functools.partial(
+        hub_download, info, ["all/test-*.parquet", "all/dev-*.parquet"]
+    )
     return prepare_recipe(
         info,
         replace(recipe, download=download, revision=functools.partial(hub_revision, info)),
@@ -248,7 +255,9 @@ def test_only_what_is_needed_is_downloaded(tiny_mmlu, info, home):
 def test_an_interrupted_download_goes_on(tiny_mmlu, info, home, refuses, tmp_path):
     tiny_mmlu.sent["all/dev-00000-of-00001.parquet"] = None
     with refuses(
-        f"{INFO.source} has no all/validation-*.parquet at {COMMIT}", "--source", kind=SourceError
+        f"{INFO.source} has no all/validation-*.parquet at {COMMIT}",
+        "--source",
+        kind=SourceError,
     ):
         hub_download(info, ["all/validation-*.parquet"], tmp_path)
     with refuses(
@@ -291,10 +300,15 @@ def test_a_copy_of_the_published_files_has_their_revision(info, tmp_path):
     for name in ("all/test.parquet", "test.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"published")
-        assert (hub_revision(known, tmp_path), hub_revision(info, tmp_path)) == (COMMIT, "local")
+        assert (hub_revision(known, tmp_path), hub_revision(info, tmp_path)) == (
+            COMMIT,
+            "local",
+        )
         (tmp_path / name).write_bytes(b"changed")
         assert hub_revision(known, tmp_path) == "local"
         (tmp_path / name).unlink()
         assert (
-            hub_revision(known, tmp_path) == hub_revision(known, tmp_path / "data.zip") == "local"
+            hub_revision(known, tmp_path)
+            == hub_revision(known, tmp_path / "data.zip")
+            == "local"
         )

@@ -33,7 +33,9 @@ XMLAB = "imgs.zip!imgs/xmlab{}/source.jpg"
 
 
 def cases(table):
-    return [(name, damage, rest) for name, damages in table.items() for damage, *rest in damages]
+    return [
+        (name, damage, rest) for name, damages in table.items() for damage, *rest in damages
+    ]
 
 
 def second_line(line):
@@ -113,7 +115,10 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
             row(PUBMEDQA, "4", CONTEXTS="one text"),
             "entry 4: CONTEXTS is a text and not a list of texts",
         ),
-        (written(PUBMEDQA, "[]"), "pqal_test_set.json is not an object with one entry per article"),
+        (
+            written(PUBMEDQA, "[]"),
+            "pqal_test_set.json is not an object with one entry per article",
+        ),
     ],
     "mednli": [
         (
@@ -145,16 +150,25 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
         ),
         (arrays(test_labels=np.array([[None]] * 6)), "octmnist.npz is damaged at test_labels"),
         (
-            arrays(test_images=np.zeros((0, 28, 28), np.uint8), test_labels=np.zeros((0, 1), int)),
+            arrays(
+                test_images=np.zeros((0, 28, 28), np.uint8), test_labels=np.zeros((0, 1), int)
+            ),
             "no usable row",
         ),
         (
             labels(0, 0, 0, -1, 0, 0),
             "octmnist.npz test row 4: the label is -1 and not one of 0 to 3",
         ),
-        (labels(0, 0, 0, 4, 0, 0), "octmnist.npz test row 4: the label is 4 and not one of 0 to 3"),
+        (
+            labels(0, 0, 0, 4, 0, 0),
+            "octmnist.npz test row 4: the label is 4 and not one of 0 to 3",
+        ),
         (lost("octmnist.npz"), "source holds no octmnist.npz; name the folder that holds it"),
-        (cut("octmnist.npz", 9000), "octmnist.npz is damaged at test_images", "download it again"),
+        (
+            cut("octmnist.npz", 9000),
+            "octmnist.npz is damaged at test_images",
+            "download it again",
+        ),
     ],
     "pad_ufes_20": [
         (
@@ -178,12 +192,20 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
         (lost("csv/dicom_info.csv"), "holds no csv/dicom_info.csv"),
     ],
     "mimic_cxr_classification": [
-        (text(LABELS, "1.0,-1.0", "1.0,0.5"), f"{LABELS} row 1: the label of Cardiomegaly is not")
+        (
+            text(LABELS, "1.0,-1.0", "1.0,0.5"),
+            f"{LABELS} row 1: the label of Cardiomegaly is not",
+        )
     ],
-    "diff_vqa": [(text(DIFF, "what is 0?,no,", "what is 0?,,"), f"{DIFF} row 1: answer is empty")],
+    "diff_vqa": [
+        (text(DIFF, "what is 0?,no,", "what is 0?,,"), f"{DIFF} row 1: answer is empty")
+    ],
     "chestxray14": [
         (text(NIH, "Nodule", "Lump"), f"{NIH} row 6: unknown finding 'Lump'; known: "),
-        (text(NIH, "Nodule", "No Finding"), f"{NIH} row 6: 'No Finding' stands beside findings"),
+        (
+            text(NIH, "Nodule", "No Finding"),
+            f"{NIH} row 6: 'No Finding' stands beside findings",
+        ),
     ],
     "mimic_cxr_report": [
         (
@@ -209,7 +231,11 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
         (written(IDS, "ids\n901\nseven\n"), "idsTest.csv row 2: ids is no whole number"),
         (cut(NOTES, -20), f"{NOTES} cannot be unpacked", "download it again"),
         (lost(NOTES), "holds no NOTEEVENTS.csv"),
-        (lost(IDS), f"holds no {IDS}", "https://huggingface.co/datasets/croyer/MIMIC-III-split"),
+        (
+            lost(IDS),
+            f"holds no {IDS}",
+            "https://huggingface.co/datasets/croyer/MIMIC-III-split",
+        ),
     ],
     "ct_rate_report": [
         (
@@ -221,7 +247,10 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
 LEFT_OUT = {  # dataset, damage, documents that remain, notes on the others
     "slake": [
         (
-            *(both(lost(XMLAB.format(1)), changed(XMLAB.format(2), lambda data: data[:-30])), 4),
+            *(
+                both(lost(XMLAB.format(1)), changed(XMLAB.format(2), lambda data: data[:-30])),
+                4,
+            ),
             *(
                 "row 3: its image xmlab1/source.jpg is missing",
                 "row 5: its image xmlab2/source.jpg is broken (",
@@ -249,7 +278,11 @@ LEFT_OUT = {  # dataset, damage, documents that remain, notes on the others
         ),
     ],
     "vindr_mammo": [
-        (lost("images/s0/i1.dicom"), 5, f"{VINDR} row 3: its image images/s0/i1.dicom is missing")
+        (
+            lost("images/s0/i1.dicom"),
+            5,
+            f"{VINDR} row 3: its image images/s0/i1.dicom is missing",
+        )
     ],
     "cbis_ddsm_mass": [
         (
@@ -287,7 +320,11 @@ LEFT_OUT = {  # dataset, damage, documents that remain, notes on the others
         )
     ],
     "mimic_cxr_report": [
-        (lost("files/p10/p10000001/s1/d3.jpg"), 2, f"{SPLIT} row 3: its image 2 of 2 is missing"),
+        (
+            lost("files/p10/p10000001/s1/d3.jpg"),
+            2,
+            f"{SPLIT} row 3: its image 2 of 2 is missing",
+        ),
         (
             written(REPORT, b" x\n FINDINGS: caf\xe9\n"),
             2,
@@ -355,7 +392,11 @@ def test_a_complaint_never_quotes_a_patients_record(source, home, name, damage, 
 @each_row(
     "name, damage, cause",
     [
-        ("medqa", lost("data_clean.zip!data_clean/questions/US/train.jsonl"), "{source} holds no "),
+        (
+            "medqa",
+            lost("data_clean.zip!data_clean/questions/US/train.jsonl"),
+            "{source} holds no ",
+        ),
         (
             "vqa_rad",
             row(RAD.replace("test", "train"), 5, image=None),

@@ -159,7 +159,10 @@ def test_samples_of_another_form(rows, kind, sample, complaint, refuses):
             '{"taskType": "ReportComparison", "modality": "", "samples": [1]}',
             "taskType is 'ReportComparison', and only QA",
         ),
-        ('{"taskType": "QA", "modality": "", "samples": []}', "samples is not a list of questions"),
+        (
+            '{"taskType": "QA", "modality": "", "samples": []}',
+            "samples is not a list of questions",
+        ),
     ],
 )
 def test_files_of_another_form(folder, content, complaint, refuses):

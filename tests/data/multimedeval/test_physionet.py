@@ -39,7 +39,9 @@ class Server(LocalServer):
         """Publish the files of a folder, or those of these names, as PhysioNet does."""
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        files = {name: data for name, data in files.items() if not names or name.startswith(names)}
+        files = {
+            name: data for name, data in files.items() if not names or name.startswith(names)
+        }
         sums = "".join(
             f"{hashlib.sha256(data).hexdigest()} {name}\n" for name, data in files.items()
         )
@@ -133,7 +135,9 @@ def test_the_published_address_is_https():
 def test_only_what_is_evaluated_and_shown_is_downloaded(
     name, project, tables, images, server, source
 ):
-    pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
+    pytest.importorskip(
+        "pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'"
+    )
     folder = source(name)
     expected = prepare(f"multimedeval_{name}", Options(folder, allow_incomplete=True))
     shown = {
@@ -166,7 +170,11 @@ def test_reports_and_their_images_are_of_two_projects(server, source, tmp_path):
     server.publish("mimic-cxr-jpg/2.0.0", folder, "files/", "mimic-cxr-2.0.0-")
     server.publish("mimic-cxr/2.0.0", folder, "mimic-cxr-reports.zip")
     manifest = prepare(expected.name, Options(login=LOGIN, allow_incomplete=True))
-    assert (manifest.fingerprint, manifest.rows, manifest.images) == (expected.fingerprint, 3, 6)
+    assert (manifest.fingerprint, manifest.rows, manifest.images) == (
+        expected.fingerprint,
+        3,
+        6,
+    )
     assert sum(request.endswith(".jpg") for request in server.requests) == 6
 
 
@@ -188,7 +196,9 @@ def test_what_arrives_is_the_owners_alone(downloaded, home):
     assert names == {"dataset_dict.json", "demonstrations", "manifest.json", "test"}
     files = [path for path in home.rglob("*") if path.is_file()]
     assert all(
-        path.stat().st_mode & 0o077 == 0 for path in files if "multimedeval_mednli" in path.parts
+        path.stat().st_mode & 0o077 == 0
+        for path in files
+        if "multimedeval_mednli" in path.parts
     )
 
 
@@ -241,7 +251,9 @@ def test_other_bytes_than_published_are_not_kept(lines, tmp_path, refuses):
         kind=SourceError,
     ):
         fetch(tmp_path / "copy")
-    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mednli-1.0.0-SHA256SUMS.txt"]
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == [
+        "mednli-1.0.0-SHA256SUMS.txt"
+    ]
 
 
 def test_a_file_without_a_checksum_is_not_downloaded(lines, tmp_path, refuses):
@@ -288,7 +300,8 @@ def test_a_refused_login_is_sent_once(lines, tmp_path, refuses, login, is_signed
 
 
 @each_row(
-    "target", ["{other}/files/mednli/1.0.0/SHA256SUMS.txt", "/login/?next=/files/", "//{host}/x"]
+    "target",
+    ["{other}/files/mednli/1.0.0/SHA256SUMS.txt", "/login/?next=/files/", "//{host}/x"],
 )
 def test_a_redirect_is_not_followed_with_a_login(lines, other, tmp_path, refuses, target):
     location = target.format(other=other.url, host=urlsplit(other.url).netloc)

@@ -99,7 +99,9 @@ def test_texts_are_cut_out_of_the_report(report):
     sections = split_at_headers(report)
     for section in sections:
         assert report[section.start : section.start + len(section.text)] == section.text
-    assert [section.start for section in sections] == sorted(section.start for section in sections)
+    assert [section.start for section in sections] == sorted(
+        section.start for section in sections
+    )
     assert sections[0].name in (FULL_REPORT, "preamble")
 
 
@@ -172,7 +174,9 @@ def test_page_breaks():
     page = "(Over)\n\n [**2999-1-2**] CT HEAD\n  (Cont)\n"
     text = note(f"FINDINGS: One {page} two {page} three.", "IMPRESSION: Four.")
     assert both(text)[1][0] == "One two three."
-    assert both(note("FINDINGS: One (Over) two.", "IMPRESSION: Four."))[1][0] == "One (Over) two."
+    assert (
+        both(note("FINDINGS: One (Over) two.", "IMPRESSION: Four."))[1][0] == "One (Over) two."
+    )
     # Here the reference does not come to an end.
     assert (
         both(note("FINDINGS: (Cont) one (Over) x (Cont) two.", "IMPRESSION: Four."))[1][0]

@@ -17,7 +17,9 @@ from transformers import (
 from ... import tiny_chexbert
 from .radgraph.random_archive import write_archive
 
-torch.set_num_threads(1)  # more cost time in models this small, most of all beside other workers
+torch.set_num_threads(
+    1
+)  # more cost time in models this small, most of all beside other workers
 SIZE = {
     "hidden_size": 16,
     "num_attention_heads": 2,
@@ -111,7 +113,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     torch.manual_seed(2)
     save(
-        BertForMaskedLM(BertConfig(vocab_size=5 + len(words), max_position_embeddings=40, **SIZE)),
+        BertForMaskedLM(
+            BertConfig(vocab_size=5 + len(words), max_position_embeddings=40, **SIZE)
+        ),
         folder,
     )
     return folder

@@ -57,8 +57,12 @@ def results(batches, run):
         MemoryError(),
     ],
 )
-def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error, warnings, monkeypatch):
-    monkeypatch.setattr("gc.collect", lambda: None)  # half a second with all that tests have loaded
+def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(
+    error, warnings, monkeypatch
+):
+    monkeypatch.setattr(
+        "gc.collect", lambda: None
+    )  # half a second with all that tests have loaded
     sizes = []
 
     def run(positions):
@@ -84,7 +88,8 @@ def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
     other.write_bytes(b"abc")
     assert weights_digest([one]) == weights_digest([other])
     assert (
-        weights_digest([one]) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        weights_digest([one])
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
     assert len({weights_digest([one]), weights_digest([one, other])}) == 2
     opened = []
@@ -121,7 +126,9 @@ def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
 def test_numbers_that_are_no_weights(tensor, fault):
     assert fault in tensor_fault(tensor)
     with pytest.raises(ValueError, match=rf"'layer\.bias' .*{fault}"):
-        check_weights({"layer.weight": torch.ones(2, dtype=torch.bfloat16), "layer.bias": tensor})
+        check_weights(
+            {"layer.weight": torch.ones(2, dtype=torch.bfloat16), "layer.bias": tensor}
+        )
 
 
 @each_row("error", [None, OSError])

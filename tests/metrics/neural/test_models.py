@@ -75,11 +75,15 @@ MODELS = {
 def model(request):
     folder, read, network, title = MODELS[request.param]
     weights: Path = request.getfixturevalue(folder)
-    items = list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
+    items = (
+        list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
+    )
     settings = ModelSettings(
         named_weights=named(request.param, weights), device="cpu", cache=None, progress=False
     )
-    return SimpleNamespace(settings=settings, read=read, items=items, network=network, title=title)
+    return SimpleNamespace(
+        settings=settings, read=read, items=items, network=network, title=title
+    )
 
 
 def named(model, weights):
@@ -110,12 +114,16 @@ def assert_same(one, other, tolerance=1e-5):
 
 def test_results_do_not_depend_on_batches_company_or_order(model):
     together = model.read(model.settings, model.items)
-    assert len({str(exact) for exact, _ in together}) > 4  # else the comparisons would say nothing
+    assert (
+        len({str(exact) for exact, _ in together}) > 4
+    )  # else the comparisons would say nothing
     for batch_size in (1, 3, 100):
         assert_same(
             model.read(replace(model.settings, batch_size=batch_size), model.items), together
         )
-    assert_same([model.read(model.settings, [item])[0] for item in model.items[::4]], together[::4])
+    assert_same(
+        [model.read(model.settings, [item])[0] for item in model.items[::4]], together[::4]
+    )
     order = random.Random(0).sample(range(len(model.items)), len(model.items))
     shuffled = model.read(model.settings, [model.items[position] for position in order])
     assert_same(shuffled, [together[position] for position in order])
@@ -123,7 +131,9 @@ def test_results_do_not_depend_on_batches_company_or_order(model):
 
 
 def test_memory_that_runs_out_changes_nothing(model, watch, monkeypatch):
-    monkeypatch.setattr("gc.collect", lambda: None)  # half a second with all that tests have loaded
+    monkeypatch.setattr(
+        "gc.collect", lambda: None
+    )  # half a second with all that tests have loaded
     expected = model.read(model.settings, model.items)
     refused = []
 
@@ -216,7 +226,9 @@ def larger(folder):
         ),
         (
             "chexbert",
-            lambda folder: replaced(folder / "bert-base-uncased" / "vocab.txt", "there", "fluid"),
+            lambda folder: replaced(
+                folder / "bert-base-uncased" / "vocab.txt", "there", "fluid"
+            ),
         ),
         ("radgraph", other_spans),
         (
@@ -239,7 +251,9 @@ def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, reques
     settings = ModelSettings(
         named_weights=named(name, copy), device="cpu", cache=tmp_path / "cache", progress=False
     )
-    items = [("the heart is large", "mild edema")] if name == "bertscore" else ["small effusion"]
+    items = (
+        [("the heart is large", "mild edema")] if name == "bertscore" else ["small effusion"]
+    )
     read(settings, items)
     change(copy)
     assert_same(read(settings, items), read(replace(settings, cache=None), items), tolerance=0)
@@ -303,7 +317,9 @@ def test_code_of_a_checkpoint_is_neither_run_nor_asked_about(load, own_code, v1)
 
 def test_layers_have_caches_of_their_own(roberta, tmp_path):
     weights = {"distilroberta-base": roberta}
-    settings = ModelSettings(named_weights=weights, device="cpu", cache=tmp_path, progress=False)
+    settings = ModelSettings(
+        named_weights=weights, device="cpu", cache=tmp_path, progress=False
+    )
     for layer in (1, 2):
         BertScore("distilroberta-base", layer, settings).matches(["the heart"], ["edema"])
     assert len(list(tmp_path.iterdir())) == 2
@@ -314,7 +330,9 @@ def test_bfloat16_is_close_and_float32_holds_in_a_process_that_allows_less(model
         model.read(replace(model.settings, dtype=dtype), model.items)
         for dtype in ("float32", "bfloat16")
     )
-    distances = [np.abs(a - b).max() for (_, a), (_, b) in zip(exact, rough, strict=True) if len(a)]
+    distances = [
+        np.abs(a - b).max() for (_, a), (_, b) in zip(exact, rough, strict=True) if len(a)
+    ]
     assert not distances or 0 < max(distances) < 0.2
     torch.set_float32_matmul_precision("medium")
     try:

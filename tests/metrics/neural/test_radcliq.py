@@ -9,7 +9,12 @@ import pytest
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import radcliq
-from medtasks.metrics.neural.radcliq import CXR_REPORT_METRIC, RADCLIQ_V0, RADCLIQ_V1, RadCliQInputs
+from medtasks.metrics.neural.radcliq import (
+    CXR_REPORT_METRIC,
+    RADCLIQ_V0,
+    RADCLIQ_V1,
+    RadCliQInputs,
+)
 from medtasks.metrics.report_metrics import report_metric
 
 from ...tables import each_row
@@ -69,7 +74,9 @@ def test_golden_radcliq_end_to_end(golden, tiny):
     ]
     texts = {"references": references, "hypotheses": hypotheses}
     bert = report_metric("bertscore", tiny)(**texts).samples["rescaled_bertscore_f1"]
-    assert list(bert[:6]) == pytest.approx([pair["no_idf_rescaled"][2] for pair in pairs], abs=1e-4)
+    assert list(bert[:6]) == pytest.approx(
+        [pair["no_idf_rescaled"][2] for pair in pairs], abs=1e-4
+    )
     for name, sources in zip(
         NAMES, (CXR_REPORT_METRIC, CXR_REPORT_METRIC, radcliq.MULTIMEDEVAL), strict=True
     ):
@@ -78,10 +85,14 @@ def test_golden_radcliq_end_to_end(golden, tiny):
             side: [re.sub(" +", " ", text) for text in given] for side, given in texts.items()
         }
         columns = [
-            report_metric(metric, tiny)(**(single if metric == "bertscore" else texts)).samples[key]
+            report_metric(metric, tiny)(**(single if metric == "bertscore" else texts)).samples[
+                key
+            ]
             for metric, key in sources.items()
         ]
-        assert [scores.settings[field] for field in RadCliQInputs._fields] == list(sources.values())
+        assert [scores.settings[field] for field in RadCliQInputs._fields] == list(
+            sources.values()
+        )
         assert (scores.settings["orientation"], scores.settings["similarity.dtype"]) == (
             "lower is better",
             "float32",

@@ -136,8 +136,12 @@ def score_range(reference, candidate, vectors, affinity):
         for side, other in ((reference, candidate), (candidate, reference)):
             choices = []
             for entity in side:
-                cosines = [float(vectors[entity.text] @ vectors[partner.text]) for partner in other]
-                tied = [at for at, cosine in enumerate(cosines) if cosine >= max(cosines) - 1e-5]
+                cosines = [
+                    float(vectors[entity.text] @ vectors[partner.text]) for partner in other
+                ]
+                tied = [
+                    at for at, cosine in enumerate(cosines) if cosine >= max(cosines) - 1e-5
+                ]
                 options = []
                 for at in tied:
                     mean = module.weighted_mean(
@@ -210,7 +214,9 @@ def test_golden_rate_entities_and_cosines(folder, recorded, rules):
             )
             for ending, affinity in affinities().items():
                 means[ending].append(
-                    module.weighted_mean([cosine for _, cosine in best], kinds, partners, affinity)
+                    module.weighted_mean(
+                        [cosine for _, cosine in best], kinds, partners, affinity
+                    )
                 )
         scores = module.entity_scores(
             found["reference"], found["candidate"], vectors, as_published=True
@@ -224,7 +230,8 @@ def test_golden_rate_entities_and_cosines(folder, recorded, rules):
                 found["reference"], found["candidate"], vectors, affinities()[ending]
             )
             assert all(
-                low - 1e-5 <= score <= high + 1e-5 for score in (scores[ending], published[release])
+                low - 1e-5 <= score <= high + 1e-5
+                for score in (scores[ending], published[release])
             )
         compared += 1
     assert compared
@@ -290,7 +297,9 @@ def test_every_pair_keeps_its_reference_and_a_pair_without_score_is_counted(scor
         ["nodule", "", "no nodule", "plain"],
     )
     scores = scored(rate_score, references, hypotheses)
-    assert scores.samples["rate_score"] == pytest.approx([1, math.nan, 1, math.nan], nan_ok=True)
+    assert scores.samples["rate_score"] == pytest.approx(
+        [1, math.nan, 1, math.nan], nan_ok=True
+    )
     assert (scores.totals["rate_score"], scores.totals["rate_score_scored"]) == (1, 0.5)
     assert (
         scores.settings["pairs_with_an_empty_report"]
@@ -324,7 +333,9 @@ def test_no_texts_and_only_empty_texts_have_no_score(scored):
     ):
         scores = scored(function, texts, texts)
         assert all(
-            math.isnan(value) for key, value in scores.totals.items() if not key.endswith("scored")
+            math.isnan(value)
+            for key, value in scores.totals.items()
+            if not key.endswith("scored")
         )
 
 

@@ -64,7 +64,9 @@ def gives_the_registered_keys(name, weights, tmp_path):
     weights["coco-val"] = frequencies_file(
         tmp_path / "coco.json", {"effusion": 3.0, "no effusion": 1.0}
     )
-    settings = ModelSettings(named_weights=weights, device="cpu", cache=tmp_path, progress=False)
+    settings = ModelSettings(
+        named_weights=weights, device="cpu", cache=tmp_path, progress=False
+    )
     info, metric = metric_info(name), report_metric(name, settings)
     scores = metric(references=REFERENCES, hypotheses=HYPOTHESES)
     assert tuple(scores.totals) == info.keys
@@ -83,11 +85,14 @@ def gives_the_registered_keys(name, weights, tmp_path):
     ):  # these weigh tokens by all texts of the call
         order = [3, 1, 4, 0, 2, 5]
         moved = metric(
-            references=[REFERENCES[at] for at in order], hypotheses=[HYPOTHESES[at] for at in order]
+            references=[REFERENCES[at] for at in order],
+            hypotheses=[HYPOTHESES[at] for at in order],
         )
         assert moved.totals == pytest.approx(scores.totals, abs=1e-6)
     if not name.startswith("radcliq_v"):  # which looks for all weights before it runs any
-        metric = report_metric(name, ModelSettings(device="cpu", cache=tmp_path, progress=False))
+        metric = report_metric(
+            name, ModelSettings(device="cpu", cache=tmp_path, progress=False)
+        )
     nothing = metric(references=[], hypotheses=[])
     assert tuple(nothing.totals) == info.keys
     assert all(math.isnan(value) for value in nothing.totals.values())

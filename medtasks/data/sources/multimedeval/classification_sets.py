@@ -82,7 +82,9 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
     except KeyError as error:
         raise SourceError(f"{path} holds no array '{name}'") from error
     except _BROKEN as error:
-        raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
+        raise SourceError(
+            f"{path} is damaged at {name} ({error}); download it again"
+        ) from error
     return array
 
 
@@ -115,9 +117,15 @@ class _MedMNIST(TableReader):
             raise _other_array(
                 path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}"
             )
-        if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
+        if (
+            labels.shape not in ((len(images), 1), (len(images),))
+            or labels.dtype.kind not in "iu"
+        ):
             raise _other_array(
-                path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)"
+                path,
+                f"{split}_labels",
+                labels,
+                f"whole numbers in the shape ({len(images)}, 1)",
             )
         if (self.name, split) in _QUARTERED:
             images = images[: len(images) // 4]
@@ -159,7 +167,8 @@ class _MedMNIST(TableReader):
     def publication(self) -> Published:
         md5 = dataset_info(f"multimedeval_{self.name}").md5[f"{self.name}.npz"]
         return Published(
-            f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1", md5
+            f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1",
+            md5,
         )
 
     def revision(self, source: Path) -> str:
@@ -240,7 +249,9 @@ class _PadUfes(TableReader):
             metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows
         )
         lesions = _lesions(source, "test") - _lesions(source, "train")
-        table = source_tables.csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+        table = source_tables.csv_table(
+            metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions
+        )
         yield from self.rows(table.rows(), "test", source, images)
 
 
@@ -259,7 +270,9 @@ _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}"
 
 RECIPES: Mapping[str, SourceRecipe] = {
     **{name: _MedMNIST(name).own_recipe() for name in CLASSES},
-    "pad_ufes_20": dataclasses.replace(_WHOLE, download=partial(_download, split_required=False)),
+    "pad_ufes_20": dataclasses.replace(
+        _WHOLE, download=partial(_download, split_required=False)
+    ),
     "pad_ufes_20_disjoint": dataclasses.replace(
         _WHOLE,
         test_rows=_PadUfes().held_out,

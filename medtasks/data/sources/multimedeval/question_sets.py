@@ -39,7 +39,13 @@ from medtasks.data.prepare.source_tables import (
     UnusableRow,
 )
 from medtasks.data.samples import MOST_LETTERS, letter
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, NewDocument, choice_document, new_document
+from medtasks.data.schema import (
+    CHOICE,
+    OPEN_QUESTION,
+    NewDocument,
+    choice_document,
+    new_document,
+)
 from medtasks.errors import MedTasksError, SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
@@ -177,7 +183,9 @@ class _MMLU(TableReader):
 
     def first_quarters(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
-        by_subject: dict[str, list[SourceRow]] = {subject: [] for subject in sorted(MMLU_SUBJECTS)}
+        by_subject: dict[str, list[SourceRow]] = {
+            subject: [] for subject in sorted(MMLU_SUBJECTS)
+        }
         for row in self.table(source, "test").rows():
             by_subject.get(row.text("subject"), []).append(row)
         for rows in by_subject.values():
@@ -191,8 +199,12 @@ class _MedNLI(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
-        file = source_files.required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
-        return source_tables.json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+        file = source_files.required_file(
+            source, [name, f"*/{name}", f"*.zip!*{name}"], missing
+        )
+        return source_tables.json_lines(
+            file, ("pairID", "sentence1", "sentence2", "gold_label")
+        )
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
@@ -275,7 +287,9 @@ class OwnQuestions(TableReader):
         self.kind = whole.text("taskType")
         self.modality = whole.text("modality")
         if self.kind not in _COLUMNS_OF_KIND:
-            raise whole.error(f"taskType is '{self.kind}', and only {QA} and {VQA} can be prepared")
+            raise whole.error(
+                f"taskType is '{self.kind}', and only {QA} and {VQA} can be prepared"
+            )
         if not isinstance(content["samples"], list) or not content["samples"]:
             raise whole.error("samples is not a list of questions")
         self.columns, columns = _COLUMNS_OF_KIND[self.kind]
@@ -324,7 +338,9 @@ class OwnQuestions(TableReader):
         plain_options = [option.strip().lower() for option in options]
         plain_answer = answer.strip().lower()
         if plain_answer not in plain_options:
-            raise UnusableRow("its answer is none of its options, so that no reply could be right")
+            raise UnusableRow(
+                "its answer is none of its options, so that no reply could be right"
+            )
         right = plain_options.index(plain_answer)
         subject = self.modality or None
         return choice_document(doc_id, row.text("question"), options, right, subject=subject)

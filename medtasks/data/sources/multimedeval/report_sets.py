@@ -50,7 +50,12 @@ from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count, images_row
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    SourceRecipe,
+    check_count,
+    images_row,
+)
 from medtasks.data.prepare.source_tables import SourceRow
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import (
@@ -221,7 +226,9 @@ def _without_placeholders(text: str) -> str:
     return text
 
 
-def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+def mimic_iii(
+    protocol: SetProtocol, source: Path, _images: ImageStore
+) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places = _test_notes(source)
     file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
@@ -258,9 +265,7 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Itera
 
 def _test_notes(source: Path) -> dict[str, str]:
     """Return the location of each note's id in the split."""
-    published = (
-        f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    )
+    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
     file = source_files.required_file(source, [f"split/{_TEST_IDS}"], published)
     places = {}
     for row in source_tables.csv_table(file, ("ids",)).rows():

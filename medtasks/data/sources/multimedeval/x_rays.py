@@ -121,7 +121,9 @@ class _ChestXray14(TableReader):
         if next(self._images(source), None) is None:
             raise source_files.not_found(source, _IMAGES[0])
         with source_files.required_file(source, [_LISTS[split]]).open() as stream:
-            names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
+            names = {
+                line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()
+            }
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
         file = source_files.required_file(source, tables, " or ".join(tables))
@@ -163,7 +165,9 @@ def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
         Rows with ``dicom_id``, ``study_id`` and ``subject_id``.
     """
     table = mimic_cxr_file(source, "split")
-    return source_tables.csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+    return source_tables.csv_table(
+        table, _SPLIT_COLUMNS, lambda row: row["split"] == split
+    ).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -293,7 +297,9 @@ class _DiffVqa(TableReader):
             )
             yield PublishedRow(row.place, document, stored)
         if split == "test":
-            of_all_splits = source_tables.csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            of_all_splits = source_tables.csv_table(
+                _questions(source), _QUESTION_COLUMNS
+            ).count()
             yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
@@ -330,7 +336,9 @@ def read_dicom(path: Path) -> Image.Image:
         if dataset.PhotometricInterpretation == "MONOCHROME1":
             values = values.max() - values
     if values.ndim != 2 or not values.size:
-        raise UnreadableImage(f"it holds values of shape {values.shape} and no single grey image")
+        raise UnreadableImage(
+            f"it holds values of shape {values.shape} and no single grey image"
+        )
     spread = values - values.min()
     grey = spread / (spread.max() or 1) * 255
     return Image.fromarray(grey.astype(np.uint8))

@@ -46,7 +46,10 @@ def encoder(folder, layer=2, **options):
 
 
 def test_the_first_word_is_read_like_any_other_and_white_space_at_the_ends_is_dropped(roberta):
-    vocabulary, read = json.loads((roberta / "vocab.json").read_text()), encoder(roberta).token_ids
+    vocabulary, read = (
+        json.loads((roberta / "vocab.json").read_text()),
+        encoder(roberta).token_ids,
+    )
     first, later = read(["heart", "a heart"])
     assert first[1:-1] == later[3:-1]
     assert first[1] == vocabulary["Ġ"]
@@ -129,7 +132,8 @@ WORDS = (
 def draw_texts(seed, count, longest):
     draw = random.Random(seed)
     return [
-        " ".join(draw.choices(WORDS, k=draw.choice([0, 1, 2, 5, 9, longest]))) for _ in range(count)
+        " ".join(draw.choices(WORDS, k=draw.choice([0, 1, 2, 5, 9, longest])))
+        for _ in range(count)
     ]
 
 
@@ -145,7 +149,9 @@ def metric(folder, layer=2, **options):
 
 
 def score(folder, idf="none", **options):
-    return metric(folder, **options).score(references=REFERENCES, hypotheses=HYPOTHESES, idf=idf)
+    return metric(folder, **options).score(
+        references=REFERENCES, hypotheses=HYPOTHESES, idf=idf
+    )
 
 
 @each_row("idf", ["none", "references", "hypotheses"])
@@ -165,7 +171,9 @@ def test_golden_bertscore_means_and_tokens(golden):
     expected = json.loads((folder / "expected.json").read_text())
     references = [pair["reference"] for pair in expected["pairs"]]
     hypotheses = [pair["hypothesis"] for pair in expected["pairs"]]
-    settings = ModelSettings(named_weights={ENCODER: folder / ENCODER}, cache=None, progress=False)
+    settings = ModelSettings(
+        named_weights={ENCODER: folder / ENCODER}, cache=None, progress=False
+    )
     for compute, key, names in (
         (bertscore, "no_idf", ("bertscore_f1", "rescaled_bertscore_f1")),
         (
@@ -241,7 +249,9 @@ def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
     monkeypatch.setattr(ContextualEncoder, "vectors", watched)
     monkeypatch.setattr(encoder_module, "_WINDOW", 1)
     references = ["a" * (20 + number) for number in range(30)]
-    metric(roberta).score(references=references, hypotheses=[f"b {number}" for number in range(30)])
+    metric(roberta).score(
+        references=references, hypotheses=[f"b {number}" for number in range(30)]
+    )
     assert len(most) >= 30
     assert max(most) <= 4
 
@@ -275,7 +285,9 @@ def pair(reference, hypothesis, reference_best=(), hypothesis_best=()):
     """A pair from the ids of its words; [CLS] and [SEP] have matches that would show in the scores."""
     sides = []
     for ids, best in ((reference, reference_best), (hypothesis, hypothesis_best)):
-        sides.append((np.array([CLS, *ids, SEP], np.int32), np.array([9, *best, -9], np.float32)))
+        sides.append(
+            (np.array([CLS, *ids, SEP], np.int32), np.array([9, *best, -9], np.float32))
+        )
     (reference_ids, reference_values), (hypothesis_ids, hypothesis_values) = sides
     return TokenMatches(reference_ids, hypothesis_ids, reference_values, hypothesis_values)
 

@@ -140,7 +140,9 @@ CONFIG, HEADS = "bert-base-uncased/config.json", "module.linear_heads"
             "size mismatch for linear_heads.13",
         ),
         (
-            changed(lambda state: state.update({f"{HEADS}.0.bias": torch.full((4,), torch.nan)})),
+            changed(
+                lambda state: state.update({f"{HEADS}.0.bias": torch.full((4,), torch.nan)})
+            ),
             "that are not finite",
         ),
         *(
@@ -160,7 +162,9 @@ CONFIG, HEADS = "bert-base-uncased/config.json", "module.linear_heads"
             "does not fit CheXbert's network",
         ),
         (
-            written("bert-base-uncased/vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"])),
+            written(
+                "bert-base-uncased/vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"])
+            ),
             "has 83 entries, its config.json 82",
         ),
         (written("bert-base-uncased/tokenizer.json", "{"), "the vocabulary in .* is damaged"),
@@ -184,7 +188,9 @@ def test_pooler_and_old_buffers_play_no_part_and_parameters_are_in_float32(own):
             del state[key]
         state["module.bert.embeddings.position_ids"] = torch.arange(512)[None]
 
-    assert classes(settings(saved(own, older, zipped=False))) == wanted  # also in the older format
+    assert (
+        classes(settings(saved(own, older, zipped=False))) == wanted
+    )  # also in the older format
     halved = lambda state: state.update({key: tensor.half() for key, tensor in state.items()})  # noqa: E731
     files = find_chexbert(settings(saved(own, halved)))
     network = load_network(files, read_config(files))
@@ -196,7 +202,9 @@ def test_pooler_and_old_buffers_play_no_part_and_parameters_are_in_float32(own):
 def test_a_vocabulary_cut_short_is_told(own, warnings):
     classes(settings(own))
     assert warnings == []
-    (own / "bert-base-uncased" / "vocab.txt").write_text("\n".join(tiny_chexbert.VOCABULARY[:60]))
+    (own / "bert-base-uncased" / "vocab.txt").write_text(
+        "\n".join(tiny_chexbert.VOCABULARY[:60])
+    )
     classes(settings(own))
     (warning,) = warnings
     assert "has 60 entries, its config.json 82; if it was cut short" in warning

@@ -72,11 +72,17 @@ def test_golden_chexbert_token_ids(recorded, expected):
 @each_row("batch_size", [None, 1, 7])
 def test_golden_chexbert_classes_and_vectors(recorded, expected, batch_size):
     wanted = sides(expected)
-    readings = Chexbert(replace(recorded, batch_size=batch_size))([side["text"] for side in wanted])
-    assert [list(reading.classes) for reading in readings] == [side["classes"] for side in wanted]
+    readings = Chexbert(replace(recorded, batch_size=batch_size))(
+        [side["text"] for side in wanted]
+    )
+    assert [list(reading.classes) for reading in readings] == [
+        side["classes"] for side in wanted
+    ]
     vectors = np.stack([reading.vector for reading in readings])
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, [side["cls_vector"] for side in wanted], atol=1e-4, rtol=0)
+    np.testing.assert_allclose(
+        vectors, [side["cls_vector"] for side in wanted], atol=1e-4, rtol=0
+    )
 
 
 def test_golden_chexbert_similarity(recorded, expected):
@@ -126,7 +132,9 @@ def test_golden_chexbert_labeler_of_the_classification(folder, expected, tmp_pat
         from_labels(text, labels, names)
         for text, labels in zip(texts, label_replies(texts), strict=True)
     ]
-    assert [list(answer.value) for answer in answers] == [side["mimic_cxr_5"] for side in wanted]
+    assert [list(answer.value) for answer in answers] == [
+        side["mimic_cxr_5"] for side in wanted
+    ]
     assert (
         list(chexbert_labels(texts[0], Sample({"options": names})).value)
         == wanted[0]["mimic_cxr_5"]

@@ -13,7 +13,9 @@ from medtasks.metrics.neural.chexbert import Chexbert, prepare
 
 @pytest.fixture
 def settings(tiny):
-    return ModelSettings(named_weights={"chexbert": tiny}, device="cpu", cache=None, progress=False)
+    return ModelSettings(
+        named_weights={"chexbert": tiny}, device="cpu", cache=None, progress=False
+    )
 
 
 def test_a_long_text_is_read_up_to_the_limit(settings):
@@ -54,9 +56,13 @@ def test_uncertain_counts_as_the_convention_says(pairs):
         for convention in ("positive", "negative")
     )
     # Replacing uncertain findings by what they count as changes nothing.
-    for scores, convention, value in ((as_positive, "positive", 1), (as_negative, "negative", 2)):
+    for scores, convention, value in (
+        (as_positive, "positive", 1),
+        (as_negative, "negative", 2),
+    ):
         replaced = [
-            [[value if c == 3 else c for c in row] for row in side] for side in (gold, predicted)
+            [[value if c == 3 else c for c in row] for row in side]
+            for side in (gold, predicted)
         ]
         again = label_scores(*replaced, uncertain=convention, prefix="x")
         assert (again.totals, again.samples) == (scores.totals, scores.samples)

@@ -145,7 +145,10 @@ def write_encoder(folder: Path, size: Size) -> BertConfig:
         "[MASK]",
         *sorted({word.lower() for word in WORDS} - set(characters)),
     ]
-    known += [*characters, *(f"##{character}" for character in characters if character.isalnum())]
+    known += [
+        *characters,
+        *(f"##{character}" for character in characters if character.isalnum()),
+    ]
     assert len(known) <= size.vocabulary
     known += [f"unused{index}" for index in range(size.vocabulary - len(known))]
     config = BertConfig(
@@ -183,7 +186,8 @@ def random_spans(encoder: BertModel, widths: torch.Tensor) -> torch.Tensor:
     longest = len(widths)
     features = [
         torch.cat(
-            [words[:, first], words[:, first + width], widths[width].expand(len(ids), -1)], dim=1
+            [words[:, first], words[:, first + width], widths[width].expand(len(ids), -1)],
+            dim=1,
         )
         for width in range(longest)
         for first in range(0, ids.shape[1] - longest, 2)
@@ -212,14 +216,19 @@ def random_state(
         sums: torch.Tensor = values @ weight.T + bias
         return sums
 
-    def scorer(hidden: str, last: str, values: torch.Tensor, outputs: int, share: float) -> None:
+    def scorer(
+        hidden: str, last: str, values: torch.Tensor, outputs: int, share: float
+    ) -> None:
         """Draw a perceptron; each output is above 0 for this share of ``values``."""
         for layer in range(2):
             values = linear(f"{hidden}._linear_layers.{layer}", values, size.feedforward).relu()
         scores = linear(last, values, outputs)
         state[f"{last}.bias"] -= scores.quantile(1 - share, dim=0)
 
-    ner, relation = f"_ner._ner_scorers.{model_type}__ner_labels", f"{model_type}__relation_labels"
+    ner, relation = (
+        f"_ner._ner_scorers.{model_type}__ner_labels",
+        f"{model_type}__relation_labels",
+    )
     scorer(f"{ner}.0._module", f"{ner}.1._module", spans, len(labels), 0.1 / len(labels))
     for name in (f"_relation._mention_pruners.{relation}", "_coref._mention_pruner"):
         scorer(f"{name}._scorer.0._module", f"{name}._scorer.1._module", spans, 1, 0.1)
@@ -231,7 +240,9 @@ def random_state(
     distances = torch.randn(len(spans), size.feature)
     scorers = ("_coref._antecedent_feedforward._module", "_coref._antecedent_scorer._module")
     scorer(*scorers, torch.cat([pairs, distances], dim=1), 1, 0.1)
-    linear("_coref._f_network._linear_layers.0", torch.cat([spans, other], dim=1), spans.shape[1])
+    linear(
+        "_coref._f_network._linear_layers.0", torch.cat([spans, other], dim=1), spans.shape[1]
+    )
     for name in ("_coref", "_events"):
         state[f"{name}._distance_embedding.weight"] = torch.randn(10, size.feature)
     return state
@@ -253,7 +264,11 @@ def archive_config(encoder: str, size: Size) -> dict[str, Any]:
         "initializer": {"regexes": []},
         "module_initializer": {"regexes": []},
         "feature_size": size.feature,
-        "feedforward_params": {"num_layers": 2, "hidden_dims": size.feedforward, "dropout": 0.4},
+        "feedforward_params": {
+            "num_layers": 2,
+            "hidden_dims": size.feedforward,
+            "dropout": 0.4,
+        },
         "loss_weights": {"ner": 0.2, "relation": 1.0, "coref": 0.0, "events": 0.0},
         "max_span_width": size.width,
         "target_task": "relation",
@@ -286,7 +301,9 @@ def write_archive(
     torch.save(state, archive / "weights.th")
     (archive / "config.json").write_text(json.dumps(archive_config(encoder, size)))
     for kind, lines in (("ner", ("", *labels)), ("relation", RELATIONS)):
-        (archive / "vocabulary" / f"{model_type}__{kind}_labels.txt").write_text("\n".join(lines))
+        (archive / "vocabulary" / f"{model_type}__{kind}_labels.txt").write_text(
+            "\n".join(lines)
+        )
     (archive / "vocabulary" / "non_padded_namespaces.txt").write_text("*labels\n*tags\n")
     return archive
 
@@ -307,7 +324,8 @@ def invented_reports(count: int, words: int, seed: int = 0) -> list[str]:
     for _ in range(count):
         length = max(1, math.floor(draw.gauss(words, words / 3)))
         text = [
-            draw.choice(WORDS) + draw.choice(["", "", "", "", "", ",", "."]) for _ in range(length)
+            draw.choice(WORDS) + draw.choice(["", "", "", "", "", ",", "."])
+            for _ in range(length)
         ]
         reports.append(" ".join(text).capitalize() + ".")
     return reports

@@ -21,7 +21,9 @@ from .random_archive import MARKS, WORDS, invented_reports
 
 @pytest.fixture
 def settings(v1):
-    return ModelSettings(named_weights={"radgraph": v1}, device="cpu", cache=None, progress=False)
+    return ModelSettings(
+        named_weights={"radgraph": v1}, device="cpu", cache=None, progress=False
+    )
 
 
 texts = st.one_of(
@@ -50,7 +52,11 @@ def test_annotations_do_not_depend_on_how_many_pairs_are_scored_at_once(settings
     together = RadGraph("radgraph", settings).annotate(texts)
     assert sum(len(found["entities"]) for found in together) > 100
     assert (
-        sum(len(entity["relations"]) for found in together for entity in found["entities"].values())
+        sum(
+            len(entity["relations"])
+            for found in together
+            for entity in found["entities"].values()
+        )
         > 20
     )
     monkeypatch.setattr(network, "_PAIRS_AT_ONCE", 7)
@@ -72,12 +78,17 @@ def test_texts_without_words_or_wordpieces(settings, monkeypatch):
 def test_bfloat16_is_close_but_no_less_careful_with_scores(settings):
     texts, spans = invented_reports(10, 30), []
     for dtype in ("float32", "bfloat16"):
-        annotated = enumerate(RadGraph("radgraph", replace(settings, dtype=dtype)).annotate(texts))
+        annotated = enumerate(
+            RadGraph("radgraph", replace(settings, dtype=dtype)).annotate(texts)
+        )
         entities = [
             (at, entity) for at, report in annotated for entity in report["entities"].values()
         ]
         spans.append(
-            {(at, entity["start_ix"], entity["end_ix"], entity["label"]) for at, entity in entities}
+            {
+                (at, entity["start_ix"], entity["end_ix"], entity["label"])
+                for at, entity in entities
+            }
         )
     assert 100 < max(map(len, spans)) < len(spans[0] & spans[1]) / 0.8
 
@@ -170,6 +181,10 @@ def test_random_archives_against_the_package(model_type, v1, xl, settings):
     ]
     theirs = agree(settings, model_type, texts)
     assert (
-        sum(len(entity["relations"]) for found in theirs for entity in found["entities"].values())
+        sum(
+            len(entity["relations"])
+            for found in theirs
+            for entity in found["entities"].values()
+        )
         > 100
     )

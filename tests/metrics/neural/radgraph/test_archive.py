@@ -38,7 +38,10 @@ def change_config(archive, change):
 
 def set_encoder(config, name):
     reader, model = config["dataset_reader"], config["model"]
-    for bert in (reader["token_indexers"]["bert"], model["embedder"]["token_embedders"]["bert"]):
+    for bert in (
+        reader["token_indexers"]["bert"],
+        model["embedder"]["token_embedders"]["bert"],
+    ):
         bert["model_name"] = name
 
 
@@ -107,7 +110,10 @@ def other_size(folder):
         ),
         (labelled(b"\nA\nB"), "labels"),
         (labelled(b"A\nB\nC\nD\nE"), "empty"),
-        (configured(lambda config: config["dataset_reader"].update(max_span_width=9)), "widths"),
+        (
+            configured(lambda config: config["dataset_reader"].update(max_span_width=9)),
+            "widths",
+        ),
         (configured(lambda config: config["dataset_reader"].update(max_span_width=7)), None),
         (
             configured(lambda config: config["model"]["modules"]["coref"].update(coref_prop=2)),
@@ -145,7 +151,11 @@ def test_what_does_not_fit_is_told(v1, tmp_path, damage, told):
     "model_type, entry, name",
     [
         ("radgraph", "pubmedbert", WEIGHTS["pubmedbert"].hub),
-        ("radgraph", "pubmedbert", "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext"),
+        (
+            "radgraph",
+            "pubmedbert",
+            "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext",
+        ),
         ("radgraph-xl", "cxr-bert", WEIGHTS["cxr-bert"].hub),
     ],
 )
@@ -193,7 +203,11 @@ def test_every_form_gives_the_same(copy, xl):
             shutil.rmtree(copy / "radgraph")
         archive = open_archive("radgraph", given(copy / form.replace("packed", "")))
         contents = archive.read()
-        assert (archive.max_length, archive.max_span_width, archive.spans_per_word) == (64, 8, 0.5)
+        assert (archive.max_length, archive.max_span_width, archive.spans_per_word) == (
+            64,
+            8,
+            0.5,
+        )
         assert archive.encoder.name == "encoder"
         assert (contents.entity_labels, contents.relation_labels) == (V1_LABELS, RELATIONS)
         assert contents.state.keys() == state.keys()
@@ -205,7 +219,9 @@ def test_files_that_are_no_archive_of_the_model_are_named(copy, tmp_path):
         open_archive("radgraph-xl", given(copy / "radgraph")).read()
     packed = pack(copy / "radgraph")
     cut(packed)
-    with pytest.raises(WeightsMissing, match=r"radgraph\.tar\.gz.*medtasks weights fetch radgraph"):
+    with pytest.raises(
+        WeightsMissing, match=r"radgraph\.tar\.gz.*medtasks weights fetch radgraph"
+    ):
         open_archive("radgraph", given(packed)).read()
     (tmp_path / "weights.bin").write_bytes(b"no archive")
     with pytest.raises(WeightsMissing, match=r"weights\.bin"):

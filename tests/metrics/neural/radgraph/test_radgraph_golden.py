@@ -25,7 +25,10 @@ def expected(folder):
 @pytest.fixture(params=["radgraph.tar.gz", "radgraph", "."])
 def given(request, folder):
     return ModelSettings(
-        named_weights={"radgraph": folder / request.param}, device="cpu", cache=None, progress=False
+        named_weights={"radgraph": folder / request.param},
+        device="cpu",
+        cache=None,
+        progress=False,
     )
 
 

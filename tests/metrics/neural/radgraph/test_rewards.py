@@ -56,10 +56,14 @@ CASES = {
     ),
     "case": (
         annotated(
-            ("Cardiomegaly", DP), ("edema", DP, {"located_at": "Pulmonary"}), ("Pulmonary", ANAT)
+            ("Cardiomegaly", DP),
+            ("edema", DP, {"located_at": "Pulmonary"}),
+            ("Pulmonary", ANAT),
         ),
         annotated(
-            ("cardiomegaly", DP), ("Edema", DP, {"located_at": "pulmonary"}), ("pulmonary", ANAT)
+            ("cardiomegaly", DP),
+            ("Edema", DP, {"located_at": "pulmonary"}),
+            ("pulmonary", ANAT),
         ),
         (0, 0, 1 / 3),
         (0, 0, 0),
