@@ -18,7 +18,7 @@ from medtasks.runs.run_manifest import (
     Seeds,
     TaskOutcome,
     TaskRecord,
-    continued_run,
+    continued_run_id,
     is_running,
     manifest_files,
     manifest_path,
@@ -95,11 +95,11 @@ def test_a_run_that_was_stopped_goes_on_under_its_id(last, goes_on, tmp_path_fac
         update={"run": "a"}
     )
     earlier.write(manifest_path(folder, NOON - timedelta(1)))
-    assert continued_run(folder, manifest()) == ""
+    assert continued_run_id(folder, manifest()) == ""
     manifest(process=gone).model_copy(update={"run": "b", **last}).write(
         manifest_path(folder, NOON)
     )
-    assert continued_run(folder, manifest()) == ("b" if goes_on else "")
+    assert continued_run_id(folder, manifest()) == ("b" if goes_on else "")
 
 
 def test_a_damaged_file_is_named(tmp_path):
