@@ -3,6 +3,7 @@
 Modules of commands are imported at every start, so they must import nothing that takes long to load.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,6 +74,19 @@ app.add_typer(metrics.weights_app, name="weights", rich_help_panel="Run")
 app.add_typer(score.judge_app, name="judge", rich_help_panel="Look")
 app.add_typer(data.app, name="data", rich_help_panel="Build")
 app.add_typer(curate.app, name="curate", rich_help_panel="Build")
+
+
+def _join_lines_of_help(group: typer.Typer) -> None:
+    """Let the terminal break the help's lines: typer would keep those of the docstrings as well."""
+    for command in group.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    for member in group.registered_groups:
+        if member.typer_instance is not None:
+            _join_lines_of_help(member.typer_instance)
+
+
+_join_lines_of_help(app)
 
 
 def _version(value: bool) -> None:

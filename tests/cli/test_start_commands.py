@@ -1,5 +1,6 @@
 """``medtasks demo``, ``doctor``, ``tasks``, ``path``, ``models``, ``plan``, ``parse``, and the entry itself."""
 
+import itertools
 import json
 import math
 import re
@@ -96,6 +97,17 @@ def test_help_names_values(medtasks):
     assert re.search(r"--task +TEXT.* +Only for", medtasks("doctor", "--help").out)
     assert re.search(r"--verify +Also read", medtasks("doctor", "--help").out)
     assert re.search(r"--json +PATH +Also write", medtasks("doctor", "--help").out)
+
+
+@pytest.mark.parametrize("command", [["run"], ["compare"], ["data", "select"]])
+def test_help_fills_the_width_of_the_terminal(medtasks, command):
+    shown = medtasks(*command, "--help").out
+
+    description = shown.partition("Usage")[2].partition("╭")[0]
+    for paragraph in re.split(r"\n *\n", description):
+        lines = [line.strip() for line in paragraph.splitlines()]
+        for line, following in itertools.pairwise(lines):
+            assert len(f"{line} {following.split()[0]}") > 78, line
 
 
 SENTENCES = ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"]
