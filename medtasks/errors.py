@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _warned: set[str] = set()
 _collected: list[list[str]] = []  # of nested blocks
+_BEFORE_FIX = re.compile(r"; (?!also |and \d+ more)")
 _warning = threading.Lock()  # judges and the harness's scoring work in several threads
 
 
@@ -176,16 +177,26 @@ def forget_warnings() -> None:
 def several(sentences: Sequence[str], most: int = 10) -> str:
     """Join faults of a file to one sentence.
 
-    Of more than ``most`` only the first are named, and the others counted.
+    Of more than ``most`` only the first are named, and the others counted. "also" tells a further fault from a fix,
+    see :func:`split_fix`.
 
     Example:
         >>> several(["line 1 is empty", "line 4 is empty", "line 7 is empty"], most=2)
-        'line 1 is empty; line 4 is empty; and 1 more'
+        'line 1 is empty; also line 4 is empty; and 1 more'
     """
-    parts = list(sentences[:most])
-    if len(sentences) > most:
-        parts.append(f"and {len(sentences) - most} more")
-    return "; ".join(parts)
+    more = f"; and {len(sentences) - most} more" if len(sentences) > most else ""
+    return "; also ".join(sentences[:most]) + more
+
+
+def split_fix(message: str) -> tuple[str, str]:
+    """Split the message of an error into what is wrong and how to fix it, the latter empty if it does not say.
+
+    Example:
+        >>> split_fix("line 1 is empty; also line 4 is empty; fill them in.")
+        ('line 1 is empty; also line 4 is empty', 'fill them in')
+    """
+    sentence, *fix = _BEFORE_FIX.split(message.rstrip("."), maxsplit=1)
+    return sentence, "".join(fix)
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_lookup import own_datasets
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, split_fix
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of
 
@@ -62,11 +62,11 @@ class Area(str):
 
         Args:
             name: Name of the result.
-            error: The error, whose message has a fix after a semicolon.
-            fix: The fix, where the message has none.
+            error: The error, whose message may have a fix after a semicolon.
+            fix: The fix, if the message has none.
             state: Its severity.
         """
-        sentence, _, own_fix = str(error).rstrip(".").partition("; ")
+        sentence, own_fix = split_fix(str(error))
         return CheckResult(self, name, state, sentence, own_fix or fix)
 
     ok = partialmethod(_finding, State.OK)

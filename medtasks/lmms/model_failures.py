@@ -256,7 +256,9 @@ def _mark_replies(create: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mark_reply(completion: Any, uses_tools: bool) -> Any:
-    """Mark a failed or cut reply in a server's answer, and put its reasoning into it. Other empty replies stay empty.
+    """Write a failure's mark, or the escaped reply with its reasoning and the mark of a cut, into a server's answer.
+
+    A reply that ended normally and is empty stays empty, without its reasoning.
 
     Replies of a model that may call tools are only escaped and get no mark: they are parts of a conversation.
 

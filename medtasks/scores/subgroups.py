@@ -331,7 +331,10 @@ def _pair_parts(
     Args:
         answers: One per image of a pair.
         category: Name of the category.
-        scores: Of the whole run. They only tell the metrics whether samples were drawn from a larger set.
+        scores: Of the whole run. No value is taken from them, only whether samples were drawn from a larger set.
+
+    Returns:
+        Set accuracy over complete pairs, and accuracy over single images.
     """
     images = [answer for answer in answers if category is None or category in answer.categories]
     pairs = complete_pairs(answers)

@@ -196,14 +196,14 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """Turn a prompt, alone or with a text to score after it, into token ids and pixels.
 
         Args:
-            text: Prompt of the task, without a chat template.
+            text: Prompt of the task. A chat template is this method's to apply.
             images: In the order of the prompt; any mode and size.
             reply: Text to score after the prompt; empty for a generation.
 
         Returns:
-            Ids, with :attr:`slot_id` where image features go, and pixels. There is at least one id, even for empty
-            texts. The ids with a reply must begin with the ids without one, except for tokens that merge where the two
-            meet.
+            Ids, with :attr:`slot_id` where image features go, and pixels, None without images. There is at least one
+            id, even for empty texts. The ids with a reply must begin with the ids without one, except for tokens that
+            merge where the two meet.
         """
 
     @torch.inference_mode()

@@ -145,7 +145,8 @@ class VlmServer(HarnessAdapter):
             requests: The harness's ``Instance`` objects.
 
         Returns:
-            One reply per request, marked by ``failed_reply`` where its sample failed.
+            One reply per request, marked where it failed or was cut, as the harness takes them
+            (:meth:`format_replies`).
 
         Raises:
             MedTasksError: Too many failed, or all servers are gone.
@@ -156,7 +157,7 @@ class VlmServer(HarnessAdapter):
             warn_once(
                 f"{self.model_id} decodes without beam search, which servers do not offer over this interface"
             )
-        # All requests in one stream, each alone; those on one image follow each other.
+        # One stream. Every request is a unit of its own, and requests on one image follow each other.
         streams = plan_streams(
             typed, lambda _: None, attrgetter("name", "repeat"), self.task_dict
         )

@@ -218,11 +218,12 @@ class OptionScorer:
             options: Texts to score after it; equal ones are scored once.
 
         Returns:
-            One outcome per option. An error that concerns one option only is in its place.
+            One outcome per option, in order: its likelihood, or the error that concerns it alone.
 
         Raises:
             LikelihoodsMissing: The server cannot score options at all.
-            BadAnswer: The server's answer to the question, or to its first option, cannot be used.
+            BadAnswer: The server's answer to the question cannot be used, or, until a first question has been scored,
+                its answer to the option that is tried first.
             ServerGone: No server answers any more.
         """
         if not self._proven:

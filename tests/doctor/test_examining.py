@@ -25,6 +25,7 @@ from medtasks.doctor.examining import (
     importable_model,
     package_versions,
 )
+from medtasks.errors import MedTasksError, several
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_files
 
@@ -189,3 +190,14 @@ def test_version_of_the_harness(monkeypatch):
     monkeypatch.setattr(examining, "harness_folder", lambda: None)
     finding = expect(only(harness_version()), State.PROBLEM, "lmms-eval is not installed")
     assert finding.fix == "pip install 'lmms_eval'"
+
+
+def test_a_second_fault_of_a_file_is_no_fix_of_the_first():
+    error = MedTasksError(several(["line 1 is empty", "line 4 is empty"]))
+
+    result = TASKS.of_error("mine", error, "fill them in")
+
+    assert (result.found, result.fix) == (
+        "line 1 is empty; also line 4 is empty",
+        "fill them in",
+    )

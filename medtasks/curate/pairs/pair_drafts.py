@@ -9,8 +9,8 @@ A digest of the pair's id decides which image has option A: an LLM names the fir
 in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
 
 Areas follow the second prompt of A.2. The list is the paper's, or the user's, for which the first prompt of A.2 lets an
-LLM make a draft from captions. Each image is sent once, whatever the number of its pairs, and only if a question was
-drafted for it.
+LLM make a draft from captions. The caption of each image is sent once, whatever the number of its pairs, and only if a
+question was drafted for it.
 
 Failure modes that pairs probe are named by prompt A.3 (section 4.1), for the pairs of a study or the published ones.
 The paper's radiologist corrected the LLM's list: it is a draft for an expert, no result.
@@ -284,7 +284,9 @@ def given_categories(text: str) -> tuple[str, ...]:
 
 
 def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
-    """Ask for the category of each image for which a question was drafted.
+    """Ask for the categories of each image for which a question was drafted, by its caption.
+
+    Requests that were answered by an earlier run are not repeated.
 
     Args:
         folder: Of the study.

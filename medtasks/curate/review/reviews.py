@@ -473,7 +473,14 @@ def _refusal(
     scored: Sequence[ItemReview],
     min_score: int,
 ) -> str | None:
-    """Return why reviews, of which some have ``scored`` all its questions, do not accept a draft."""
+    """Return the reason to refuse a draft, None if there is none.
+
+    Args:
+        draft: The draft.
+        reviews: All of the draft. A low score in an unfinished one counts, too.
+        scored: Those of them with a score for every image. Only these are checked for problems.
+        min_score: Least score of an accepted draft.
+    """
     if not scored:
         return UNSCORED
     causes: dict[str, None] = {}  # in order
@@ -482,6 +489,7 @@ def _refusal(
     if causes:
         return f"unusable after review: {'; '.join(causes)}"
     for review in reviews:
+        # Scores in a review of another form than the draft belong to none of its images.
         if len(review.judgements) != len(draft.images):
             continue
         for judgement in review.judgements:

@@ -59,10 +59,12 @@ class SourceFile:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open for reading. Damage of an archive may show only while it is read.
+        """Open for reading, as bytes, in a ``with`` statement.
 
         Raises:
-            SourceError: The archive is damaged or encrypted.
+            SourceError: The archive is damaged, encrypted or unreasonably large; also where that shows only while the
+                block reads.
+            FileNotFoundError: A file that is in no archive is gone.
         """
         if self.member is None:
             with self.path.open("rb") as stream:
@@ -110,12 +112,15 @@ def file_reader(
 ) -> Iterator[Callable[[str], bytes]]:
     """Yield a function that reads a file by name.
 
-    It raises FileNotFoundError or UnusableFile.
+    The function raises FileNotFoundError if the file is nowhere, and UnusableFile if it may not be read.
 
     Args:
         folders: Searched first.
         archives: Zip files, searched next.
-        below: Prefixes of names in the archives.
+        below: Prefixes to try before a name in each archive, ``""`` for none. Without any, archives are not searched.
+
+    Raises:
+        SourceError: An archive is damaged or encrypted; at the start, or where a file is read.
     """
     with contextlib.ExitStack() as stack:
         opened = {}

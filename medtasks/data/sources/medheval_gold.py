@@ -383,6 +383,10 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
 def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
     """Return the letter of the one option that the published answer names, or None, and flags.
 
+    There is no flag if the answer is exactly an option or a letter, or both and they agree. ``GOLD_INTERPRETED`` says
+    that it was read more freely. With None the flag is ``GOLD_SEVERAL`` if it names several options,
+    ``GOLD_CONTRADICTORY`` if letter and text differ, else ``GOLD_UNRESOLVED``, as for a text that two options share.
+
     Example:
         >>> [resolve_choice(gold, ["CT", "MRI"])[0] for gold in ("MRI", "B", "B: MRI", "A: MRI")]
         ['B', 'B', 'B', None]

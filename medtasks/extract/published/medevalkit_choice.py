@@ -260,10 +260,13 @@ def read_reply(
     Args:
         reply: Text of the reply.
         options: Number of options.
-        release: Whether to read as the first release does.
+        release: Whether a box or ``<answer>`` goes before a first or last paragraph that is a letter, as in the first
+            release.
 
     Returns:
-        The key, which may be a letter or an option's line, and the text, both in lower case.
+        The key, which is compared exactly with letters and lines of options, and may be neither of them: the text
+        before the first ``.`` and after the last ``:`` in that. Then the whole answer, for similarity. Both in lower
+        case.
 
     Example:
         >>> read_reply("It is seen.\n\nB. scar", 2)
@@ -490,12 +493,16 @@ def _last_option(
     options: Sequence[str],
     forms: Sequence[tuple[str, str]],
 ) -> str | None:
-    """Return the last letter in the first form that occurs, else the option whose text occurs last.
+    """Return the letter that occurs last in the first form that any letter has.
+
+    Without such a letter, and in a reply of more than five words, it is that of the option whose text occurs last, and
+    else None.
 
     Args:
         text: Text of the reply.
         options: Options of the question.
-        forms: Patterns of a letter, each with the one by which its last position is found.
+        forms: Format strings of a letter: one to find it, and one for its last position. Of letters without a
+            position the first is taken.
     """
     for mark in ",.!?;:'":
         text = text.strip(mark)

@@ -498,7 +498,7 @@ def _evidence(
     group = statement.groups[number]
     before = _before(text, statement, number)
     after = _after(text, statement, number)
-    in_clause = _in_clause(text, statement, group, after)
+    in_clause = _in_clause(text, group, after)
     if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(
         text, before
     ):
@@ -522,11 +522,14 @@ def _near_roles(signals: Signals, group: Mention) -> frozenset[str]:
 
 def _in_clause(
     text: str,
-    statement: Statement,
     group: Mention,
     after: Signals,
 ) -> Signals:
-    """Return the signals after a group in its clause. What a thing lacks does not deny the thing's name."""
+    """Return the signals ``after`` a group up to the first separator, or all if there is none.
+
+    After the text of an option, other than after its label, words such as "without" are left out: "melanoma without
+    ulceration" is still a melanoma.
+    """
     if not after:
         return []
     # No further than the last signal: a search to the end of a long statement, repeated for each of its groups,
@@ -535,7 +538,6 @@ def _in_clause(
     signals = _between(after, group.end, separator.end()) if separator else after
     if group.is_label:  # "A without contrast"
         return signals
-    # "melanoma without ulceration"
     return [signal for signal in signals if "lack" not in signal.roles]
 
 
