@@ -282,22 +282,20 @@ def green(
 
 def _values_of(reply: str | None) -> dict[str, float]:
     """Return the values of one reply, NaN for those that it does not state."""
-    published = math.nan
+    values = dict.fromkeys(keys_of("green"), math.nan)
+    counts = None
     if reply is not None:
-        published = published_counts(reply).score(as_published=True)
-    counts = None if reply is None else strict_counts(reply)
-    strict = matched = math.nan
-    errors: tuple[int, ...] | None = None
-    minor_errors: tuple[int, ...] | None = None
+        values["green_reference"] = published_counts(reply).score(as_published=True)
+        counts = strict_counts(reply)
+    strict = math.nan
     if counts is not None:
         strict = counts.score(as_published=False)
-        matched = float(counts.matched)
-        errors = counts.significant
-        minor_errors = counts.insignificant
-    values = {"green_strict": strict, "green_reference": published, "green_matched": matched}
-    for prefix, numbers in (("green", errors), ("green_minor", minor_errors)):
-        for category, name in enumerate(GREEN_ERRORS):
-            values[f"{prefix}_{name}"] = float(numbers[category]) if numbers else math.nan
+        values["green_matched"] = float(counts.matched)
+        numbers = {"green": counts.significant, "green_minor": counts.insignificant or ()}
+        for prefix, errors in numbers.items():
+            for name, number in zip(GREEN_ERRORS, errors, strict=False):
+                values[f"{prefix}_{name}"] = float(number)
+    values["green_strict"] = strict
     values["green_failed"] = float(counts is None)
     values["green_undefined"] = float(counts is not None and math.isnan(strict))
     return values

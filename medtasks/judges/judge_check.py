@@ -93,12 +93,23 @@ def _shares_by_kind(
 
 
 def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
-    """Return whether the judge gets a case right, or why it gave no reply."""
+    """Return whether the judge gets a case right, or why it gave no reply.
+
+    Right for a pair of reports is a reply that states the planted error, no other, and something that matches.
+    """
     if case["kind"] == "report":
         verdict = green_verdict(judge, case["reference"], case["candidate"])
         if verdict.value is None:
             return str(verdict.failure)
-        return _finds_error(verdict.value, case["planted"])
+        counts = strict_counts(verdict.value)
+        if counts is None or not counts.matched:
+            return False
+        minor = counts.insignificant or (0,) * len(GREEN_ERRORS)
+        stated = []
+        for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True):
+            if any(numbers):
+                stated.append(name)
+        return stated == ([case["planted"]] if case["planted"] else [])
     prompt = medevalkit_prompt(
         case["question"],
         case["gold"],
@@ -109,16 +120,3 @@ def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
     if answer.value is None:
         return False if answer.failure == BAD_FORMAT else str(answer.failure)
     return bool(answer.value == case["right"])
-
-
-def _finds_error(reply: str, planted: str | None) -> bool:
-    """Return whether a reply states the planted error, no other, and something that matches."""
-    counts = strict_counts(reply)
-    if counts is None or not counts.matched:
-        return False
-    minor = counts.insignificant or (0,) * len(GREEN_ERRORS)
-    stated = []
-    for name, *numbers in zip(GREEN_ERRORS, counts.significant, minor, strict=True):
-        if any(numbers):
-            stated.append(name)
-    return stated == ([planted] if planted else [])

@@ -300,10 +300,7 @@ class Judge:
         self._cache = cache
         folder = cache.path.parent if cache.path else default_cache_folder()
         self.checks = SqliteCache(folder / "checks.sqlite", ("checks", "result"), _CANNOT_KEEP)
-        identity = json.dumps(
-            [settings.base_url.rstrip("/"), settings.model, float(settings.temperature)]
-        )
-        self.check_key = hashlib.sha256(identity.encode("ascii")).digest()
+        self.check_key = self._key()
         self._server = server_of(settings, role.name)
         self._sent = 0
         self._client = ChatClient(

@@ -30,7 +30,7 @@ from medtasks.data.dataset_manifest import git_blob
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.home import file_state
-from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings
 from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 from medtasks.stats.bootstrap import Floats, Integers
 
@@ -112,7 +112,12 @@ def cider_values(
     names = list(vocabulary)
     for grams in _ngrams(words, lengths):
         if frequencies is None:
-            documents_with = _document_counts(grams, first, owner)
+            # The references of one hypothesis are a document.
+            size = max(1, len(grams.examples))
+            in_reference = grams.text >= first
+            owners_with = owner[grams.text[in_reference] - first]
+            documents = np.unique(owners_with * size + grams.gram[in_reference])
+            documents_with = np.bincount(documents % size, minlength=size).astype(float)
         else:
             counts = [frequencies.counts.get(gram, 0.0) for gram in grams.texts(words, names)]
             documents_with = np.array(counts, dtype=float)
@@ -130,9 +135,8 @@ class _Ngrams(NamedTuple):
     """The distinct n-grams of one order in all texts, hypotheses first, sorted by text and number of the n-gram."""
 
     order: int
-    examples: (
-        Integers  # place of each distinct n-gram in the words of all texts, shape (distinct,)
-    )
+    # place of each distinct n-gram in the words of all texts, shape (distinct,)
+    examples: Integers
     text: Integers  # position of the text, shape (entries,)
     gram: Integers  # number of the n-gram, shape (entries,)
     counts: Integers  # how often the text has it, shape (entries,)
@@ -162,19 +166,6 @@ def _ngrams(words: Integers, lengths: Integers) -> Iterator[_Ngrams]:
         keys, counts = np.unique(text_of[starts] * size + prefixes[starts], return_counts=True)
         text, gram = np.divmod(keys, size)
         yield _Ngrams(order, starts[examples], text, gram, counts)
-
-
-def _document_counts(
-    grams: _Ngrams,
-    first: int,
-    owner: Integers,
-) -> Floats:
-    """Count the hypotheses with each n-gram in any of their references, shape (distinct,)."""
-    size = max(1, len(grams.examples))
-    in_reference = grams.text >= first
-    owners = owner[grams.text[in_reference] - first]
-    documents = np.unique(owners * size + grams.gram[in_reference]) % size
-    return np.bincount(documents, minlength=size).astype(float)
 
 
 def _cosines(
@@ -325,7 +316,7 @@ def _score(
     frequencies = None
     if is_coco:
         if references:
-            frequencies = read_frequencies(weights_path(COCO, settings.named_weights.get(COCO)))
+            frequencies = read_frequencies(settings.find_weights(COCO))
         references = list(map(str.lower, references))
         hypotheses = list(map(str.lower, hypotheses))
     published = [caption_words(side, as_published=True) for side in (hypotheses, references)]

@@ -14,6 +14,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from medtasks.metrics.metric import mean
 from medtasks.stats.intervals import (
     LEVEL,
@@ -46,9 +48,8 @@ class Decision(NamedTuple):
     cluster: Hashable
     present: bool
     called: bool | None  # None for a reply without a valid answer
-    failed: bool = (
-        False  # whether there is no reply, or none that a judge or labeler could read
-    )
+    # whether there is no reply, or none that a judge or labeler could read
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,17 +97,32 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     numbers = {}
     degrees = {}
     for metric, part in parts.items():
-        numbers[metric], degrees[metric] = _share(part)
-    of_parts = degrees["sensitivity"], degrees["specificity"]  # NaN for no or one cluster
-    fewest = math.nan if any(map(math.isnan, of_parts)) else min(of_parts)
+        values = [float(holds) for holds, _ in part]
+        error = clustered_error(values, [decision.cluster for _, decision in part])
+        value = mean(values)
+        ends = interval(value, error.error, error.degrees, True, error.effective)
+        numbers[metric] = EstimatedValue(value, error.error, *ends)
+        degrees[metric] = error.degrees
+    # NaN if samples with the class, or those without it, are of fewer than two clusters.
+    fewest = float(np.minimum(degrees["sensitivity"], degrees["specificity"]))
     numbers["lr_positive"] = _ratio(answered, True, fewest)
     numbers["lr_negative"] = _ratio(answered, False, fewest)
-    reasons = _reasons(bool(parts["sensitivity"]), bool(parts["specificity"]))
-    undefined = {
-        metric: why
-        for metric, why in reasons.items()
-        if not math.isfinite(numbers[metric].value)
+    positive_ratio = NO_FALSE_POSITIVE
+    negative_ratio = NO_TRUE_NEGATIVE
+    if not (parts["sensitivity"] and parts["specificity"]):
+        positive_ratio = negative_ratio = PRESENT if parts["sensitivity"] else ABSENT
+    reasons = {
+        "sensitivity": ABSENT,
+        "specificity": PRESENT,
+        "ppv": NEVER,
+        "npv": ALWAYS,
+        "lr_positive": positive_ratio,
+        "lr_negative": negative_ratio,
     }
+    undefined = {}
+    for metric, reason in reasons.items():
+        if not math.isfinite(numbers[metric].value):
+            undefined[metric] = reason
     return ClassNumbers(name, present, absent, numbers, undefined)
 
 
@@ -131,36 +147,11 @@ def _parts(answered: Sequence[Decision]) -> dict[str, list[tuple[bool, Decision]
     return parts
 
 
-def _reasons(has_present: bool, has_absent: bool) -> dict[str, str]:
-    """Return why each number is not defined, if it is not."""
-    positive_ratio = NO_FALSE_POSITIVE
-    negative_ratio = NO_TRUE_NEGATIVE
-    if not (has_present and has_absent):
-        positive_ratio = negative_ratio = PRESENT if has_present else ABSENT
-    return {
-        "sensitivity": ABSENT,
-        "specificity": PRESENT,
-        "ppv": NEVER,
-        "npv": ALWAYS,
-        "lr_positive": positive_ratio,
-        "lr_negative": negative_ratio,
-    }
-
-
 def _calls(decisions: Sequence[Decision], present: bool) -> Calls:
     of_class = [decision for decision in decisions if decision.present == present]
     counts = Counter(decision.called for decision in of_class if not decision.failed)
     failed = len(of_class) - counts.total()
     return Calls(counts[True], counts[False], counts[None], failed)
-
-
-def _share(part: Sequence[tuple[bool, Decision]]) -> tuple[EstimatedValue, float]:
-    """Return the share of decisions for which something holds, and the degrees of freedom of its error."""
-    values = [float(holds) for holds, _ in part]
-    error = clustered_error(values, [decision.cluster for _, decision in part])
-    value = mean(values)
-    ends = interval(value, error.error, error.degrees, True, error.effective)
-    return EstimatedValue(value, error.error, *ends), error.degrees
 
 
 def _ratio(
@@ -179,21 +170,6 @@ def _ratio(
     if len(calls) < 2:
         return _ratio_without_error(decisions, called, degrees)
     value = calls[True] / sizes[True] / (calls[False] / sizes[False])
-    error = _log_ratio_error(decisions, called, calls, sizes)
-    if not error > _NO_SPREAD:
-        return _ratio_without_error(decisions, called, degrees)
-    half = t_quantile((1 + LEVEL) / 2, degrees) * error
-    low = value * math.exp(-half)
-    high = value * math.exp(half)
-    return EstimatedValue(value, value * error, low, high)
-
-
-def _log_ratio_error(
-    decisions: Sequence[Decision],
-    called: bool,
-    calls: Mapping[bool, int],
-    sizes: Mapping[bool, int],
-) -> float:
     totals: dict[Hashable, float] = {}
     numbers: Counter[Hashable] = Counter()
     cells = Counter(
@@ -207,7 +183,14 @@ def _log_ratio_error(
         totals[cluster] = totals.get(cluster, 0.0) + number * influence
         numbers[cluster] += number
     means = [total / numbers[cluster] for cluster, total in totals.items()]
-    return clustered_error(means, list(totals), list(numbers.values())).error
+    # of the logarithm of the ratio
+    error = clustered_error(means, list(totals), list(numbers.values())).error
+    if not error > _NO_SPREAD:
+        return _ratio_without_error(decisions, called, degrees)
+    half = t_quantile((1 + LEVEL) / 2, degrees) * error
+    low = value * math.exp(-half)
+    high = value * math.exp(half)
+    return EstimatedValue(value, value * error, low, high)
 
 
 def _ratio_without_error(

@@ -108,9 +108,6 @@ def medevalkit_lexical(_: ModelSettings, references: Texts, hypotheses: Texts) -
     names = MEASURES[:7]
     rows = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
-        if not hypothesis:
-            rows.append([0.0] * len(names))
-            continue
         rouge, _steps = _rouge(hypothesis.lower(), reference.lower())
         rows.append(_bleu(report_words(hypothesis), report_words(reference)) + rouge)
     settings = {"words": _WORDS, "BLEU": "not smoothed", "ROUGE": "F1 of sets of n-grams"}
@@ -202,25 +199,8 @@ def _common_subsequence(
     """
     if not set(target) & set(reply):
         return set(), len(reply)
-    turns = _turns(target, reply)
-    words = set()
-    steps = 0
-    line = len(target)
-    column = len(reply)
-    while line and column:
-        step = turns[line - 1][column - 1]
-        if step == _BOTH:
-            words.add(target[line - 1])
-        line -= step != _LEFT
-        column -= step != _UP
-        steps += 1
-    return words, steps
-
-
-def _turns(target: Sequence[str], reply: Sequence[str]) -> list[bytearray]:
-    """Return the step back from each cell of the table of longest common subsequences, shape (target, reply)."""
     above = [0] * (len(reply) + 1)
-    turns = []
+    turns = []  # the step back from each cell of the table, shape (target, reply)
     for target_word in target:
         row = [0]
         turn = bytearray(len(reply))
@@ -234,4 +214,15 @@ def _turns(target: Sequence[str], reply: Sequence[str]) -> list[bytearray]:
                 turn[at] = _UP if up else _LEFT
         above = row
         turns.append(turn)
-    return turns
+    words = set()
+    steps = 0
+    line = len(target)
+    column = len(reply)
+    while line and column:
+        step = turns[line - 1][column - 1]
+        if step == _BOTH:
+            words.add(target[line - 1])
+        line -= step != _LEFT
+        column -= step != _UP
+        steps += 1
+    return words, steps

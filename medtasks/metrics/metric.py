@@ -10,7 +10,7 @@ import math
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
 from operator import itemgetter
@@ -71,16 +71,13 @@ class Estimate:
     error: float = math.nan
     clusters: int | None = None  # number of independent clusters; None without an error
     degrees: float | None = None  # of freedom, for the interval; None if unknown
-    effective: float | None = (
-        None  # number of independent answers, for the interval; None if unknown
-    )
-    ends: tuple[float, float] | None = (
-        None  # of an interval that does not follow from the error
-    )
+    # number of independent answers, for the interval; None if unknown
+    effective: float | None = None
+    # of the interval; None if it follows from the error
+    ends: tuple[float, float] | None = None
     unit: str = "cluster"  # noun for a cluster
-    components: int | None = (
-        None  # groups of dyads that share members, directly or through others; None without dyads
-    )
+    # groups of dyads that share members, directly or through others; None without dyads
+    components: int | None = None
     most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
 
     @classmethod
@@ -108,10 +105,11 @@ class Declaration:
     zero_if_blind: bool = False
     of_questions: bool = False  # whether it describes the questions, whatever the replies
     warning: Callable[[ScoreList], str] | None = None  # one sentence for the user, or empty
+    _: KW_ONLY
     # sentence below a table of scores
-    remark: Callable[[ScoreList], str] | None = field(default=None, kw_only=True)
-    scale: Scale = field(default=Scale.SHARE, kw_only=True)
-    description: str = field(default="", kw_only=True)  # one sentence
+    remark: Callable[[ScoreList], str] | None = None
+    scale: Scale = Scale.SHARE
+    description: str = ""  # one sentence
 
     @property
     def is_compared(self) -> bool:
@@ -170,12 +168,11 @@ class Metric(Declaration, Generic[U]):
         0.5
     """
 
-    of: Callable[[U], float | None] = field(kw_only=True)  # None for a unit without a value
-    units: Callable[[ScoreList], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
-    clusters: tuple[Callable[[U], Hashable], ...] = field(
-        default=cast(Any, (itemgetter("cluster_id"),)), kw_only=True
-    )
-    weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    of: Callable[[U], float | None]  # None for a unit without a value
+    units: Callable[[ScoreList], Sequence[U]] = field(default=cast(Any, list))
+    clusters: tuple[Callable[[U], Hashable], ...] = cast(Any, (itemgetter("cluster_id"),))
+    weights: Callable[[Sequence[U]], Sequence[float]] | None = None
 
     def values(self, scores: ScoreList) -> list[tuple[U, float]]:
         """Return the units that have a value, with it."""
@@ -206,19 +203,30 @@ class Metric(Declaration, Generic[U]):
         drawn = units_by_cluster(scores)
         if drawn and clusters:
             units = list(map(drawn.__getitem__, firsts))
-            estimate = _drawn_estimate(values, units, weights, firsts)
-            return estimate if self.has_error else Estimate(estimate.value)
+            value, error = drawn_mean(values, units, weights)
+            if not self.has_error:
+                return Estimate(value)
+            # One drawn cluster may hold several patients or images.
+            unit = unit_of(firsts) if len({*firsts}) == error.clusters else "cluster"
+            return Estimate.with_error(value, error, unit=unit)
         total = math.fsum(weights)
         value = math.nan
         if total:
             value = math.fsum(map(operator.mul, values, weights)) / total
         if not self.has_error:
             return Estimate(value)
-        if len(self.clusters) > 1:
-            dyads = [(first, second) for first, second in clusters]
-            return _dyadic_estimate(value, values, dyads, weights)
-        error = clustered_error(values, firsts, weights)
-        return Estimate.with_error(value, error, unit=unit_of(firsts))
+        if len(self.clusters) < 2:
+            error = clustered_error(values, firsts, weights)
+            return Estimate.with_error(value, error, unit=unit_of(firsts))
+        dyads = [(first, second) for first, second in clusters]
+        uses = Counter(itertools.chain.from_iterable(map(set, dyads)))
+        return Estimate.with_error(
+            value,
+            dyadic_error(values, dyads, weights),
+            unit="pair",
+            components=len({*connected_components(dyads)}),
+            most_shared=max(uses.values(), default=0),
+        )
 
     def deviations(self, scores: ScoreList) -> dict[frozenset[Hashable], float]:
         """Return the sums of deviations from the mean, over the sum of weights, by cluster or dyad."""
@@ -229,34 +237,6 @@ class Metric(Declaration, Generic[U]):
         for value, weight, members in zip(values, weights, clusters, strict=True):
             by_unit[frozenset(members)].append(weight * (value - center) / total)
         return {unit: math.fsum(parts) for unit, parts in by_unit.items()}
-
-
-def _drawn_estimate(
-    values: Sequence[float],
-    units: Sequence[DrawnUnit],
-    weights: Sequence[float],
-    clusters: Sequence[Hashable],
-) -> Estimate:
-    value, error = drawn_mean(values, units, weights)
-    # One drawn cluster may hold several patients or images.
-    unit = unit_of(clusters) if len({*clusters}) == error.clusters else "cluster"
-    return Estimate.with_error(value, error, unit=unit)
-
-
-def _dyadic_estimate(
-    value: float,
-    values: Sequence[float],
-    dyads: Sequence[tuple[Hashable, Hashable]],
-    weights: Sequence[float],
-) -> Estimate:
-    uses = Counter(itertools.chain.from_iterable(map(set, dyads)))
-    return Estimate.with_error(
-        value,
-        dyadic_error(values, dyads, weights),
-        unit="pair",
-        components=len({*connected_components(dyads)}),
-        most_shared=max(uses.values(), default=0),
-    )
 
 
 def unit_of(clusters: Iterable[Hashable]) -> str:
@@ -355,12 +335,13 @@ def clear_results() -> None:
 class CorpusMetric(Declaration):
     """Value of all scores together, which either a panel computes, or ``count``."""
 
-    panel: Panel[Any] | None = field(default=None, kw_only=True)
-    count: Callable[[ScoreList], float] | None = field(default=None, kw_only=True)
-    # The value of one score, if it has one; the metric need not be their mean.
-    of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
-    # name of the text that it compares with the target's
-    text_field: str | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    panel: Panel[Any] | None = None
+    count: Callable[[ScoreList], float] | None = None
+    # The value of one score, None for a score without one; the metric need not be their mean.
+    of: Callable[[Score], float | None] | None = None
+    # name of the text that the metric compares with the target's; None if it compares none
+    text_field: str | None = None
 
     def counts(self, scores: ScoreList) -> SummedCounts | None:
         """Return the counts of selected scores, from whose sums the value follows, if it does."""
@@ -384,15 +365,17 @@ class CorpusMetric(Declaration):
         clusters = _without_gaps(
             [score.get("cluster_id") for score in with_image_clusters(chosen)]
         )
+        estimate = replace(estimate, unit=unit_of(clusters))
         if estimate.effective is not None:  # of drawn samples
-            return replace(estimate, unit=unit_of(clusters))
+            return estimate
         number = estimate.clusters  # of a panel in which some scores have no value
         if number is None:
             sizes = clustered_error([0.0] * len(clusters), clusters)
             number = sizes.clusters
             estimate = replace(estimate, clusters=number, degrees=sizes.degrees)
-        effective = None if estimate.error > 0 else float(number)
-        return replace(estimate, effective=effective, unit=unit_of(clusters))
+        if not estimate.error > 0:
+            estimate = replace(estimate, effective=float(number))
+        return estimate
 
 
 AnyMetric = Metric[Any] | CorpusMetric

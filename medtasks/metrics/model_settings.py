@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Literal, TypeVar, cast
 
 from medtasks.data.privacy import UNKNOWN_TEXTS
 from medtasks.errors import MedTasksError, SourceError, WeightsMissing, unknown_name
@@ -144,7 +144,7 @@ def _repository_path(info: WeightsInfo, repository: Path) -> Path:
         raise WeightsMissing(
             f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
         )
-    folder = home() / "weights" / "hub" / str(repository).replace("/", "--")
+    folder = weights_home() / "hub" / str(repository).replace("/", "--")
     if not complete_in(info, folder):
         _download(info, str(repository), folder)
     if path := complete_in(info, folder):
@@ -244,7 +244,15 @@ def packed_files(
         OSError: The source cannot be read. Damaged archives raise errors of zipfile or tarfile.
     """
     if source.is_dir():
-        yield from _folder_files(source, name_pattern)
+        paths = []
+        for folder, _, names in os.walk(source, followlinks=True):
+            paths += [Path(folder, name) for name in names]
+        for path in sorted(paths):
+            name = path.relative_to(source).as_posix()
+            if not (name_pattern.fullmatch(name) and path.is_file()):
+                continue
+            with path.open("rb") as file:
+                yield name, file
     elif zipfile.is_zipfile(source):
         with zipfile.ZipFile(source) as archive:
             for name in filter(name_pattern.fullmatch, archive.namelist()):
@@ -253,25 +261,8 @@ def packed_files(
         with tarfile.open(source) as packed:
             for member in packed:
                 name = member.name.removeprefix("./")
-                if not (member.isfile() and name_pattern.fullmatch(name)):
-                    continue
-                content = packed.extractfile(member)
-                if content:
-                    yield name, content
-
-
-def _folder_files(
-    source: Path,
-    name_pattern: re.Pattern[str],
-) -> Iterator[tuple[str, IO[bytes]]]:
-    paths = []
-    for folder, _, names in os.walk(source, followlinks=True):
-        paths += [Path(folder, name) for name in names]
-    for path in sorted(paths):
-        name = path.relative_to(source).as_posix()
-        if name_pattern.fullmatch(name) and path.is_file():
-            with path.open("rb") as file:
-                yield name, file
+                if member.isfile() and name_pattern.fullmatch(name):
+                    yield name, cast(IO[bytes], packed.extractfile(member))
 
 
 def text_key(*texts: str) -> bytes:
@@ -373,6 +364,14 @@ class ModelSettings:
             )
         device = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
+
+    def find_weights(self, name: str) -> Path:
+        """Find the weights that the settings name, or else the fetched ones, as :func:`weights_path`.
+
+        Raises:
+            WeightsMissing: They are not on this machine.
+        """
+        return weights_path(name, self.named_weights.get(name))
 
     def torch_device(self) -> "torch.device":
         """Return the device that the encoder runs on.

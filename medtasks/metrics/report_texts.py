@@ -12,7 +12,6 @@ Formats by the name's ending; all are UTF-8:
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError
 
-_TEXT_NAMES = ("text", "reply", "report")
+_TEXT_NAMES: tuple[str, ...] = ("text", "reply", "report")
 _ID_NAMES = ("id", "doc_id", "study_id")
 _FORM = '{"id": "7", "text": "..."}'
 
@@ -107,23 +106,14 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
         texts.append(text)
         if name is not None:
             ids.append(str(name))
-    _check_ids(path, ids, len(texts))
-    return ReportTexts(path, tuple(texts), tuple(ids) or None)
-
-
-def _check_ids(
-    path: Path,
-    ids: Sequence[str],
-    count: int,
-) -> None:
-    """Raise a RepliesError unless all texts of a file, or none, have an id of their own."""
-    if ids and len(ids) < count:
+    if ids and len(ids) < len(texts):
         raise RepliesError(
-            f"{path} has ids for {len(ids)} of its {count} texts; give all of them one, or none"
+            f"{path} has ids for {len(ids)} of its {len(texts)} texts; give all of them one, or none"
         )
     for name, number in Counter(ids).items():
         if number > 1:
             raise RepliesError(f"{path} holds id '{name}' more than once; keep one text per id")
+    return ReportTexts(path, tuple(texts), tuple(ids) or None)
 
 
 def _content_of(path: Path) -> str:
@@ -144,33 +134,27 @@ def _text_and_id(
 ) -> tuple[str, str | int | None]:
     if not isinstance(item, dict):
         raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
-    text = item[_text_name(location, item, column)]
-    if not isinstance(text, str):
-        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
-    identifier = next((item[name] for name in _ID_NAMES if name in item), None)
-    if identifier is not None and not isinstance(identifier, str | int):
-        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
-    return text, identifier
-
-
-def _text_name(
-    location: str,
-    item: Mapping[str, Any],
-    column: str | None,
-) -> str:
-    """Return the name of the text in an object."""
-    candidates = (column,) if column else _TEXT_NAMES
+    candidates = _TEXT_NAMES
+    missing = f"none of {', '.join(_TEXT_NAMES)}"
+    if column:
+        candidates = (column,)
+        missing = f"no '{column}'"
     names = [name for name in candidates if name in item]
     if len(names) > 1:
         raise RepliesError(
             f"{location} has {' and '.join(names)}; choose one of them with --column"
         )
     if not names:
-        missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
         raise RepliesError(
             f"{location} has {missing}; name the column or field of the text with --column"
         )
-    return names[0]
+    text = item[names[0]]
+    if not isinstance(text, str):
+        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
+    identifier = next((item[name] for name in _ID_NAMES if name in item), None)
+    if identifier is not None and not isinstance(identifier, str | int):
+        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
+    return text, identifier
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:

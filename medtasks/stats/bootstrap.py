@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.stats.intervals import LEVEL, Ends, t_quantile
+from medtasks.stats.intervals import LEVEL, UNDEFINED_ENDS, Ends, t_quantile
 from medtasks.stats.standard_error import Units, clustered_error
 
 Integers = NDArray[np.int64]
@@ -72,16 +72,27 @@ def values_with_errors(
     return result
 
 
+def unit_numbers(units: Units) -> Integers:
+    """Return the number of each sample's unit, from 0 in the order in which units first occur, shape (samples,).
+
+    Example:
+        >>> unit_numbers(["patient 7", "patient 2", "patient 7"]).tolist()
+        [0, 1, 0]
+    """
+    numbers = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
+    return np.fromiter((numbers[unit] for unit in units), dtype=np.int64, count=len(units))
+
+
 def _kinds_of_units(contributions: Integers, units: Units) -> tuple[Integers, Integers]:
     """Return the different sums of contributions by unit, and the number of units with each.
 
     Units of one kind are drawn together, so that the cost of a draw depends on the kinds alone.
     """
-    index = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
-    if len(index) < len(units):
-        members = np.fromiter((index[unit] for unit in units), dtype=np.int64, count=len(units))
+    number_of_units = len(set(units))
+    if number_of_units < len(units):
+        members = unit_numbers(units)
         order = np.argsort(members, kind="stable")
-        starts = np.searchsorted(members[order], np.arange(len(index)))
+        starts = np.searchsorted(members[order], np.arange(number_of_units))
         sums = np.add.reduceat(contributions[order], starts, axis=0)
         contributions = np.asarray(sums, dtype=np.int64)
     return np.unique(contributions, axis=0, return_counts=True)
@@ -139,7 +150,7 @@ def posterior_ends(
     for name in parts[0]:
         values = np.concatenate([part[name] for part in parts])
         defined = values[~np.isnan(values)]
-        ends[name] = math.nan, math.nan
+        ends[name] = UNDEFINED_ENDS
         if len(defined):
             low, high = np.quantile(defined, [(1 - LEVEL) / 2, upper])
             ends[name] = float(low), float(high)

@@ -30,9 +30,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
+from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers, unit_numbers
 from medtasks.stats.intervals import (
     LEVEL,
+    UNDEFINED_ENDS,
     Ends,
     EstimatedValue,
     Pair,
@@ -292,8 +293,7 @@ def _resample(answers: PredictionTable, ece: float) -> tuple[float, Ends, Ends, 
     units = int(answers.unit[-1]) + 1
     samples = len(answers.unit)
     if units < 2:
-        undefined = (math.nan, math.nan)
-        return math.nan, undefined, undefined, undefined
+        return math.nan, UNDEFINED_ENDS, UNDEFINED_ENDS, UNDEFINED_ENDS
     columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
     starts = np.searchsorted(answers.unit, np.arange(units))
     of_unit = np.add.reduceat(columns, starts, axis=0)
@@ -343,9 +343,8 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     weights = weights[:, order]
     entered = np.cumsum(weights, axis=1)[:, last]
     wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
-    risk = wrong / np.maximum(
-        entered, 1
-    )  # before the first drawn sample, nothing is wrong either
+    # Before the first drawn sample, nothing is wrong either.
+    risk = wrong / np.maximum(entered, 1)
     steps = np.diff(entered, axis=1, prepend=0)
     return np.asarray((steps * risk).sum(axis=1) / entered[:, -1])
 
@@ -378,8 +377,7 @@ def roc_area(
     if not all(totals):
         return EstimatedValue(math.nan)
     area, components = _area_components([scores[index] for index in order], weights)
-    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    members = np.array([numbers[clusters[index]] for index in order])
+    members = unit_numbers(clusters)[order]
     groups = []
     for of_class in (weights, 1 - weights):
         groups.append(np.unique(members[of_class > 0]).size)
@@ -392,7 +390,7 @@ def roc_area(
         variance = size / (size - 1) * math.fsum(total**2)
         variances.append(variance)
         parts.append(variance**2 / (size - 1))
-    number = len(numbers)
+    number = len(set(clusters))
     shared = number / (number - 1) * math.fsum(sums[0] * sums[1])
     error = math.sqrt(max(0.0, sum(variances) + 2 * shared))
     if error < _NO_SPREAD:

@@ -31,7 +31,7 @@ from functools import partial
 
 import numpy as np
 
-from medtasks.stats.intervals import Ends, bisect, t_quantile
+from medtasks.stats.intervals import UNDEFINED_ENDS, Ends, bisect, t_quantile
 from medtasks.stats.paired import ALPHA, POWER, SEED, exceeding, paired_differences
 from medtasks.stats.standard_error import (
     Dyad,
@@ -127,11 +127,10 @@ def equivalence(
     intervals = []
     for level in (ALPHA, NON_INFERIORITY):
         limit = t_quantile(1 - level, error.degrees)
-        low = high = math.nan
+        ends = UNDEFINED_ENDS
         if not (math.isnan(limit) or math.isnan(statistic(0.0))):
-            low = _inverse(statistic, limit, reach)
-            high = _inverse(statistic, -limit, reach)
-        intervals.append((low, high))
+            ends = _inverse(statistic, limit, reach), _inverse(statistic, -limit, reach)
+        intervals.append(ends)
     above = exceeding(statistic(-margin), error.degrees)
     below = exceeding(-statistic(margin), error.degrees)
     variance = error.error**2 * samples

@@ -24,6 +24,7 @@ Ends = tuple[float, float]
 """Lower and upper end of an interval."""
 
 LEVEL = 0.95
+UNDEFINED_ENDS: Ends = (math.nan, math.nan)
 FEW_CLUSTERS = 10
 """Effective clusters, degrees of freedom plus one, below which tables note that an interval rests on few of them."""
 _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but rounding
@@ -91,12 +92,12 @@ def interval(
     if not (math.isfinite(value) and math.isfinite(error)) or (
         degrees is not None and not degrees > 0
     ):
-        return math.nan, math.nan
+        return UNDEFINED_ENDS
     quantile = t_quantile((1 + level) / 2, degrees)
     if share:
         return _wilson_ends(min(max(value, 0.0), 1.0), error, effective, quantile)
     if error <= _NO_SPREAD * abs(value):
-        return math.nan, math.nan
+        return UNDEFINED_ENDS
     return value - quantile * error, value + quantile * error
 
 
@@ -109,7 +110,7 @@ def _wilson_ends(
     spread = value * (1 - value)
     if effective is None:
         if error <= _NO_SPREAD or spread <= 0:
-            return math.nan, math.nan
+            return UNDEFINED_ENDS
         effective = spread / error**2
     # Student's quantile in place of the normal one is the same as Korn and Graubard's factor on the size.
     square = quantile**2
@@ -181,7 +182,7 @@ def ratio_of_shares(
         (2.94, 7.15)
     """
     if not all(map(math.isfinite, sizes)):
-        return math.nan, math.nan
+        return UNDEFINED_ENDS
     first, second = shares
     first_size, second_size = sizes
     total = first_size + second_size

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from medtasks.stats.intervals import Ends, t_quantile
+from medtasks.stats.intervals import UNDEFINED_ENDS, Ends, t_quantile
 from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
 from medtasks.stats.standard_error import Dyad, Floats, Units, separate_units
 
@@ -132,13 +132,12 @@ def compare_paired(
     number = len(set(units))
     samples = len(differences)
     right_or_wrong = {*first, *second} <= {0.0, 1.0}
-    signs = np.sign(differences)
-    gained = int((signs > 0).sum())
-    lost = int((signs < 0).sum())
+    gained = sum(difference > 0 for difference in differences)
+    lost = sum(difference < 0 for difference in differences)
     evidence: int | None = number
     test = _fitting_test(units, smaller, right_or_wrong)
     if test == MCNEMAR:
-        low = high = math.nan
+        low, high = UNDEFINED_ENDS
         if samples > 1:
             low, high = agresti_min_interval(lost, gained, samples, level)
         p = mcnemar(lost, gained)
@@ -217,7 +216,7 @@ def _student_test(
         p = min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
         return mean - half, mean + half, p
     if math.isnan(error.error) or not error.degrees > 0:
-        return math.nan, math.nan, 1.0
+        return *UNDEFINED_ENDS, 1.0
     # Equal differences show nothing of their spread: they count as independent samples.
     size = error.effective if are_drawn(units) else error.degrees + 1
     lost = size * max(-mean, 0.0)
@@ -440,7 +439,7 @@ def sign_flip_interval(
     high = float(np.sort(np.concatenate(upper))[::-1][rejected])
     is_finite = math.isfinite(low) and math.isfinite(high)
     if not is_finite or max(differences) - min(differences) < _TIE:
-        return math.nan, math.nan
+        return UNDEFINED_ENDS
     return low, high
 
 

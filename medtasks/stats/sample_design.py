@@ -113,7 +113,7 @@ def drawn_mean(
         sample_weights = list(map(math.prod, pairs))
     total = math.fsum(sample_weights)
     if not total:
-        return math.nan, MeanError(math.nan, math.nan, math.nan, 0)
+        return math.nan, MeanError()
     weighted_values = map(math.prod, zip(values, sample_weights, strict=True))
     mean = math.fsum(weighted_values) / total
     clusters = len({*units})
@@ -122,7 +122,7 @@ def drawn_mean(
         return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
     variance = math.fsum(stratum.unseen_covariance(stratum) for stratum in strata)
     degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.share_unseen)
-    effective = _effective_number(mean, values, units, strata)
+    effective = _effective_number(mean, values, units, strata, variance)
     return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
 
 
@@ -188,17 +188,24 @@ def _effective_number(
     values: Sequence[float],
     units: Sequence[DrawnUnit],
     strata: Sequence[_Stratum],
+    corrected: float,
 ) -> float:
     """Return the number of independent answers with the same error, if the mean is a share.
 
     Bounds as of :func:`~medtasks.stats.standard_error.clustered_error` hold before the finite-population correction: at
     most the number of replies, and that of the clusters where few show the rarer outcome.
+
+    Args:
+        mean: The estimated mean.
+        values: Value of each sample.
+        units: Unit of each sample.
+        strata: Strata of the mean.
+        corrected: Variance of the mean, with the finite-population correction.
     """
     by_cluster: dict[DrawnUnit, list[float]] = defaultdict(list)
     for value, unit in zip(values, units, strict=True):
         by_cluster[unit].append(value)
     variance = math.fsum(stratum.covariance(stratum) for stratum in strata)
-    corrected = math.fsum(stratum.unseen_covariance(stratum) for stratum in strata)
     existing = sum(stratum.existing for stratum in strata)
     unseen = 1 - sum(len(stratum.sums) for stratum in strata) / existing
     effective = float(len(by_cluster))

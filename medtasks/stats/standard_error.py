@@ -26,9 +26,8 @@ Units = Sequence[Hashable]
 
 _WORKING_CORRELATION = 0.2  # within clusters; degrees of freedom depend on it little
 _LEAST_DEGREES = 1.5  # of clusters of very unequal size
-FEW_CLUSTERS = (
-    8  # with the rarer outcome, which then do not show the correlation within clusters
-)
+# Clusters with the rarer outcome below which they do not show the correlation within clusters.
+FEW_CLUSTERS = 8
 _NO_SPREAD = 1e-9
 
 
@@ -42,10 +41,10 @@ class MeanError:
         clusters: Number of clusters, or dyads.
     """
 
-    error: float
-    degrees: float
-    effective: float
-    clusters: int
+    error: float = math.nan
+    degrees: float = math.nan
+    effective: float = math.nan
+    clusters: int = 0
 
 
 class Dyad(NamedTuple):
@@ -102,7 +101,7 @@ def clustered_error(
         members[cluster].append(index)
     number = len(members)
     if number < 2:
-        return MeanError(math.nan, math.nan, math.nan, number)
+        return MeanError(clusters=number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
     sizes = []
@@ -135,9 +134,9 @@ def _effective_number(mean: float, variance: float, without_spread: float) -> fl
         without_spread: Number to return if there is no variance.
     """
     spread = mean * (1 - mean)
-    return (
-        spread / variance if variance > _NO_SPREAD**2 and spread > 0 else float(without_spread)
-    )
+    if variance > _NO_SPREAD**2 and spread > 0:
+        return spread / variance
+    return float(without_spread)
 
 
 def _correction(sizes: Floats) -> tuple[float, float]:
@@ -202,7 +201,7 @@ def dyadic_error(
     linked = sum(neighbours)
     trace = number - linked / number if number else 0.0
     if number < 2 or trace <= 0:
-        return MeanError(math.nan, math.nan, math.nan, number)
+        return MeanError(clusters=number)
     squared_neighbours = math.fsum(count**2 for count in neighbours)
     squares = linked - 2 * squared_neighbours / number + (linked / number) ** 2
     degrees = trace**2 / squares

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.metric import harmonic_mean
-from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 
@@ -119,7 +119,17 @@ def bert_scores(
         matches: Matched tokens of each pair.
         idf: Texts over which document frequencies are counted.
     """
-    weights_by_id = None if idf is Idf.NONE else _weights_by_id(matches, idf)
+    weights_by_id = None
+    if idf is not Idf.NONE:
+        distinct_ids = [np.empty(0, dtype=np.int32)]  # of each text that counts
+        size = 1
+        for pair in matches:
+            ids = pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids
+            distinct_ids.append(np.unique(ids))
+            largest = max(pair.reference_ids.max(), pair.hypothesis_ids.max())
+            size = max(size, 1 + int(largest))
+        counts = np.bincount(np.concatenate(distinct_ids), minlength=size)
+        weights_by_id = np.asarray(np.log((len(matches) + 1) / (counts + 1)))
     scores = []
     for pair in matches:
         precision = 0.0
@@ -155,23 +165,6 @@ def _weighted_mean(
     if not total > 0:
         return math.nan
     return float(best.astype(np.float64) @ weights) / total
-
-
-def _weights_by_id(
-    matches: Sequence[TokenMatches],
-    idf: Idf,
-) -> NDArray[np.float64]:
-    """Return the weight of each token by its id."""
-    distinct_ids = []
-    size = 1
-    for pair in matches:
-        ids = pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids
-        distinct_ids.append(np.unique(ids))
-        largest = max(pair.reference_ids.max(), pair.hypothesis_ids.max())
-        size = max(size, 1 + int(largest))
-    none = np.empty(0, dtype=np.int32)
-    counts = np.bincount(np.concatenate([none, *distinct_ids]), minlength=size)
-    return np.asarray(np.log((len(matches) + 1) / (counts + 1)))
 
 
 class ContextualEncoder:
@@ -321,8 +314,14 @@ def _pair_cosines(
     batch_size = settings.batch_size or (
         _CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH
     )
+    batches = []  # of positions in the queue, each of one window
+    for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
+        numbers = list(group)
+        lengths = [len(ids[queue[number][1]]) for number in numbers]
+        of_window = text_encoders.length_batches(lengths, batch_size)
+        batches += [[numbers[index] for index in batch] for batch in of_window]
     encoded = text_encoders.run_batches(
-        _window_batches(queue, [len(ids[text]) for _, text in queue], batch_size),
+        batches,
         lambda batch: encoder.vectors([ids[queue[number][1]] for number in batch]),
         description="BERTScore",
         progress=settings.progress,
@@ -360,22 +359,6 @@ def _pairs_by_window(
             window += 1
             tokens = 0
     return pairs_of
-
-
-def _window_batches(
-    queue: Sequence[tuple[int, str]],
-    lengths: Sequence[int],
-    batch_size: int,
-) -> list[list[int]]:
-    """Return batches of numbers of texts in a queue of windows and texts. Each batch is of one window."""
-    batches = []
-    for _, group in groupby(range(len(queue)), lambda number: queue[number][0]):
-        numbers = list(group)
-        of_window = text_encoders.length_batches(
-            [lengths[number] for number in numbers], batch_size
-        )
-        batches += [[numbers[index] for index in batch] for batch in of_window]
-    return batches
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -429,7 +412,7 @@ class BertScore:
         """
         if not references:
             return []
-        folder = weights_path(self.encoder, self.settings.named_weights.get(self.encoder))
+        folder = self.settings.find_weights(self.encoder)
         files = [*text_encoders.present(folder, _TEXT_FILES), *_weight_files(folder)]
         digest = " ".join(
             f"{file.name}={text_encoders.weights_digest([file])}" for file in files

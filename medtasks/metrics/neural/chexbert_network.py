@@ -102,11 +102,24 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     Raises:
         WeightsMissing: The checkpoint is damaged, of another model, or does not fit the configuration.
     """
-    state = {
-        key: tensor
-        for key, tensor in _stored_tensors(files).items()
-        if not key.startswith(_UNUSED)
-    }
+    fix = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
+    damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
+    check_unpickling(files.weights)
+    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {fix}"):
+        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
+        is_zip = zipfile.is_zipfile(files.weights)
+        stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
+    tensors = stored.get("model_state_dict") if isinstance(stored, dict) else None
+    foreign = f"{files.weights} is no checkpoint of CheXbert: it has no"
+    if not isinstance(tensors, dict) or not all(
+        isinstance(tensor, torch.Tensor) for tensor in tensors.values()
+    ):
+        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {fix}")
+    state = {str(key).removeprefix("module."): tensor for key, tensor in tensors.items()}
+    for key in _OWN_TENSORS:
+        if key not in state:
+            raise WeightsMissing(f"{foreign} '{key}'; {fix}")
+    used = {key: tensor for key, tensor in state.items() if not key.startswith(_UNUSED)}
     fetches = (
         f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     )
@@ -116,29 +129,7 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     with text_encoders.weights_errors(
         lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"
     ):
-        return text_encoders.load_tensors(lambda: ChexbertNetwork(config), state)
-
-
-def _stored_tensors(files: ChexbertFiles) -> dict[str, torch.Tensor]:
-    """Read the tensors of the checkpoint by their names in the network."""
-    fix = f"remove it and run 'medtasks weights fetch {CHEXBERT}'"
-    damage = f"{files.weights} is damaged, incomplete or no plain torch checkpoint"
-    check_unpickling(files.weights)
-    with text_encoders.weights_errors(lambda kind, _: f"{damage} ({kind}); {fix}"):
-        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
-        is_zip = zipfile.is_zipfile(files.weights)
-        stored = torch.load(files.weights, map_location="cpu", mmap=is_zip, weights_only=True)
-    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
-    foreign = f"{files.weights} is no checkpoint of CheXbert: it has no"
-    if not isinstance(state, dict) or not all(
-        isinstance(tensor, torch.Tensor) for tensor in state.values()
-    ):
-        raise WeightsMissing(f"{foreign} 'model_state_dict' of tensors; {fix}")
-    state = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
-    for key in _OWN_TENSORS:
-        if key not in state:
-            raise WeightsMissing(f"{foreign} '{key}'; {fix}")
-    return state
+        return text_encoders.load_tensors(lambda: ChexbertNetwork(config), used)
 
 
 def token_ids(

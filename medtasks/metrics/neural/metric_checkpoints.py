@@ -67,8 +67,7 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
     Raises:
         WeightsMissing: A file is not on this machine.
     """
-    configured = settings.named_weights.get(CHEXBERT)
-    chosen = weights_path(CHEXBERT, configured)
+    chosen = settings.find_weights(CHEXBERT)
     info = WEIGHTS[CHEXBERT]
     weights = complete_in(info, chosen) if chosen.is_dir() else chosen
     if weights is None:
@@ -77,7 +76,7 @@ def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
             f"{CHEXBERT}'"
         )
     neighbour = None
-    if configured:
+    if CHEXBERT in settings.named_weights:
         near = [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)]
         neighbour = next(filter(Path.is_dir, near), None)
     encoder = weights_path(
@@ -171,7 +170,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     Raises:
         WeightsMissing: One of them is not on this machine, or the archive is damaged.
     """
-    weights = weights_path(model_type, settings.named_weights.get(model_type))
+    weights = settings.find_weights(model_type)
     candidates = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
     paths = [path for path in candidates if path.is_file() or (path / _CONFIG).is_file()]
     path = paths[0] if paths else None
@@ -181,47 +180,28 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
             f"'medtasks weights fetch {model_type}'"
         )
     with _archive_errors(path, model_type):
-        config = _read_config(path)
-    return Archive(
-        path,
-        model_type,
-        _encoder_folder(path, model_type, config.encoder, settings),
-        config.max_length,
-        config.max_span_width,
-        config.spans_per_word,
-    )
-
-
-class _Config(NamedTuple):
-    encoder: str  # name
-    max_length: int
-    max_span_width: int
-    spans_per_word: float
-
-
-def _read_config(path: Path) -> _Config:
-    content = None
-    for name, file in packed_files(path, _MEMBER):
-        if name == _CONFIG:
-            content = read_stream(file)
-            break
-    if content is None:
-        raise KeyError(_CONFIG)
-    config = json.loads(content)
-    reader = config["dataset_reader"]
-    model = config["model"]
-    indexer = reader["token_indexers"]["bert"]
-    embedder = model["embedder"]["token_embedders"]["bert"]
-    if any(indexer[name] != embedder[name] for name in ("model_name", "max_length")):
-        raise ValueError("encoder and tokenizer differ")
-    if model["modules"].get("coref", {}).get("coref_prop", 0):
-        raise ValueError("coreference changes its spans")
-    return _Config(
-        str(indexer["model_name"]),
-        int(indexer["max_length"]),
-        int(reader["max_span_width"]),
-        float(model["modules"]["relation"]["spans_per_word"]),
-    )
+        content = None
+        for name, file in packed_files(path, _MEMBER):
+            if name == _CONFIG:
+                content = read_stream(file)
+                break
+        if content is None:
+            raise KeyError(_CONFIG)
+        config = json.loads(content)
+        reader = config["dataset_reader"]
+        model = config["model"]
+        indexer = reader["token_indexers"]["bert"]
+        embedder = model["embedder"]["token_embedders"]["bert"]
+        if any(indexer[name] != embedder[name] for name in ("model_name", "max_length")):
+            raise ValueError("encoder and tokenizer differ")
+        if model["modules"].get("coref", {}).get("coref_prop", 0):
+            raise ValueError("coreference changes its spans")
+        encoder = str(indexer["model_name"])
+        max_length = int(indexer["max_length"])
+        max_span_width = int(reader["max_span_width"])
+        spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
+    folder = _encoder_folder(path, model_type, encoder, settings)
+    return Archive(path, model_type, folder, max_length, max_span_width, spans_per_word)
 
 
 def _encoder_folder(
@@ -230,9 +210,8 @@ def _encoder_folder(
     name: str,
     settings: ModelSettings,
 ) -> Path:
-    stated = settings.named_weights.get(_ENCODER[model_type])
-    if stated:
-        return weights_path(_ENCODER[model_type], stated)
+    if _ENCODER[model_type] in settings.named_weights:
+        return settings.find_weights(_ENCODER[model_type])
     around = (path, path.parent) if path.is_dir() else (path.parent,)
     for folder in around:
         for part in (name, Path(name).name):

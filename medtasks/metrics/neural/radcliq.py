@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from medtasks.metrics.model_settings import ModelSettings, weights_path
+from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores, report_metric
 
 _NEEDED_WEIGHTS = ("radgraph", "chexbert", "distilroberta-base")
@@ -117,7 +117,7 @@ def radcliq_v1(
         Values by pair, and their mean. Lower is better.
     """
     for name in _NEEDED_WEIGHTS:  # missing weights raise before any model runs
-        weights_path(name, settings.named_weights.get(name))
+        settings.find_weights(name)
     facts = {"orientation": "lower is better"}
     columns = []
     for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):

@@ -8,7 +8,7 @@ first and last word; and its ``relations``, each ``[label, number of the other e
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,15 +74,8 @@ class RadGraph:
         """
         reports = [tuple(words_of(text or "None", self.model_type)) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
-        annotations: dict[tuple[str, ...], Annotation] = {(): _annotation("", {})}
-        if keys:
-            annotations |= self._annotate_words(keys)
-        return [annotations[words] for words in reports]
-
-    def _annotate_words(
-        self,
-        keys: Mapping[tuple[str, ...], bytes],
-    ) -> dict[tuple[str, ...], Annotation]:
+        if not keys:
+            return [_annotation("", {}) for _ in reports]
         archive = open_archive(self.model_type, self.settings)
         digest = weights_digest(archive.files)
         model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {digest}"
@@ -95,12 +88,14 @@ class RadGraph:
             for position, entities in annotator.entities(new):
                 yield position, _annotation(" ".join(new[position]), entities)
 
-        return TextCache(self.settings.cache, model).complete(
+        annotations = TextCache(self.settings.cache, model).complete(
             keys,
             annotate_new,
             encode=lambda annotation: json.dumps(annotation).encode(),
             decode=json.loads,
         )
+        annotations[()] = _annotation("", {})
+        return [annotations[words] for words in reports]
 
 
 def _annotation(text: str, entities: dict[str, dict[str, Any]]) -> Annotation:

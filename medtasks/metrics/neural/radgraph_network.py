@@ -247,7 +247,12 @@ class SpanNetwork:
             The entities of each report by number.
         """
         lengths = torch.tensor(list(map(len, reports)))
-        spans = self._spans(lengths)
+        # All spans of words of one report, up to the maximum width.
+        owners = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        starts = torch.arange(len(owners))[:, None].expand(-1, len(self._widths))
+        ends = starts + torch.arange(len(self._widths))
+        inside = ends < lengths.cumsum(0)[owners][:, None]
+        spans = _Spans(owners[starts[inside]], starts[inside], ends[inside])
         best, label = self._span_scores(self._entity, words, spans).max(dim=1)
         mentions = self._span_scores(self._mention, words, spans)[:, 0]
         is_entity = best > 0  # "no entity" scores 0
@@ -262,14 +267,6 @@ class SpanNetwork:
         ]
         entities = torch.stack([*spans, label.cpu()])[:, is_entity].T.tolist()
         return self._write(reports, entities, relations)
-
-    def _spans(self, lengths: Tensor) -> _Spans:
-        """Return the spans within reports of some lengths, up to the maximum width."""
-        owners = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-        starts = torch.arange(len(owners))[:, None].expand(-1, len(self._widths))
-        ends = starts + torch.arange(len(self._widths))
-        inside = ends < lengths.cumsum(0)[owners][:, None]
-        return _Spans(owners[starts[inside]], starts[inside], ends[inside])
 
     def _span_scores(
         self,
@@ -321,9 +318,13 @@ class SpanNetwork:
         )
         as_first = linear(vectors, first_part, self._relation.bias)
         as_second = linear(vectors, second_part)
-        for pairs in torch.split(
-            _pairs_of_reports(spans.owner).to(self._device), _PAIRS_AT_ONCE
-        ):
+        groups = torch.split(
+            torch.arange(len(spans.owner)), torch.bincount(spans.owner).tolist()
+        )
+        none = torch.empty(0, 2, dtype=torch.long)
+        # All pairs of spans of one report, either way round and each with itself.
+        all_pairs = torch.cat([none, *(torch.cartesian_prod(group, group) for group in groups)])
+        for pairs in torch.split(all_pairs.to(self._device), _PAIRS_AT_ONCE):
             source, target = pairs.T
             products = linear(vectors[source] * vectors[target], both)
             scores = self._relation.scores(as_first[source] + as_second[target] + products)
@@ -359,13 +360,6 @@ class SpanNetwork:
             relation = [self._contents.relation_labels[label], numbered[target][0]]
             numbered[source][1]["relations"].append(relation)
         return entities_of
-
-
-def _pairs_of_reports(owner: Tensor) -> Tensor:
-    """Return all pairs of spans of one report, either way round and each with itself, shape (pairs, 2)."""
-    numbers = torch.split(torch.arange(len(owner)), torch.bincount(owner).tolist())
-    none = torch.empty(0, 2, dtype=torch.long)
-    return torch.cat([none, *(torch.cartesian_prod(spans, spans) for spans in numbers)])
 
 
 class Annotator:

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings, weights_path
+from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.rate_sentences import ENCODER, KINDS, NER, entity_spans
 
@@ -30,7 +30,7 @@ def _load(
     model_class: Any,
     settings: ModelSettings,
 ) -> tuple[Any, Any]:
-    folder = weights_path(name, settings.named_weights.get(name))
+    folder = settings.find_weights(name)
     fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
     with (
         text_encoders.weights_errors(

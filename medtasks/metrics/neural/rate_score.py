@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medtasks.metrics.metric import harmonic_mean, mean
-from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.rate_sentences import (
     ENCODER,
     EXCLUDED,
@@ -62,23 +62,22 @@ def affinities() -> dict[str, Affinity]:
     """Return the published weightings by the ending of their keys: long and short of 0.6.0, and that of 0.5.0."""
     file = resources.files(__package__).joinpath("rate_affinity.json")
     stored = json.loads(file.read_text("utf-8"))
-    long = _weights_of_types(stored["long"])
-    short = _weights_of_types(stored["short"])
+    long = _read_affinity(stored["long"])
     return {
-        "": Affinity(long, stored["long"]["neg_weight"]),
-        "_short": Affinity(short, stored["short"]["neg_weight"]),
-        "_0_5_0": Affinity(long, stored["neg_weight_until_0.5.0"]),
+        "": long,
+        "_short": _read_affinity(stored["short"]),
+        "_0_5_0": long._replace(penalty=stored["neg_weight_until_0.5.0"]),
     }
 
 
-def _weights_of_types(matrix: Mapping[str, float]) -> dict[tuple[str, str], float]:
-    """Return the weights of a published matrix by the types of an entity and its partner."""
+def _read_affinity(matrix: Mapping[str, float]) -> Affinity:
+    """Return a published matrix of weights, by the types of an entity and its partner, with its penalty."""
     weights = {}
     for pair, weight in matrix.items():
         if pair != "neg_weight":
             kind, partner = pair.upper().split("_")
             weights[kind, partner] = weight
-    return weights
+    return Affinity(weights, matrix["neg_weight"])
 
 
 def best_partners(
@@ -177,7 +176,7 @@ def entity_scores(
 
 
 def _fingerprint(name: str, settings: ModelSettings) -> str:
-    folder = weights_path(name, settings.named_weights.get(name))
+    folder = settings.find_weights(name)
     weights = sorted(folder.glob("*.safetensors"))
     digest = weights_digest(present(folder, _FILES) + weights)
     return f"{name} {_VERSION} {settings.dtype} {digest}"
@@ -188,7 +187,7 @@ def report_entities(
     texts: Texts,
 ) -> list[list[Entity] | None]:
     """Return the entities of each report, or None for a report without a sentence of at least three characters."""
-    rules = weights_path(RULES, settings.named_weights.get(RULES))
+    rules = settings.find_weights(RULES)
     sentences = {text: split_sentences(text, rules) for text in dict.fromkeys(texts)}
     keys = {}
     for sentence in chain.from_iterable(sentences.values()):
@@ -258,9 +257,14 @@ def rate_score(
     first = entities[: len(references)]
     second = entities[len(references) :]
     empty = _pairs_with(None, zip(first, second, strict=True))
-    suffix = "_reference" if as_published else ""
-    unscored = 0.5 if as_published else math.nan
-    pairs = _pairs(first, second, as_published)
+    suffix = ""
+    unscored = math.nan
+    if as_published:
+        suffix = "_reference"
+        unscored = 0.5
+        first = [report for report in first if report is not None]
+        second = [report for report in second if report is not None]
+    pairs = list(zip(first, second, strict=False))
     results = _pair_scores(settings, pairs, as_published)
     lost = [math.nan] * (len(references) - len(pairs))
     samples = {}
@@ -303,19 +307,6 @@ def _pair_scores(
             result = entity_scores(reference, hypothesis, vectors, as_published=as_published)
         scores.append(result)
     return scores
-
-
-def _pairs(
-    first: Sequence[list[Entity] | None],
-    second: Sequence[list[Entity] | None],
-    as_published: bool,
-) -> list[_Pair]:
-    """Return the pairs that are compared, as published without the reports that have no sentence."""
-    if not as_published:
-        return list(zip(first, second, strict=True))
-    first = [report for report in first if report is not None]
-    second = [report for report in second if report is not None]
-    return list(zip(first, second, strict=False))
 
 
 rate_score_reference = partial(rate_score, as_published=True)

@@ -109,11 +109,21 @@ def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
 
     Of two overlapping matches the wider one stays, of equal ones the first.
     """
+    letters = set(text)
+    candidates = []  # begin of each match, and its span
+    for rule in rules:
+        if not rule.literals <= letters:
+            continue
+        groups = rule.pattern.groupindex
+        for match in rule.pattern.finditer(text, overlapped=True):
+            begin = match.start("begin") if "begin" in groups else match.start()
+            end = match.start("end") if "end" in groups else match.end()
+            candidates.append((match.start(), _Span(begin, end, rule.is_boundary)))
     spans: list[_Span] = []
     # Begin, position and end of every span that was ever in the list, sorted.
     taken: list[tuple[int, int, int]] = []
     longest = 0
-    for span in _candidates(text, rules):
+    for _, span in sorted(candidates, key=itemgetter(0)):
         length = span.end - span.begin
         position = _overlapping(span, taken, longest)
         if position is None:
@@ -126,22 +136,6 @@ def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
         insort(taken, (span.begin, position, span.end))
         longest = max(longest, length)
     return [span for span in spans if span.is_boundary]
-
-
-def _candidates(text: str, rules: Sequence[_Rule]) -> list[_Span]:
-    """Return the spans of all matches, by the begin of the match."""
-    letters = set(text)
-    matches = []
-    for rule in rules:
-        if not rule.literals <= letters:
-            continue
-        groups = rule.pattern.groupindex
-        for match in rule.pattern.finditer(text, overlapped=True):
-            begin = match.start("begin") if "begin" in groups else match.start()
-            end = match.start("end") if "end" in groups else match.end()
-            matches.append((match.start(), _Span(begin, end, rule.is_boundary)))
-    matches.sort(key=itemgetter(0))
-    return [span for _, span in matches]
 
 
 def _overlapping(
@@ -258,13 +252,7 @@ def split_sentences(text: str, rules: Path) -> list[str]:
         text: Report.
         rules: File of rules, ``rush_rules.tsv``.
     """
-    borders = [*_sentence_starts(text, _spans(text, _rules(rules))), len(text)]
-    sentences = [text[begin:end].strip() for begin, end in pairwise(borders)]
-    return [sentence for sentence in sentences if len(sentence) >= _SHORTEST_SENTENCE]
-
-
-def _sentence_starts(text: str, spans: Sequence[_Span]) -> list[int]:
-    """Return the positions of the tokens at which sentences begin, from 0."""
+    spans = _spans(text, _rules(rules))
     starts = {0}
     number = 0
     no_token = len(text) + 1
@@ -279,7 +267,9 @@ def _sentence_starts(text: str, spans: Sequence[_Span]) -> list[int]:
         is_between = begin < following[number].begin and (number > 0 or not spans)
         if is_after or is_begin or (is_between and match.group().isspace()):
             starts.add(begin)
-    return sorted(starts)
+    borders = [*sorted(starts), len(text)]
+    sentences = [text[begin:end].strip() for begin, end in pairwise(borders)]
+    return [sentence for sentence in sentences if len(sentence) >= _SHORTEST_SENTENCE]
 
 
 def entity_spans(
