@@ -29,6 +29,8 @@ from medtasks.net.disk_cache import SqliteCache
 from medtasks.net.servers import RemoteTrouble, Server, trouble_of, unreadable
 
 T = TypeVar("T")
+ReplyParser = Callable[[str], T | None]
+"""Reads the verdict in a judge's reply. It returns ``None`` for a reply in another form, and must not raise."""
 
 BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
 MODEL = "MEDTASKS_JUDGE_MODEL"
@@ -317,7 +319,7 @@ class Judge:
         self,
         system: str,
         user: str,
-        parse: Callable[[str], T | None],
+        parse: ReplyParser[T],
         *,
         prompt_version: int = 1,
         is_raw: bool = False,
@@ -327,8 +329,7 @@ class Judge:
         Args:
             system: System message; an empty one is not sent.
             user: User message, or with ``is_raw`` a string to complete, without the server's chat template.
-            parse: Reads a reply. It returns ``None`` for one that breaks the format, which is not stored, and must not
-                raise.
+            parse: Reads a reply. One that breaks the format is not stored.
             prompt_version: Raised when stored verdicts must not be reused.
             is_raw: Whether ``user`` is a string to complete.
         """
@@ -387,7 +388,7 @@ class Judge:
         self,
         system: str,
         user: str,
-        parse: Callable[[str], T | None],
+        parse: ReplyParser[T],
         key: str,
         is_raw: bool,
     ) -> JudgeVerdict[T]:

@@ -18,7 +18,7 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import quote_reply
-from medtasks.judges.judge_client import Judge, JudgeVerdict
+from medtasks.judges.judge_client import Judge, JudgeVerdict, ReplyParser
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class JudgePrompt:
         judge: Judge,
         pairs: Mapping[str, Any],
         answer: str,
-        parse: Callable[[str], T | None],
+        parse: ReplyParser[T],
         *,
         fenced: bool,
     ) -> JudgeVerdict[T]:
@@ -95,7 +95,7 @@ class JudgePrompt:
         judge: Judge,
         pairs: Mapping[str, Any],
         answers: Mapping[str, str],
-        parsers: Mapping[str, Callable[[str], T | None]],
+        parsers: Mapping[str, ReplyParser[T]],
         *,
         fenced: bool,
     ) -> JudgeVerdict[dict[str, T]]:
@@ -116,7 +116,7 @@ class JudgePrompt:
         judge: Judge,
         pairs: Mapping[str, Any],
         answers: Mapping[str, str],
-        parse: Callable[[str], Any],
+        parse: ReplyParser[Any],
         *,
         fenced: bool,
     ) -> JudgeVerdict[Any]:
@@ -140,7 +140,7 @@ class JudgeQuestion:
     pairs: Mapping[str, Any]  # the other fields of the JSON object
     answer: str
     # Verdict in a judge's reply on this model alone; None for another form.
-    parse: Callable[[str], Any]
+    parse: ReplyParser[Any]
     of_empty: Any  # verdict on an empty answer, about which no judge is asked
 
     def ask(self, judge: Judge, *, fenced: bool) -> Any:
@@ -218,9 +218,7 @@ def parse_number(text: str, most: int) -> int | None:
     return number if type(number) is int and 0 <= number <= most else None
 
 
-def parse_joint(
-    text: str, parsers: Mapping[str, Callable[[str], T | None]]
-) -> dict[str, T] | None:
+def parse_joint(text: str, parsers: Mapping[str, ReplyParser[T]]) -> dict[str, T] | None:
     """Read the verdicts on several models in a reply, each as if it were alone.
 
     Args:

@@ -34,9 +34,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medtasks.stats.bootstrap import Floats, Integers
+from medtasks.stats.bootstrap import Booleans, Floats, Integers
 
 MULTICLASS_METRICS = (
     "macro_f1",
@@ -206,9 +205,9 @@ def ratio(
 
 
 def _cells(
-    right: NDArray[np.bool_],
-    guess: NDArray[np.bool_],
-    answered: NDArray[np.bool_],
+    right: Booleans,
+    guess: Booleans,
+    answered: Booleans,
 ) -> Integers:
     if len(right) != len(guess):
         raise ValueError(
@@ -277,8 +276,8 @@ class _Counts(NamedTuple):
     false_positives: Integers
     true_negatives: Integers
     samples: Integers  # shape (..., 1)
-    in_target: NDArray[np.bool_]  # whether a sample has the class in the target
-    in_part: NDArray[np.bool_]  # whether also a sample has it not
+    in_target: Booleans  # whether a sample has the class in the target
+    in_part: Booleans  # whether also a sample has it not
     recall: Floats  # TP / (TP + FN); 0 for a class that is not in the target
     f1: Floats  # 2 TP / (2 TP + FP + FN); 0 for a class that is neither in the target nor predicted
     auroc: (
@@ -298,7 +297,7 @@ def _counts(cells: Integers) -> _Counts:
     return _Counts(tp, fp, tn, samples, positives > 0, in_part, recall, f1, auroc)
 
 
-def _mean(values: Floats, included: NDArray[np.bool_]) -> Floats:
+def _mean(values: Floats, included: Booleans) -> Floats:
     included = np.broadcast_to(included, values.shape)
     total = np.where(included, values, 0.0).sum(axis=-1)
     return ratio(total, included.sum(axis=-1), np.nan)

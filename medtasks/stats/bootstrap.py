@@ -11,6 +11,10 @@ from medtasks.stats.standard_error import Units, clustered_error
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+SummedMetrics = Callable[[Integers], Mapping[str, Floats]]
+"""Maps summed counts, shape (..., cells), to values by name, shape (...), NaN if undefined."""
+
 RESAMPLES = 1000
 """Draws per standard error, whose own relative error is then about 2 % (``1 / sqrt(2 * RESAMPLES)``)."""
 
@@ -22,7 +26,7 @@ _FINE = 1e6  # counts of weighted samples are rounded to whole multiples of its 
 def values_with_errors(
     contributions: Integers,
     units: Units,
-    metrics: Callable[[Integers], Mapping[str, Floats]],
+    metrics: SummedMetrics,
     resamples: int = RESAMPLES,
 ) -> dict[str, float]:
     """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``.
@@ -101,7 +105,7 @@ def _kinds_of_units(contributions: Integers, units: Units) -> tuple[Integers, In
 def posterior_ends(
     contributions: Integers,
     units: Units,
-    metrics: Callable[[Integers], Mapping[str, Floats]],
+    metrics: SummedMetrics,
     prior: Floats,
     prior_weights: Sequence[float],
 ) -> dict[str, Ends]:

@@ -7,12 +7,12 @@ differences", COLING, for F1). The interval is Student's, with the bootstrap err
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from medtasks.stats.bootstrap import Floats, Integers, values_with_errors
+from medtasks.stats.bootstrap import Floats, Integers, SummedMetrics, values_with_errors
 from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import (
     ALPHA,
@@ -35,11 +35,11 @@ class SummedCounts:
 
     Attributes:
         cells: Shape (samples, cells).
-        scores: Maps sums of shape (..., cells) to scores by name, shape (...).
+        scores: Scores of sums of cells, by name.
     """
 
     cells: Integers
-    scores: Callable[[Integers], Mapping[str, Floats]]
+    scores: SummedMetrics
 
 
 def compare_counts(

@@ -19,9 +19,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medtasks.stats.bootstrap import Floats
+from medtasks.stats.bootstrap import Booleans, Floats
 from medtasks.stats.intervals import EstimatedValue, interval
 from medtasks.stats.standard_error import Dyad, Units, mean_error
 
@@ -113,7 +112,7 @@ def _figures(
     verdict: Floats,
     label: Floats,
     weight: Floats,
-    is_asked: NDArray[np.bool_],
+    is_asked: Booleans,
 ) -> dict[str, tuple[float, Floats]]:
     """Return each figure and its influence values, shape (replies,): the error of their mean is that of the figure."""
     right = verdict.copy()  # an unbiased estimate of each reply's label

@@ -26,6 +26,8 @@ from medtasks.metrics.report_metrics import ReportScores, Texts, mean_scores
 if TYPE_CHECKING:
     import torch
 
+Ids = NDArray[np.int32]
+Cosines = NDArray[np.float32]
 _VERSION = 1  # of the computation of the cached numbers
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]; a text without any other token is empty
 _FAMILIES = ("bert", "roberta")
@@ -62,10 +64,10 @@ class TokenMatches:
     [CLS] is first and [SEP] last; cosines are zero if one side is empty.
     """
 
-    reference_ids: NDArray[np.int32]  # shape (m,)
-    hypothesis_ids: NDArray[np.int32]  # shape (n,)
-    reference_best: NDArray[np.float32]  # shape (m,)
-    hypothesis_best: NDArray[np.float32]  # shape (n,)
+    reference_ids: Ids  # shape (m,)
+    hypothesis_ids: Ids  # shape (n,)
+    reference_best: Cosines  # shape (m,)
+    hypothesis_best: Cosines  # shape (n,)
 
     def to_bytes(self) -> bytes:
         """Return the pair as bytes for a cache."""
@@ -152,8 +154,8 @@ def bert_scores(
 
 
 def _weighted_mean(
-    best: NDArray[np.float32],
-    ids: NDArray[np.int32],
+    best: Cosines,
+    ids: Ids,
     weights_by_id: NDArray[np.float64] | None,
 ) -> float:
     """Return the mean of the best cosines of a text's tokens, NaN if all of them weigh 0."""

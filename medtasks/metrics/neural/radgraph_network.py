@@ -28,6 +28,8 @@ _WIDTHS = "_endpoint_span_extractor._span_width_embedding.weight"
 _PAIRS_AT_ONCE = 4096
 
 Entities = dict[str, dict[str, Any]]
+Reports = Sequence[Sequence[str]]
+"""Words of each report."""
 
 
 class WordEncoder:
@@ -79,7 +81,7 @@ class WordEncoder:
         self._dtype = dtype
         self._window = archive.max_length - 2
 
-    def pieces(self, reports: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def pieces(self, reports: Reports) -> list[list[list[int]]]:
         """Return the wordpieces of each word of each report. A word may have none.
 
         Args:
@@ -235,7 +237,7 @@ class SpanNetwork:
     def predict(
         self,
         words: Tensor,
-        reports: Sequence[Sequence[str]],
+        reports: Reports,
     ) -> list[Entities]:
         """Find entities and relations.
 
@@ -335,7 +337,7 @@ class SpanNetwork:
 
     def _write(
         self,
-        reports: Sequence[Sequence[str]],
+        reports: Reports,
         rows: Sequence[Sequence[int]],
         relations: Sequence[tuple[int, int, int]],
     ) -> list[Entities]:
@@ -375,7 +377,7 @@ class Annotator:
         self._encoder = WordEncoder(archive, contents.state, self._device, settings.dtype)
         self._network = SpanNetwork(archive, contents, self._device)
 
-    def entities(self, reports: Sequence[Sequence[str]]) -> Iterator[tuple[int, Entities]]:
+    def entities(self, reports: Reports) -> Iterator[tuple[int, Entities]]:
         """Read reports.
 
         Args:
