@@ -131,9 +131,9 @@ class JudgeSettings:
         return servers.is_loopback(servers.host(self.base_url))
 
 
-def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the user has named a judge, if only in part."""
-    return any(environ.get(name, "").strip() for name in (BASE_URL, MODEL))
+def is_configured() -> bool:
+    """Return whether the environment names a judge, if only its base URL or its model."""
+    return any(os.environ.get(name, "").strip() for name in (BASE_URL, MODEL))
 
 
 def settings_from_environment(
@@ -148,10 +148,7 @@ def settings_from_environment(
     Raises:
         JudgeNotConfigured: Base URL, model or a remote endpoint's key is missing, or a value is wrong.
     """
-    values = {}
-    for name, text in environ.items():
-        if name.startswith("MEDTASKS_JUDGE_"):
-            values[name] = text.strip()
+    values = {name: text.strip() for name, text in environ.items()}
     missing = list(itertools.filterfalse(values.get, (BASE_URL, MODEL)))
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -456,9 +453,7 @@ class Judge:
         self._sent += 1
 
 
-def settings_for(
-    dataset: str | None, what: str = "this task needs an LLM judge"
-) -> JudgeSettings:
+def settings_for(dataset: str | None, what: str) -> JudgeSettings:
     """Return the settings of the environment's judge, which may see one dataset.
 
     Args:
@@ -474,7 +469,10 @@ def settings_for(
     return settings
 
 
-def judge_for(dataset: str | None, what: str = "this task needs an LLM judge") -> Judge:
+def judge_for(
+    dataset: str | None,
+    what: str = "this task needs an LLM judge",
+) -> Judge:
     """Return the judge that the environment configures, cleared for one dataset.
 
     Equal settings give the same judge, so that its limits hold over all tasks and threads of a process.

@@ -150,7 +150,10 @@ class JudgeQuestion:
         return self.prompt.ask(judge, self.pairs, self.answer, self.parse, fenced=fenced).value
 
 
-def _prompts(wording: str, replaced: Mapping[str, str]) -> dict[str, JudgePrompt]:
+def _prompts(
+    wording: str,
+    replaced: Mapping[str, str],
+) -> dict[str, JudgePrompt]:
     prompts = {}
     for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items():
         system = texts["system"]
@@ -218,7 +221,10 @@ def parse_number(text: str, most: int) -> int | None:
     return number if type(number) is int and 0 <= number <= most else None
 
 
-def parse_joint(text: str, parsers: Mapping[str, ReplyParser[T]]) -> dict[str, T] | None:
+def parse_joint(
+    text: str,
+    parsers: Mapping[str, ReplyParser[T]],
+) -> dict[str, T] | None:
     """Read the verdicts on several models in a reply, each as if it were alone.
 
     Args:

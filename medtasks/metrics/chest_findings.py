@@ -89,15 +89,17 @@ def label_scores(
     samples = {}
     totals = {}
     cells = []
-    for size, columns in (("14", list(range(len(CONDITIONS)))), ("5", _FIVE)):
+    for size, columns in (("14", range(len(CONDITIONS))), ("5", _FIVE)):
         gold = _present_labels(references, columns, present)
         predicted = _present_labels(hypotheses, columns, present)
         both = gold & predicted
         either = gold + predicted
         cells.append(np.concatenate([both, either, gold], axis=1))
-        for key, value in _averaged_f1(f"{prefix}_{size}", cells[-1].sum(axis=0)).items():
+        sums = cells[-1].sum(axis=0)
+        for key, value in _averaged_f1(f"{prefix}_{size}", sums).items():
             totals[key] = float(value) if len(gold) else math.nan
-        of_reports = ratio(2 * both.sum(axis=1), either.sum(axis=1)).tolist()
+        agreements = 2 * both.sum(axis=1)
+        of_reports = ratio(agreements, either.sum(axis=1)).tolist()
         samples[f"{prefix}_{size}_samples_f1"] = of_reports
         totals[f"{prefix}_{size}_samples_f1"] = mean(of_reports)
     exact = (gold == predicted).all(axis=1).astype(float).tolist()  # of the five

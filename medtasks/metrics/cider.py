@@ -184,7 +184,8 @@ def _cosines(
     reference = grams.text[in_reference] - first
     keys = grams.text * size + grams.gram
     same_gram = owner[reference] * size + grams.gram[in_reference]  # in the hypothesis
-    positions = np.minimum(np.searchsorted(keys, same_gram), max(0, len(keys) - 1))
+    positions = np.searchsorted(keys, same_gram)
+    positions = np.minimum(positions, max(0, len(keys) - 1))
     shared = keys[positions] == same_gram
     weighted = values[positions][shared]
     expected = values[in_reference][shared]

@@ -252,5 +252,7 @@ def _probability_after_call(
         return 1.0 if of_ratio == math.inf else odds * of_ratio / (1 + odds * of_ratio)
 
     value = probability(ratio.value)
-    error = value * (1 - value) * ratio.error / ratio.value if ratio.value else math.nan
+    error = math.nan
+    if ratio.value:
+        error = value * (1 - value) * ratio.error / ratio.value
     return EstimatedValue(value, error, probability(ratio.low), probability(ratio.high))

@@ -81,7 +81,12 @@ class Estimate:
     most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
 
     @classmethod
-    def with_error(cls, value: float, error: MeanError, **others: Any) -> "Estimate":
+    def with_error(
+        cls,
+        value: float,
+        error: MeanError,
+        **others: Any,
+    ) -> "Estimate":
         """Return the estimate of a mean.
 
         Args:
@@ -252,7 +257,10 @@ def unit_of(clusters: Iterable[Hashable]) -> str:
     return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 
-def _with_values(units: Iterable[U], of: Callable[[U], float | None]) -> list[tuple[U, float]]:
+def _with_values(
+    units: Iterable[U],
+    of: Callable[[U], float | None],
+) -> list[tuple[U, float]]:
     """Return the units that have a value, with it."""
     valued = []
     for unit in units:
@@ -322,7 +330,10 @@ class Panel(Generic[R]):
 
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
 @lru_cache(maxsize=8)
-def _compute_rows(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
+def _compute_rows(
+    panel: Panel[Any],
+    rows: frozenset[tuple[Any, int]],
+) -> PanelResult:
     return panel.compute(sorted(Counter(dict(rows)).elements(), key=panel.order))
 
 
@@ -359,7 +370,8 @@ class CorpusMetric(Declaration):
         if self.count is not None:
             return Estimate(self.count(chosen))
         assert self.panel is not None
-        estimate = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
+        estimates = self.panel.of(chosen).estimates
+        estimate = estimates.get(self.name, Estimate(math.nan))
         if not self.has_error:
             return Estimate(estimate.value)
         clusters = _without_gaps(
@@ -413,6 +425,9 @@ def counting(
     )
 
 
-def raw_declaration(name: str, higher_is_better: bool | None = None) -> Declaration:
+def raw_declaration(
+    name: str,
+    higher_is_better: bool | None = None,
+) -> Declaration:
     """Return the declaration of a metric of another task or a user's hook: raw, as its range is unknown."""
     return Declaration(name, higher_is_better, scale=Scale.RAW)

@@ -305,7 +305,11 @@ def bleu_from_counts(
     return penalty * math.exp(math.fsum(logarithms))
 
 
-def bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
+def bleu(
+    _: ModelSettings,
+    references: Texts,
+    hypotheses: Texts,
+) -> ReportScores:
     """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283.
 
     Args:
@@ -327,7 +331,11 @@ def bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores
     return scores_of_rows(score_keys("bleu", *map(str, _ORDERS)), rows, settings)
 
 
-def radcliq_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
+def radcliq_bleu(
+    _: ModelSettings,
+    references: Texts,
+    hypotheses: Texts,
+) -> ReportScores:
     """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
@@ -353,7 +361,11 @@ def radcliq_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> Repo
     return mean_scores({"radcliq_bleu_2": values}, settings)
 
 
-def corpus_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
+def corpus_bleu(
+    _: ModelSettings,
+    references: Texts,
+    hypotheses: Texts,
+) -> ReportScores:
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair.
 
     Args:
@@ -382,7 +394,11 @@ def corpus_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> Repor
     return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))
 
 
-def medheval_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
+def medheval_bleu(
+    _: ModelSettings,
+    references: Texts,
+    hypotheses: Texts,
+) -> ReportScores:
     """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a

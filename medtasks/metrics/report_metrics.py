@@ -184,7 +184,9 @@ def keys_of(name: str) -> tuple[str, ...]:
     if info.name == name:
         return (*info.keys, *info.further)
     failed = f"{info.name}_failed"
-    return tuple(dict.fromkeys((name, failed))) if failed in info.further else (name,)
+    if failed not in info.further:
+        return (name,)
+    return tuple(dict.fromkeys((name, failed)))
 
 
 def report_metric(

@@ -60,14 +60,19 @@ def values_with_errors(
     tables = [total[np.newaxis]]
     for start in range(0, resamples, block):
         drawn = random.multinomial(number_of_units, shares, size=min(block, resamples - start))
-        tables.append((drawn.astype(np.float64) @ table).astype(np.int64))
-    results = [np.stack(list(metrics(counts).values()), axis=-1) for counts in tables]
+        sums = drawn.astype(np.float64) @ table
+        tables.append(sums.astype(np.int64))
+    results = []
+    for counts in tables:
+        columns = list(metrics(counts).values())
+        results.append(np.stack(columns, axis=-1))
     whole, *blocks = results
     # Otherwise equal values would have a deviation of a rounding error.
     values = np.concatenate(blocks) - whole
     defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
     number = defined.sum(axis=0)
-    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
+    defined_sums = np.where(defined, values, 0.0).sum(axis=0)
+    mean = defined_sums / np.maximum(number, 1)
     squares = np.where(defined, values - mean, 0.0) ** 2
     variances = squares.sum(axis=0) / np.maximum(number - 1, 1)
     errors = np.where(number < 2, np.nan, np.sqrt(variances))
@@ -87,7 +92,10 @@ def unit_numbers(units: Units) -> Integers:
     return np.fromiter((numbers[unit] for unit in units), dtype=np.int64, count=len(units))
 
 
-def _kinds_of_units(contributions: Integers, units: Units) -> tuple[Integers, Integers]:
+def _kinds_of_units(
+    contributions: Integers,
+    units: Units,
+) -> tuple[Integers, Integers]:
     """Return the different sums of contributions by unit, and the number of units with each.
 
     Units of one kind are drawn together, so that the cost of a draw depends on the kinds alone.

@@ -66,26 +66,33 @@ class PredictionTable:
     unit: Integers
 
     @classmethod
-    def of(cls, samples: Sequence[Prediction], units: Units) -> "PredictionTable":
+    def of(
+        cls,
+        samples: Sequence[Prediction],
+        units: Units,
+    ) -> "PredictionTable":
         """Sort samples, at least one, by unit, and units by their samples."""
         members: dict[Hashable, list[Prediction]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
             members[unit].append(sample)
         ordered = sorted(sorted(group) for group in members.values())
         table = np.array([*itertools.chain(*ordered)], dtype=np.float64)
-        numbers = np.repeat(np.arange(len(ordered)), [len(group) for group in ordered])
+        sizes = [len(group) for group in ordered]
+        numbers = np.repeat(np.arange(len(ordered)), sizes)
         return cls(table[:, 0], table[:, 1], table[:, 2], numbers)
 
     def by_confidence(self) -> tuple[Integers, Integers]:
         """Return the order from the most confident sample down, and the last position of each distinct confidence."""
         order = np.argsort(-self.confidence, kind="stable")
         falling = self.confidence[order]
-        return order, np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
+        is_last = np.append(falling[1:] != falling[:-1], True)
+        return order, np.flatnonzero(is_last)
 
     def gaps(self) -> Floats:
         """Return accuracy minus confidence of each sample in the column of its bin, shape (samples, bins)."""
         gaps = np.zeros((len(self.unit), BINS))
-        gaps[np.arange(len(self.unit)), bin_of(self.confidence)] = self.right - self.confidence
+        samples = np.arange(len(self.unit))
+        gaps[samples, bin_of(self.confidence)] = self.right - self.confidence
         return gaps
 
 
@@ -96,7 +103,8 @@ def bin_of(confidence: Floats) -> Integers:
         >>> bin_of(np.array([0.0, 0.2, 0.5, 1.0])).tolist()
         [0, 2, 7, 14]
     """
-    return np.clip(np.ceil(confidence * BINS - _ON_AN_EDGE).astype(np.int64) - 1, 0, BINS - 1)
+    upper_edges = np.ceil(confidence * BINS - _ON_AN_EDGE).astype(np.int64)
+    return np.clip(upper_edges - 1, 0, BINS - 1)
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,9 @@ def calibration(
         >>> measured.accuracy.value, measured.confidence, round(measured.ece.value, 3), round(measured.brier.value, 3)
         (0.75, 0.75, 0.3, 0.25)
     """
-    rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
+    rows = []
+    for row, target in zip(probabilities, targets, strict=True):
+        rows.append(_answer(row, target))
     if not rows:
         bins = _bins(np.array([]), np.array([])) if are_probabilities else ()
         measures = (_UNDEFINED, math.nan, _UNDEFINED, math.nan, _UNDEFINED)
@@ -208,7 +218,8 @@ def calibration(
     accuracy_ends = interval(accuracy, error.error, error.degrees, True, error.effective)
     gaps = answers.gaps().sum(axis=0)
     ece = float(np.abs(gaps).sum() / len(rows))
-    aurc = float(_areas(answers, np.ones((1, len(rows))))[0])
+    once_each = np.ones((1, len(rows)))
+    aurc = float(_areas(answers, once_each)[0])
     debiased, ece_ends, brier_ends, aurc_ends = _resample(answers, ece)
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
     return Calibration(
@@ -263,11 +274,13 @@ def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
     entered = last + 1
     coverage = entered / len(order)
     accuracy = np.cumsum(answers.right[order])[last] / entered
-    columns = (coverage.tolist(), accuracy.tolist(), answers.confidence[order[last]].tolist())
+    confidence = answers.confidence[order[last]]
+    columns = (coverage.tolist(), accuracy.tolist(), confidence.tolist())
     points = list(itertools.starmap(CoveragePoint, zip(*columns, strict=True)))
     if len(points) > CURVE_POINTS:
         steps = np.linspace(entered[0], entered[-1], CURVE_POINTS)
-        points = [points[index] for index in np.unique(np.searchsorted(entered, steps))]
+        kept = np.unique(np.searchsorted(entered, steps))
+        points = [points[index] for index in kept]
     return tuple(reversed(points))
 
 
@@ -275,7 +288,10 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
 
 
-def _resample(answers: PredictionTable, ece: float) -> tuple[float, Ends, Ends, Ends]:
+def _resample(
+    answers: PredictionTable,
+    ece: float,
+) -> tuple[float, Ends, Ends, Ends]:
     """Draw units, and return the debiased error and 95 % intervals of calibration error, Brier score and AURC.
 
     All are NaN for fewer than two units, and ends if all draws are equal.
@@ -333,7 +349,8 @@ def _resample(answers: PredictionTable, ece: float) -> tuple[float, Ends, Ends, 
         is_noise = ece <= np.quantile(noise, _ENDS[1])
         low = 0.0 if is_noise else max(0.0, lower)
         high = min(1.0, upper)
-    debiased = math.sqrt(max(0.0, ece**2 - float(noise.mean()) ** 2))
+    without_noise = ece**2 - float(noise.mean()) ** 2
+    debiased = math.sqrt(max(0.0, without_noise))
     return debiased, (low, high), middle[2], middle[3]
 
 
@@ -342,11 +359,13 @@ def _areas(answers: PredictionTable, weights: Floats) -> Floats:
     order, last = answers.by_confidence()
     weights = weights[:, order]
     entered = np.cumsum(weights, axis=1)[:, last]
-    wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
+    wrong_weights = weights * (1 - answers.right[order])
+    wrong = np.cumsum(wrong_weights, axis=1)[:, last]
     # Before the first drawn sample, nothing is wrong either.
     risk = wrong / np.maximum(entered, 1)
     steps = np.diff(entered, axis=1, prepend=0)
-    return np.asarray((steps * risk).sum(axis=1) / entered[:, -1])
+    sums = (steps * risk).sum(axis=1)
+    return np.asarray(sums / entered[:, -1])
 
 
 def roc_area(
@@ -400,7 +419,12 @@ def roc_area(
     return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
 
 
-def _area_ends(area: float, error: float, totals: Pair, degrees: float) -> Ends:
+def _area_ends(
+    area: float,
+    error: float,
+    totals: Pair,
+    degrees: float,
+) -> Ends:
     """Return the ends of the interval of an area under the ROC curve.
 
     They are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
@@ -416,7 +440,8 @@ def _area_ends(area: float, error: float, totals: Pair, degrees: float) -> Ends:
         return (true * (1 - true) + of_positives + of_negatives) / (positives * negatives)
 
     scale = error**2 / variance(area)
-    largest = t_quantile(LEVEL / 2 + 0.5, degrees) ** 2 * max(scale, (1 + scale) / 2)
+    quantile = t_quantile(LEVEL / 2 + 0.5, degrees)
+    largest = quantile**2 * max(scale, (1 + scale) / 2)
 
     def is_inside(true: float) -> bool:
         return (true - area) ** 2 <= largest * variance(true)

@@ -111,7 +111,9 @@ def equivalence(
     error = mean_error(differences, units)
     samples = len(differences)
     mean = math.fsum(differences) / samples
-    reach = max(1.0, max(*first, *second) - min(*first, *second))
+    largest = max(*first, *second)
+    smallest = min(*first, *second)
+    reach = max(1.0, largest - smallest)
     changed = len({*itertools.compress(units, np.abs(differences) > _NO_SPREAD)})
     if {*first, *second} <= {0.0, 1.0}:
         test = SCORE_TEST
@@ -167,17 +169,30 @@ def _score_statistic(
     return partial(tango_statistic, gained, lost, share * samples)
 
 
-def _student_statistic(mean: float, spread: float, true: float) -> float:
+def _student_statistic(
+    mean: float,
+    spread: float,
+    true: float,
+) -> float:
     return (mean - true) / spread if spread > 0 else math.nan
 
 
-def _inverse(statistic: Callable[[float], float], target: float, reach: float) -> float:
+def _inverse(
+    statistic: Callable[[float], float],
+    target: float,
+    reach: float,
+) -> float:
     """Return the difference from -reach to reach at which a falling statistic has a value."""
     low, high = bisect(lambda true: statistic(true) > target, -reach, reach)
     return (low + high) / 2
 
 
-def tango_statistic(gained: float, lost: float, samples: float, true: float) -> float:
+def tango_statistic(
+    gained: float,
+    lost: float,
+    samples: float,
+    true: float,
+) -> float:
     """Return the standardised distance of the observed difference of two paired shares from a ``true`` one.
 
     Source: Tango (1998), Statistics in Medicine 17, with the maximum likelihood estimate of the shares of samples that
@@ -196,7 +211,8 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     if true < 0:
         return -tango_statistic(lost, gained, samples, -true)
     linear = (2 * samples - gained + lost) * true - gained - lost
-    root = math.sqrt(max(0.0, linear**2 + 8 * samples * lost * true * (1 - true)))
+    squared_root = linear**2 + 8 * samples * lost * true * (1 - true)
+    root = math.sqrt(max(0.0, squared_root))
     only_first = (root - linear) / (4 * samples)
     variance = samples * (2 * only_first + true * (1 - true))
     distance = gained - lost - samples * true
@@ -233,7 +249,10 @@ def _required_samples(
     return max(samples + 1, math.ceil(if_observed))
 
 
-def design_effect(units: Units, correlation: float = WORKING_CORRELATION) -> float:
+def design_effect(
+    units: Units,
+    correlation: float = WORKING_CORRELATION,
+) -> float:
     """Return the ratio of the variance of a mean to that of independent samples.
 
     Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
@@ -253,7 +272,12 @@ def design_effect(units: Units, correlation: float = WORKING_CORRELATION) -> flo
     return 1 + correlation * (sum(sharing(dyads)) / len(dyads) - 1)
 
 
-def mcnemar_power(samples: int, difference: float, discordance: float, level: float) -> float:
+def mcnemar_power(
+    samples: int,
+    difference: float,
+    discordance: float,
+    level: float,
+) -> float:
     """Return the power of McNemar's exact two-sided test to show a difference, in its direction.
 
     Args:
@@ -270,7 +294,8 @@ def mcnemar_power(samples: int, difference: float, discordance: float, level: fl
     low, high = binom.ppf([_UNLIKELY, 1 - _UNLIKELY], samples, discordance)
     numbers = np.arange(int(low), int(high) + 1)
     critical = binom.ppf(level / 2, numbers, 0.5)
-    critical = np.where(binom.cdf(critical, numbers, 0.5) > level / 2, critical - 1, critical)
+    is_above_level = binom.cdf(critical, numbers, 0.5) > level / 2
+    critical = np.where(is_above_level, critical - 1, critical)
     lost = (discordance - size) / 2 / discordance
     probabilities = binom.pmf(numbers, samples, discordance)
     return float(probabilities @ binom.cdf(critical, numbers, lost))
@@ -307,7 +332,10 @@ def non_inferiority_power(
     return float(numbers @ np.array(rejected) / _SIMULATED)
 
 
-def required_samples(power_of: Callable[[int], float], power: float) -> int | None:
+def required_samples(
+    power_of: Callable[[int], float],
+    power: float,
+) -> int | None:
     """Return the number of independent samples that have a power, None beyond :data:`LARGEST_PLAN`.
 
     The power of an exact test is not quite monotonic: some smaller number may have the power, too.
@@ -343,7 +371,11 @@ def detectable_difference(
     return _first(lambda number: power_of(number * _STEP) >= power, 0, steps) * _STEP
 
 
-def _first(is_enough: Callable[[int], bool], low: int, high: int) -> int:
+def _first(
+    is_enough: Callable[[int], bool],
+    low: int,
+    high: int,
+) -> int:
     """Return a number above ``low``, at most ``high``, that is enough while the one before it is not."""
     while high - low > 1:
         middle = (low + high) // 2

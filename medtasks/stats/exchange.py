@@ -59,7 +59,8 @@ def compare_counts(
         have the standard error of the scores' difference.
     """
     names, members = np.unique([str(unit) for unit in units], return_inverse=True)
-    sums = np.zeros((len(names), *counts.shape[1:]), dtype=np.int64)
+    shape = (len(names), *counts.shape[1:])
+    sums = np.zeros(shape, dtype=np.int64)
     np.add.at(sums, members, counts)
     totals = sums.sum(axis=0)
 
@@ -68,7 +69,8 @@ def compare_counts(
 
     without = score(totals - sums)
     without = np.where(np.isnan(without), score(totals), without)
-    pseudo = score(totals) + (len(names) - 1) * (without.mean(axis=0) - without)
+    influences = without.mean(axis=0) - without
+    pseudo = score(totals) + (len(names) - 1) * influences
     values = pseudo[:, 0].tolist(), pseudo[:, 1].tolist(), names.tolist()
     result = compare_paired(*values)
 
@@ -83,7 +85,8 @@ def compare_counts(
     p = float(np.mean(np.concatenate(extreme)))
 
     def metrics(flat: Integers) -> dict[str, Floats]:
-        return {"difference": differences(flat.reshape(*flat.shape[:-1], *totals.shape))}
+        of_models = flat.reshape(*flat.shape[:-1], *totals.shape)
+        return {"difference": differences(of_models)}
 
     errors = values_with_errors(sums.reshape(len(names), -1), values[2], metrics)
     error = errors["difference_stderr"]

@@ -218,7 +218,11 @@ def ratio_of_shares(
     return low, end(-quantile) if second else math.inf
 
 
-def bisect(holds: Callable[[float], bool], inside: float, outside: float) -> Pair:
+def bisect(
+    holds: Callable[[float], bool],
+    inside: float,
+    outside: float,
+) -> Pair:
     """Narrow down where a condition ends.
 
     Args:
@@ -264,7 +268,8 @@ def difference_of_values(
     """
 
     def combine(length: float, other: float) -> float:
-        return math.sqrt(max(0.0, length**2 + other**2 - 2 * correlation * length * other))
+        squared = length**2 + other**2 - 2 * correlation * length * other
+        return math.sqrt(max(0.0, squared))
 
     value = first.value - second.value
     below = combine(first.value - first.low, second.high - second.value)

@@ -70,8 +70,9 @@ def judged_share(
     is_asked = np.asarray(asked, dtype=bool)
     label = np.where(is_asked, label, np.nan)
     has_label = ~np.isnan(label)
-    used = [value for value in (0.0, 1.0) if (is_asked & (verdict == value)).any()]
-    if not used or any((has_label & (verdict == value)).sum() < 2 for value in used):
+    used = [value for value in (0.0, 1.0) if value in verdict[is_asked]]
+    labelled_verdicts = verdict[has_label]
+    if not used or any((labelled_verdicts == value).sum() < 2 for value in used):
         nothing = EstimatedValue(math.nan)
         return JudgedShare(int(has_label.sum()), nothing, nothing, nothing, nothing)
     # One right and one wrong label for each verdict.

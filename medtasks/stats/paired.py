@@ -169,7 +169,11 @@ def compare_paired(
     return replace(result, detectable=_detectable(result, differences, units, 1))
 
 
-def _fitting_test(units: Units, smaller: int | None, right_or_wrong: bool) -> str:
+def _fitting_test(
+    units: Units,
+    smaller: int | None,
+    right_or_wrong: bool,
+) -> str:
     """Return the test for two models on samples of these units, see :func:`compare_paired`."""
     if are_drawn(units):
         return DRAWN_T
@@ -181,7 +185,10 @@ def _fitting_test(units: Units, smaller: int | None, right_or_wrong: bool) -> st
     return MCNEMAR if right_or_wrong and has_one_each else SIGN_FLIP
 
 
-def paired_differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
+def paired_differences(
+    first: Sequence[float],
+    second: Sequence[float],
+) -> list[float]:
     """Return the differences of two models sample by sample, second minus first.
 
     Example:
@@ -192,7 +199,9 @@ def paired_differences(first: Sequence[float], second: Sequence[float]) -> list[
 
 
 def _mean(values: Sequence[float], units: Units) -> float:
-    return drawn_mean(values, units)[0] if are_drawn(units) else math.fsum(values) / len(values)
+    if are_drawn(units):
+        return drawn_mean(values, units)[0]
+    return math.fsum(values) / len(values)
 
 
 def _student_test(
@@ -247,7 +256,8 @@ def correct_by_holm(
             p = sign_flip_test(differences, units, draws)
         detectable = _detectable(result, differences, units, len(tests))
         results.append(replace(result, p=p, detectable=detectable))
-    return list(zip(results, holm([result.p for result in results]), strict=True))
+    corrected = holm([result.p for result in results])
+    return list(zip(results, corrected, strict=True))
 
 
 def draws_for(tests: int) -> int:
@@ -436,7 +446,8 @@ def sign_flip_interval(
         upper.append(np.nan_to_num(means.max(axis=0), nan=np.inf))
     rejected = int(level * sum(map(len, lower)))
     low = float(np.sort(np.concatenate(lower))[rejected])
-    high = float(np.sort(np.concatenate(upper))[::-1][rejected])
+    highest_first = np.sort(np.concatenate(upper))[::-1]
+    high = float(highest_first[rejected])
     is_finite = math.isfinite(low) and math.isfinite(high)
     if not is_finite or max(differences) - min(differences) < _TIE:
         return UNDEFINED_ENDS
@@ -451,7 +462,11 @@ def _units(differences: Sequence[float], clusters: Units) -> Floats:
     return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
-def unit_choices(units: int, draws: int, seed: int) -> Iterator[Floats]:
+def unit_choices(
+    units: int,
+    draws: int,
+    seed: int,
+) -> Iterator[Floats]:
     """Yield blocks of choices of units, shape (block, units).
 
     Args:

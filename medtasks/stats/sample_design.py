@@ -84,7 +84,10 @@ def are_drawn(units: Units) -> TypeGuard[Sequence[DrawnUnit]]:
     return bool(units) and isinstance(units[0], DrawnUnit)
 
 
-def mean_and_error(values: Sequence[float], units: Units) -> tuple[float, MeanError]:
+def mean_and_error(
+    values: Sequence[float],
+    units: Units,
+) -> tuple[float, MeanError]:
     """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error."""
     if are_drawn(units):
         return drawn_mean(values, units)
@@ -119,11 +122,12 @@ def drawn_mean(
     clusters = len({*units})
     strata = _strata(values, mean, sample_weights, units)
     if not any(stratum.share_unseen for stratum in strata):
-        return mean, MeanError(0.0, float(max(clusters - 1, 1)), math.inf, clusters)
+        degrees = float(max(clusters - 1, 1))
+        return mean, MeanError(0.0, degrees, math.inf, clusters)
     variance = math.fsum(stratum.unseen_covariance(stratum) for stratum in strata)
-    degrees = sum(len(stratum.sums) - 1 for stratum in strata if stratum.share_unseen)
+    degrees = float(sum(len(stratum.sums) - 1 for stratum in strata if stratum.share_unseen))
     effective = _effective_number(mean, values, units, strata, variance)
-    return mean, MeanError(math.sqrt(variance), float(degrees), effective, clusters)
+    return mean, MeanError(math.sqrt(variance), degrees, effective, clusters)
 
 
 @dataclass(frozen=True)

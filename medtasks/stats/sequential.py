@@ -98,11 +98,14 @@ def stopping(
         edge = min(limit, _LARGEST) * math.sqrt(share)
         centres = places + drift * (share - before)
         spread = math.sqrt(share - before)
-        outside = ndtr((centres - edge) / spread) + ndtr((-edge - centres) / spread)
+        above = ndtr((centres - edge) / spread)
+        below = ndtr((-edge - centres) / spread)
+        outside = above + below
         stops.append(float(mass @ outside))
         places = edge * nodes
         scaled = (places[:, np.newaxis] - centres) / spread
-        density = np.exp(-(scaled**2) / 2) / (spread * math.sqrt(2 * math.pi))
+        width = spread * math.sqrt(2 * math.pi)
+        density = np.exp(-(scaled**2) / 2) / width
         mass = edge * weights * (density @ mass)
         before = share
     return stops

@@ -125,7 +125,11 @@ def clustered_error(
     return MeanError(math.sqrt(variance), max(degrees, _LEAST_DEGREES), effective, number)
 
 
-def _effective_number(mean: float, variance: float, without_spread: float) -> float:
+def _effective_number(
+    mean: float,
+    variance: float,
+    without_spread: float,
+) -> float:
     """Return the number of independent answers with the same variance of their mean, a share.
 
     Args:
@@ -159,7 +163,10 @@ def _correction(sizes: Floats) -> tuple[float, float]:
     return float(summed / trace), float(trace**2 / square)
 
 
-def clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]) -> int:
+def clusters_with_rarer_outcome(
+    mean: float,
+    clusters: Sequence[Sequence[float]],
+) -> int:
     """Return the number of clusters that do not hold the more frequent one of the outcomes 0 and 1 only.
 
     Args:
@@ -170,7 +177,9 @@ def clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]
         >>> clusters_with_rarer_outcome(0.8, [[1.0, 1.0], [1.0, 0.0], [1.0]])
         1
     """
-    outcomes = (0.0, 1.0) if abs(mean - 0.5) < _NO_SPREAD else (float(mean > 0.5),)
+    outcomes = [float(mean > 0.5)]
+    if abs(mean - 0.5) < _NO_SPREAD:
+        outcomes = [0.0, 1.0]
     numbers = []
     for outcome in outcomes:
         number = 0
@@ -311,7 +320,10 @@ def _deviations(
     return mean, [(value - mean) * weight for value, weight in pairs], total
 
 
-def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:
+def joined_clusters(
+    clusters: Sequence[str],
+    shared: Sequence[str | None],
+) -> list[str]:
     """Join clusters, such as patients, that share something, such as an image, so that the result is independent.
 
     A joined cluster has the least name of its members, so that names do not depend on the order.

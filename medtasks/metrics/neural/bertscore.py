@@ -150,7 +150,9 @@ def bert_scores(
             "nothing, and F1 is 0; score more, and more varied, texts at once.",
             *(idf, undefined, len(matches), idf),
         )
-    return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
+    if not scores:
+        return BertScores((), (), ())
+    return BertScores(*zip(*scores, strict=True))
 
 
 def _weighted_mean(
@@ -160,7 +162,8 @@ def _weighted_mean(
 ) -> float:
     """Return the mean of the best cosines of a text's tokens, NaN if all of them weigh 0."""
     # Not by position: a text may hold "</s>" itself.
-    weights = np.where((ids == ids[0]) | (ids == ids[-1]), 0.0, 1.0)
+    is_special = (ids == ids[0]) | (ids == ids[-1])
+    weights = np.where(is_special, 0.0, 1.0)
     if weights_by_id is not None:
         weights = weights_by_id[ids]
     total = float(weights.sum())
@@ -294,7 +297,8 @@ def match_pairs(
 
     lengths = [(len(ids[reference]), len(ids[hypothesis])) for reference, hypothesis in pairs]
     with_words = []
-    for position in sorted(range(len(pairs)), key=lambda position: -max(lengths[position])):
+    longest_first = sorted(range(len(pairs)), key=lambda position: -max(lengths[position]))
+    for position in longest_first:
         if min(lengths[position]) > _SPECIAL_TOKENS:
             with_words.append(position)
         else:
@@ -406,7 +410,11 @@ class BertScore:
         """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
-    def matches(self, references: Texts, hypotheses: Texts) -> list[TokenMatches]:
+    def matches(
+        self,
+        references: Texts,
+        hypotheses: Texts,
+    ) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,).
 
         Raises:
@@ -425,7 +433,8 @@ class BertScore:
             encoder = ContextualEncoder(folder, self.layer, self.settings)
             return match_pairs(encoder, new, self.settings)
 
-        pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
+        sides = (map(str.strip, references), map(str.strip, hypotheses))
+        pairs = list(zip(*sides, strict=True))
         matches = TextCache(self.settings.cache, model).complete(
             {pair: text_key(*pair) for pair in pairs},
             match_new,

@@ -21,6 +21,9 @@ from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.metric_checkpoints import CHEXBERT, CHEXBERT_ENCODER, ChexbertFiles
 from medtasks.version import check_unpickling
 
+Reading = tuple[tuple[int, ...], NDArray[np.float32]]
+"""Class of each condition in a text, and its [CLS] vector."""
+
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
 # Stored but not used: the pooler, and buffers that old versions of transformers saved.
@@ -72,7 +75,8 @@ class ChexbertNetwork(torch.nn.Module):
         Returns:
             Numbers of :class:`Finding`, shape (texts, 14).
         """
-        return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
+        classes = [head(vectors).argmax(dim=-1) for head in self.linear_heads]
+        return torch.stack(classes, dim=-1)
 
 
 def read_config(files: ChexbertFiles) -> Any:
@@ -167,7 +171,7 @@ def read_texts(
     texts: Sequence[str],
     files: ChexbertFiles,
     settings: ModelSettings,
-) -> Iterator[tuple[int, tuple[tuple[int, ...], NDArray[np.float32]]]]:
+) -> Iterator[tuple[int, Reading]]:
     """Load the network and read texts with it.
 
     Args:
@@ -183,14 +187,15 @@ def read_texts(
     ids = token_ids(texts, files, config)
     network = load_network(files, config).to(device)
 
-    def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
+    def run(positions: Sequence[int]) -> list[Reading]:
         batch = [ids[position] for position in positions]
         rows, mask = text_encoders.pad_rows(batch, config.pad_token_id, device)
         with text_encoders.encoding(device, settings.dtype):
             vectors = network(rows, mask)
         with text_encoders.encoding(device, "float32"):
             classes = network.classes(vectors)
-        return list(zip(map(tuple, classes.tolist()), vectors.cpu().numpy(), strict=True))
+        findings = map(tuple, classes.tolist())
+        return list(zip(findings, vectors.cpu().numpy(), strict=True))
 
     size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
     batches = text_encoders.length_batches(list(map(len, ids)), size)

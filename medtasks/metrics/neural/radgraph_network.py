@@ -301,7 +301,8 @@ class SpanNetwork:
         start = 0
         for count, limit in zip(counts, limits, strict=True):
             scores = mentions[start : start + count]
-            is_best[scores.topk(max(1, min(count, limit))).indices + start] = True
+            best = scores.topk(max(1, min(count, limit))).indices
+            is_best[best + start] = True
             start += count
         return is_best
 
@@ -314,7 +315,8 @@ class SpanNetwork:
         """Yield ``(source, target, label)`` of relations between spans of the same report, which have ``ranks``."""
         first = spans.first.to(self._device)
         last = spans.last.to(self._device)
-        vectors = torch.cat([words[first], words[last], self._widths[last - first]], dim=1)
+        widths = self._widths[last - first]
+        vectors = torch.cat([words[first], words[last], widths], dim=1)
         first_part, second_part, both = torch.split(
             self._relation.weight, vectors.shape[1], dim=1
         )

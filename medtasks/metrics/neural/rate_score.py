@@ -273,7 +273,9 @@ def rate_score(
         samples[f"rate_score{ending}{suffix}"] = values + lost
     if not as_published:
         samples["rate_score_scored"] = [float(result is not None) for result in results]
-    totals = {key: mean([*filterfalse(math.isnan, values)]) for key, values in samples.items()}
+    totals = {}
+    for key, values in samples.items():
+        totals[key] = mean([*filterfalse(math.isnan, values)])
     facts = {
         "model": f"{NER}, {ENCODER}",
         "dtype": settings.dtype,

@@ -77,7 +77,8 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
             continue
         # The published matcher never reaches an end of the text directly after a closed span.
         if ")\\e" not in line:
-            rows[fields[0], fields[2].strip()] = float(fields[1]) % 2 == 0
+            is_boundary = float(fields[1]) % 2 == 0
+            rows[fields[0], fields[2].strip()] = is_boundary
     rules: dict[str, list[_Rule]] = {"stbegin": [], "stend": []}
     for (text, kind), is_boundary in rows.items():
         rules[kind].append(_compile_rule(text, is_boundary))
@@ -153,7 +154,11 @@ def _overlapping(
     return None
 
 
-def _trim(text: str, begin: int, end: int) -> _Span | None:
+def _trim(
+    text: str,
+    begin: int,
+    end: int,
+) -> _Span | None:
     """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark."""
     inside = [position for position in range(begin, end) if not text[position].isspace()]
     closing = [

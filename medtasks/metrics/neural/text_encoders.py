@@ -62,7 +62,8 @@ def length_batches(
     batches: list[list[int]] = []
     room = 0
     shortest = 0.0
-    for position in sorted(range(len(lengths)), key=lambda position: -lengths[position]):
+    longest_first = sorted(range(len(lengths)), key=lambda position: -lengths[position])
+    for position in longest_first:
         length = lengths[position]
         segments = 1
         if window:
@@ -349,7 +350,8 @@ def quiet() -> Iterator[None]:
     """Suppress transformers' progress bar and its table of unused layers."""
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
     logging.disable_progress_bar()
     try:
