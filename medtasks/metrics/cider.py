@@ -91,8 +91,8 @@ def cider_values(
         hypotheses: Words of each hypothesis.
         references: Words of each reference.
         owners: Position of the hypothesis of each reference. Every hypothesis has at least one reference.
-        frequencies: Document frequencies. By default those of the references count, the references of a hypothesis
-            as one document.
+        frequencies: Document frequencies. If None, they are counted in ``references``, where all references of a
+            hypothesis are one document.
         clipped: Whether to compute CIDEr-D: matches clipped, and a penalty for another length.
 
     Returns:
@@ -175,7 +175,15 @@ def _cosines(
     first: int,
     clipped: bool,
 ) -> Floats:
-    """Return the cosine of every reference with its hypothesis, shape (references,)."""
+    """Return the cosine of every reference with its hypothesis, shape (references,).
+
+    Args:
+        grams: N-grams of one order in all texts.
+        weights: Weight of each distinct n-gram.
+        owner: Position of the hypothesis of each reference.
+        first: Position of the first reference in all texts.
+        clipped: Whether an n-gram of a hypothesis counts at most as often as the reference has it.
+    """
     references = len(owner)
     size = max(1, len(grams.examples))
     values = grams.counts * weights[grams.gram]
@@ -256,6 +264,12 @@ def caption_words(
 
 
 def _tokenize(text: str) -> list[str]:
+    """Return the lines that the published tokenizer makes of a text.
+
+    Raises:
+        WeightsMissing: The tokenizer or Java is not installed.
+        MedTasksError: The tokenizer fails.
+    """
     # Half a surrogate pair becomes bytes that no text has, which the tokenizer drops.
     content = text.encode("utf-8", "surrogatepass")
     process = subprocess.run(
@@ -287,6 +301,11 @@ def _parse_frequencies(
     path: Path,
     _state: tuple[int, ...],
 ) -> DocumentFrequencies:
+    """Parse a table. ``_state`` is the state of its file, so that a changed file is parsed again.
+
+    Raises:
+        WeightsMissing: The file is no such table.
+    """
     try:
         table = parse_json(path.read_bytes())
         log_documents = float(table["ref_len"])
@@ -313,6 +332,20 @@ def _score(
     references: Texts,
     hypotheses: Texts,
 ) -> ReportScores:
+    """Score the metric ``name``, ``cider_coco`` or ``cider_d``.
+
+    Args:
+        name: Name of the metric.
+        settings: Names the table of document frequencies, if it is not the fetched one.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+
+    Returns:
+        ``<name>`` with captions kept apart and ``<name>_reference`` as published, by pair, and their means, 0 to 10.
+
+    Raises:
+        WeightsMissing: The tokenizer, Java or the table is not on this machine.
+    """
     is_coco = name == "cider_coco"
     frequencies = None
     if is_coco:

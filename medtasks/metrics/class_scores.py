@@ -209,6 +209,16 @@ def _cells(
     guess: Booleans,
     answered: Booleans,
 ) -> Integers:
+    """Return the cells of each sample, shape (samples, 4 * classes + 1).
+
+    Args:
+        right: Whether the target has each class, shape (samples, classes).
+        guess: Whether the reply names each class, of the same shape.
+        answered: Whether what the reply does not name is called absent, shape (samples, 1).
+
+    Raises:
+        ValueError: Targets and replies differ in number.
+    """
     if len(right) != len(guess):
         raise ValueError(
             f"expected one prediction per sample, but got {len(guess)} for {len(right)}"
@@ -286,6 +296,7 @@ class _Counts(NamedTuple):
 
 
 def _counts(cells: Integers) -> _Counts:
+    """Return the counts of each class from sums of cells, shape (..., 4 * classes + 1)."""
     tp, fp, fn, tn = np.split(cells[..., :-1], 4, axis=-1)
     samples = cells[..., -1:]
     positives = tp + fn
@@ -298,6 +309,7 @@ def _counts(cells: Integers) -> _Counts:
 
 
 def _mean(values: Floats, included: Booleans) -> Floats:
+    """Return the mean over the included classes, shape (...), NaN if there is none."""
     included = np.broadcast_to(included, values.shape)
     total = np.where(included, values, 0.0).sum(axis=-1)
     return ratio(total, included.sum(axis=-1), np.nan)

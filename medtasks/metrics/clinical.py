@@ -72,7 +72,7 @@ class ClassNumbers:
     # sensitivity, specificity, ppv, npv, lr_positive, lr_negative, by name
     numbers: Mapping[str, EstimatedValue]
     undefined: Mapping[str, str]  # why a number is not defined, or infinite, by its name
-    # for which ppv_adjusted and npv_adjusted hold, if they are there
+    # for which ppv_adjusted and npv_adjusted hold; None if these are not in ``numbers``
     prevalence: float | None = None
 
 
@@ -148,6 +148,7 @@ def _parts(answered: Sequence[Decision]) -> dict[str, list[tuple[bool, Decision]
 
 
 def _calls(decisions: Sequence[Decision], present: bool) -> Calls:
+    """Count the samples with the class, or with ``present=False`` those without it, by their reply."""
     of_class = [decision for decision in decisions if decision.present == present]
     counts = Counter(decision.called for decision in of_class if not decision.failed)
     failed = len(of_class) - counts.total()
@@ -161,7 +162,14 @@ def _ratio(
 ) -> EstimatedValue:
     """Return a likelihood ratio: how much likelier a call is if the class is present.
 
-    The error of its logarithm has the degrees of freedom of the smaller part, those with or without the class.
+    Args:
+        decisions: Decisions about all answered samples.
+        called: The call, True for positive and False for negative.
+        degrees: Degrees of freedom of the error of the ratio's logarithm: those of the samples with the class or of
+            those without it, whichever are fewer. May be NaN.
+
+    Returns:
+        NaN if all samples have the class, none has it, or no reply makes the call.
     """
     sizes = Counter(decision.present for decision in decisions)
     calls = Counter(decision.present for decision in decisions if decision.called is called)
@@ -198,7 +206,16 @@ def _ratio_without_error(
     called: bool,
     degrees: float,
 ) -> EstimatedValue:
-    """Return a likelihood ratio whose logarithm has no error, as a share is 0, or both are 1."""
+    """Return a likelihood ratio whose logarithm has no error, as a share is 0, or both are 1.
+
+    Args:
+        decisions: Decisions about all answered samples, with the class and without it.
+        called: The call, True for positive and False for negative.
+        degrees: Degrees of freedom for the interval of samples that are not independent.
+
+    Returns:
+        The ratio, infinite if no sample without the class is called so. Its error is NaN.
+    """
     shares = []
     sizes = []
     for present in (True, False):
@@ -246,9 +263,15 @@ def _probability_after_call(
     ratio: EstimatedValue,
     odds: float,
 ) -> EstimatedValue:
-    """Return the probability of the class after a call, from its likelihood ratio and the odds before it."""
+    """Return the probability of the class after a call, with the error that follows from the ratio's.
+
+    Args:
+        ratio: Likelihood ratio of the call.
+        odds: Odds of the class before the call.
+    """
 
     def probability(of_ratio: float) -> float:
+        """Return the probability for a likelihood ratio, which may be infinite."""
         return 1.0 if of_ratio == math.inf else odds * of_ratio / (1 + odds * of_ratio)
 
     value = probability(ratio.value)

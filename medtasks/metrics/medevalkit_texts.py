@@ -57,7 +57,8 @@ class TextComparison:
 
     # 0 to 1 by the names of ``MEASURES``; all 0 if one of the texts has no words
     measures: Mapping[str, float]
-    stops: str | None  # why the published code raises, without a word of the texts
+    # why the published code raises, without a word of the texts; None if it does not
+    stops: str | None
 
 
 def compare_answer(reply: str, gold: str) -> TextComparison:
@@ -161,7 +162,7 @@ def rouge_stop(reply: str, gold: str) -> str | None:
 
 
 def _bleu(words: Sequence[str], gold_words: Sequence[str]) -> list[float]:
-    """Return BLEU-1 to BLEU-4 of the words of two texts."""
+    """Return BLEU-1 to BLEU-4 of the words of two texts, 0 if no word matches."""
     counts = overlaps(gold_words, words, 4)
     least = [
         sys.float_info.min * max(1, count.hypothesis) for count in counts if not count.matches
@@ -170,7 +171,10 @@ def _bleu(words: Sequence[str], gold_words: Sequence[str]) -> list[float]:
 
 
 def _rouge(reply: str, gold: str) -> tuple[list[float], int]:
-    """Return ROUGE-1, ROUGE-2 and ROUGE-L of texts in lower case, and the most steps back of any two sentences."""
+    """Return ROUGE-1, ROUGE-2 and ROUGE-L of texts in lower case, and the most steps back of any two sentences.
+
+    All are 0 if a text has nothing but full stops.
+    """
     if not reply.strip(".") or not gold.strip("."):
         return [0.0] * 3, 0
     sentences = _sentences(reply)
@@ -201,9 +205,10 @@ def _common_subsequence(
     target: Sequence[str],
     reply: Sequence[str],
 ) -> tuple[set[str], int]:
-    """Return the words of the longest common subsequence that the package finds, and its steps back.
+    """Return the words of the longest common subsequence that the package finds, and the number of its steps back.
 
-    Of several it is the one found by shortening ``reply`` first, which matters for the set of words.
+    Of several such subsequences the package finds the one by shortening ``reply`` first, which matters for the set of
+    words.
     """
     if not set(target) & set(reply):
         return set(), len(reply)

@@ -78,7 +78,7 @@ def meteor_score(
     Args:
         reference_tokens: Words of the reference.
         hypothesis_tokens: Words of the hypothesis.
-        wordnet: Object with the ``synsets`` of NLTK's reader. Without it words are matched as they are and by stem.
+        wordnet: Object with the ``synsets`` of NLTK's reader. If None, words match as they are and by stem alone.
 
     Returns:
         The score, 0 to 1. Identical texts of n words score ``1 - 0.5 / n**3``.
@@ -204,7 +204,15 @@ def database_files(source: Path) -> dict[str, bytes]:
 
 
 def _database_folder(source: Path, members: Iterable[str]) -> str:
-    """Return the folder of the database inside a source, empty or with ``/`` at its end."""
+    """Return the folder of the database inside a source, empty for the source itself, else with ``/`` at its end.
+
+    Args:
+        source: Folder or archive, for messages.
+        members: Names of its files.
+
+    Raises:
+        WeightsMissing: There is no database, or more than one and none at the top.
+    """
     marks = [name for name in members if name == _MARK or name.endswith(f"/{_MARK}")]
     folders = sorted(name.removesuffix(_MARK) for name in marks)
     if not folders:
@@ -219,7 +227,11 @@ def _database_folder(source: Path, members: Iterable[str]) -> str:
 
 
 def _members_of(source: Path) -> dict[str, bytes]:
-    """Read the files that may be of a database, by path, or those of the ``wordnet.zip`` in a folder without any."""
+    """Read the files that may be of a database, by path, or those of the ``wordnet.zip`` in a folder without any.
+
+    Raises:
+        WeightsMissing: The source cannot be read.
+    """
     try:
         members = {name: read_stream(file) for name, file in packed_files(source, _FILE)}
         if members or not source.is_dir():
@@ -320,7 +332,11 @@ def prepare_wordnet(source: Path | None = None) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    """Download NLTK's archive of WordNet into a folder."""
+    """Download NLTK's archive of WordNet into a folder, and return its path.
+
+    Raises:
+        WeightsMissing: The download fails.
+    """
     from medtasks.data.prepare.downloads import Published, download
 
     try:

@@ -109,9 +109,10 @@ class Declaration:
     # whether it is 0 by construction for a deterministic model that gets no image
     zero_if_blind: bool = False
     of_questions: bool = False  # whether it describes the questions, whatever the replies
-    warning: Callable[[ScoreList], str] | None = None  # one sentence for the user, or empty
+    # one sentence for the user, empty if there is nothing to warn of; None for a metric that never warns
+    warning: Callable[[ScoreList], str] | None = None
     _: KW_ONLY
-    # sentence below a table of scores
+    # sentence below a table of scores, empty for no remark; None for a metric that never has one
     remark: Callable[[ScoreList], str] | None = None
     scale: Scale = Scale.SHARE
     description: str = ""  # one sentence
@@ -164,8 +165,9 @@ def units_by_cluster(scores: ScoreList) -> dict[Hashable, DrawnUnit]:
 class Metric(Declaration, Generic[U]):
     """A mean over samples, or over units of several samples. By default each score is a unit.
 
-    ``clusters`` return what a unit shares with units that are not independent of it. With two of them a unit is a
-    dyad, such as a pair of two images, which other dyads may share in either position. ``weights`` are one per unit.
+    ``clusters`` return what a unit shares with units that are not independent of it, None if that is unknown. With two
+    of them a unit is a dyad, such as a pair of two images, which other dyads may share in either position. ``weights``
+    returns one weight per unit; without it (None) all weigh 1.
 
     Example:
         >>> right = Metric("accuracy", of=lambda score: score["correct"])
@@ -180,13 +182,13 @@ class Metric(Declaration, Generic[U]):
     weights: Callable[[Sequence[U]], Sequence[float]] | None = None
 
     def values(self, scores: ScoreList) -> list[tuple[U, float]]:
-        """Return the units that have a value, with it."""
+        """Return the units of the selected scores that have a value, with that value."""
         return _with_values(self.units(self.selection(scores)), self.of)
 
     def _unit_values(
         self, scores: ScoreList
     ) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
-        """Return values, weights and clusters of the units with a value and a weight, shape (units,) each."""
+        """Return values, weights and clusters, shape (units,) each, of the units with a value and a nonzero weight."""
         units = self.units(with_image_clusters(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         values = []
@@ -202,7 +204,10 @@ class Metric(Declaration, Generic[U]):
         return values, weights_kept, list(zip(*clusters, strict=True))
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        """Return value and standard error, of the whole benchmark if the samples were drawn from it."""
+        """Return value and standard error, of the whole benchmark if the samples were drawn from it.
+
+        The value is NaN without a unit that has a value.
+        """
         values, weights, clusters = self._unit_values(scores)
         firsts = [first for first, *_ in clusters]
         drawn = units_by_cluster(scores)
@@ -261,7 +266,7 @@ def _with_values(
     units: Iterable[U],
     of: Callable[[U], float | None],
 ) -> list[tuple[U, float]]:
-    """Return the units that have a value, with it."""
+    """Return the units for which ``of`` returns a value, with that value."""
     valued = []
     for unit in units:
         value = of(unit)
@@ -344,7 +349,7 @@ def clear_results() -> None:
 
 @dataclass(frozen=True)
 class CorpusMetric(Declaration):
-    """Value of all scores together, which either a panel computes, or ``count``."""
+    """Value of all scores together. Either a panel computes it, or ``count``: the other one is None."""
 
     _: KW_ONLY
     panel: Panel[Any] | None = None
@@ -355,17 +360,17 @@ class CorpusMetric(Declaration):
     text_field: str | None = None
 
     def counts(self, scores: ScoreList) -> SummedCounts | None:
-        """Return the counts of selected scores, from whose sums the value follows, if it does."""
+        """Return the counts of selected scores, from whose sums the value follows; None if it follows from no sums."""
         if self.panel is None:
             return None
         return self.panel.counts(self.name, list(map(self.panel.row, scores)))
 
     def values(self, scores: ScoreList) -> list[tuple[Score, float]]:
-        """Return the scores that have a value of their own, with it."""
+        """Return the selected scores that have a value of their own, with that value. Empty without ``of``."""
         return [] if self.of is None else _with_values(self.selection(scores), self.of)
 
     def estimate(self, scores: ScoreList) -> Estimate:
-        """Return value and standard error."""
+        """Return value and standard error of the selected scores. The value is NaN if the panel did not compute it."""
         chosen = self.selection(scores)
         if self.count is not None:
             return Estimate(self.count(chosen))
@@ -411,7 +416,7 @@ def counting(
     Args:
         name: Name of the metric.
         count: Takes the selected scores.
-        higher_is_better: None if neither is better.
+        higher_is_better: Whether a larger count is better. None if neither is.
         declared: Other fields of :class:`Declaration`.
     """
     return CorpusMetric(
@@ -429,5 +434,10 @@ def raw_declaration(
     name: str,
     higher_is_better: bool | None = None,
 ) -> Declaration:
-    """Return the declaration of a metric of another task or a user's hook: raw, as its range is unknown."""
+    """Return the declaration of a metric of another task or a user's hook: raw, as its range is unknown.
+
+    Args:
+        name: Name of the metric.
+        higher_is_better: Whether larger values are better. None if that is unknown.
+    """
     return Declaration(name, higher_is_better, scale=Scale.RAW)

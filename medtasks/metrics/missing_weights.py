@@ -31,7 +31,7 @@ def fetch_command(metrics: Iterable[str]) -> str:
 
 
 def weights_trouble(name: str) -> MedTasksError | None:
-    """Return the error of opening weights, or None if they open.
+    """Try to open weights, and return the error, or None if they open.
 
     Args:
         name: Entry of :data:`~medtasks.metrics.model_settings.WEIGHTS`, ``WORDNET`` or ``TOKENIZER``.

@@ -87,6 +87,7 @@ def weights_folder(name: str) -> Path:
 
 
 def _shared_folder(name: str) -> Path | None:
+    """Return the folder for ``name`` below ``$MEDTASKS_WEIGHTS``, or None if that variable is not set."""
     shared = os.environ.get(WEIGHTS_VARIABLE)
     return Path(shared).expanduser().absolute() / weights_info(name).name if shared else None
 
@@ -117,13 +118,14 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
     Args:
         name: Entry of :data:`WEIGHTS`.
         chosen: File or folder, or a repository on the Hub with files of the same names (``owner/name``), which is
-            downloaded once. By default the fetched files.
+            downloaded once. If None, the files in ``$MEDTASKS_WEIGHTS`` or else the fetched ones.
 
     Returns:
         The file of an entry with a single file, else the folder.
 
     Raises:
-        WeightsMissing: They are not there. The message has the command that fetches them.
+        WeightsMissing: The files are not there, with the command that fetches them, or a repository lacks some.
+        UnknownName: There is no such entry.
     """
     info = weights_info(name)
     if chosen is not None:
@@ -140,7 +142,11 @@ def weights_path(name: str, chosen: Path | None = None) -> Path:
 
 
 def _repository_path(info: WeightsInfo, repository: Path) -> Path:
-    """Return the files of a user's repository on the Hub, downloaded once."""
+    """Return the files of a user's repository on the Hub, downloaded once.
+
+    Raises:
+        WeightsMissing: ``repository`` is no name of a repository, the download fails, or files are missing.
+    """
     if not _REPOSITORY.fullmatch(str(repository)):
         raise WeightsMissing(
             f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
@@ -158,6 +164,8 @@ def _repository_path(info: WeightsInfo, repository: Path) -> Path:
 def fetch(name: str) -> Path:
     """Download an entry into :func:`weights_folder`, without the files that are there already.
 
+    Nothing is downloaded if ``$MEDTASKS_WEIGHTS`` has the files. A published pickle of counts is also stored as JSON.
+
     Args:
         name: Entry of :data:`WEIGHTS`.
 
@@ -165,7 +173,8 @@ def fetch(name: str) -> Path:
         The result of :func:`weights_path`.
 
     Raises:
-        WeightsMissing: The download fails.
+        WeightsMissing: The download fails, or a file is not the published one.
+        UnknownName: There is no such entry.
     """
     info = weights_info(name)
     shared = _shared_folder(name)
@@ -210,6 +219,11 @@ def _download(
     repository: str,
     folder: Path,
 ) -> None:
+    """Download the files of an entry from a repository on the Hub into a folder.
+
+    Raises:
+        WeightsMissing: The download fails.
+    """
     from huggingface_hub import snapshot_download
 
     make_folder(folder)
@@ -308,7 +322,8 @@ class TextCache(SqliteCache):
 
         Args:
             keys: The :func:`text_key` of each text.
-            compute: Takes the texts without a value, and yields their ``(position, value)``.
+            compute: Takes the texts that have no value in the cache, and yields ``(position, value)`` of each, with its
+                position among them, in any order. It is not called if there is no such text.
             encode: Makes bytes of a value.
             decode: Makes the value of its bytes.
         """
@@ -332,7 +347,7 @@ class TextCache(SqliteCache):
 class ModelSettings:
     """Settings of a metric's model."""
 
-    # by entry of WEIGHTS; else fetched
+    # files, folders or repositories by entry of WEIGHTS; the fetched ones for entries without one
     named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)
     device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
     # of the encoder; bfloat16 is faster and changes scores a little

@@ -80,7 +80,7 @@ def token_overlap(
     Args:
         reply: Distinct tokens of the reply.
         target: Distinct tokens of the target.
-        shared: Tokens that count as common, by default all that both have.
+        shared: Tokens that count as common. If None, all that both have.
 
     Example:
         >>> token_overlap({"left", "lung"}, {"the", "left", "lung", "base"}).recall
@@ -206,6 +206,7 @@ def _count_ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:
 
 
 def _single(value: float) -> float:
+    """Round a number to single precision."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
@@ -278,9 +279,9 @@ def bleu_from_counts(
 
     Args:
         counts: Counts of n-grams of orders 1, 2, ...
-        substitutes: Matches of the first order without any, of the second ...; an order with a substitute of 0 is left
-            out of the mean. Without them BLEU is not smoothed, and 0 when an order has no match, as
-            ``torchmetrics.text.BLEUScore`` 1.9, less than 1e-6 away from its single precision.
+        substitutes: Matches that count for the first order without any, for the second such order, and so on. An order
+            with a substitute of 0 is left out of the mean. If None, BLEU is not smoothed, and 0 when an order has no
+            match, as in ``torchmetrics.text.BLEUScore`` 1.9, less than 1e-6 away from its single precision.
 
     Returns:
         BLEU, 0 to 1, and 0 when no word matches. Source: ``nltk.translate.bleu_score`` 3.10.
@@ -423,6 +424,7 @@ def medheval_bleu(
 
 @lru_cache(maxsize=2)
 def _rouge_scorer(stemmed: bool) -> Any:
+    """Return rouge-score's scorer, with or without Porter's stemmer."""
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenize import tokenize
 

@@ -155,6 +155,7 @@ def _pair_counts(
     answers: Sequence[PairedAnswer],
     pairs: Sequence[ScoredPair],
 ) -> PairCounts:
+    """Count answers, and pairs with both answers, of one category."""
     return PairCounts(
         images=len(answers),
         pairs=len(pairs),

@@ -27,7 +27,8 @@ class ReportScores:
     samples: Mapping[str, Sequence[float]]
     totals: Mapping[str, float]
     settings: Mapping[str, str] = field(default_factory=dict)  # model, dtype, stemmer, ...
-    counts: SummedCounts | None = None  # of totals that are no means
+    # of totals that are no means of the samples; None without such totals
+    counts: SummedCounts | None = None
 
 
 class ReportMetric(Protocol):
@@ -94,7 +95,8 @@ class MetricInfo:
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
     asks_judge: bool = False  # whether it asks the judge of the environment
-    compute: Compute | None = None  # of a metric of a later room
+    # of a metric of a later room; None for one with ``module``
+    compute: Compute | None = None
     # Scale of further keys and whether higher is better, where they differ from the metric's own.
     further: Mapping[str, tuple[Scale, bool]] = field(default_factory=dict, hash=False)
 
@@ -197,7 +199,10 @@ def report_metric(
 
     Args:
         name: Name of the metric, or key of one of its scores.
-        settings: Settings of its model, by default those of the environment.
+        settings: Settings of its model. If None, those of the environment.
+
+    Returns:
+        A function that scores pairs. It raises a ValueError if its texts do not come in pairs.
 
     Raises:
         UnknownName: No metric has this name or key.

@@ -26,7 +26,7 @@ _FORM = '{"id": "7", "text": "..."}'
 
 @dataclass(frozen=True)
 class ReportTexts:
-    """Texts of one file, in its order, and one id per text, all different. The ids may be None."""
+    """Texts of one file, in its order, and one id per text, all different. The ids are None if the file has none."""
 
     path: Path
     texts: tuple[str, ...]
@@ -117,6 +117,11 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
 
 
 def _content_of(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        RepliesError: The file cannot be read, or is not UTF-8.
+    """
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -132,6 +137,19 @@ def _text_and_id(
     item: Any,
     column: str | None,
 ) -> tuple[str, str | int | None]:
+    """Return the text and the id of an entry.
+
+    Args:
+        location: File and place in it, for messages.
+        item: The entry, as parsed.
+        column: Name of the text. If None, exactly one of ``text``, ``reply`` and ``report``.
+
+    Returns:
+        The id is None if the entry has none.
+
+    Raises:
+        RepliesError: The entry is no object, has no text of that name or several, or an id of another type.
+    """
     if not isinstance(item, dict):
         raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
     candidates = _TEXT_NAMES
@@ -158,7 +176,15 @@ def _text_and_id(
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:
-    """Return the entries of a file, each with its location in it."""
+    """Return the entries of a file, each with its location in the file.
+
+    Args:
+        path: The file, whose ending says its format.
+        content: Its text, which may be empty.
+
+    Raises:
+        RepliesError: The content has another format.
+    """
     ending = path.suffix.lower()
     if ending == ".csv":
         return _csv_items(path, content)
@@ -180,6 +206,11 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
 
 
 def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
+    """Return the rows of a table as dictionaries, each with its location. Empty rows are passed over.
+
+    Raises:
+        RepliesError: The content is no table, or a row has more or fewer columns than the header.
+    """
     try:
         lines = list(csv.reader(io.StringIO(content, newline=""), strict=True))
     except csv.Error as error:
@@ -200,6 +231,11 @@ def _csv_items(path: Path, content: str) -> list[tuple[str, Any]]:
 
 
 def _parse_entry(location: str, text: str) -> Any:
+    """Parse JSON.
+
+    Raises:
+        RepliesError: The text is not JSON.
+    """
     try:
         return parse_json(text)
     except ValueError as error:

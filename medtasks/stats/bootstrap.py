@@ -42,8 +42,9 @@ def values_with_errors(
         resamples: Number of draws, at least 2. Each has as many units as there are.
 
     Returns:
-        The error is the standard deviation (n - 1) over the draws in which the metric is defined. It is NaN for fewer
-        than two units or such draws, and for a metric of all units that is undefined. Empty without samples.
+        Values and errors by name, empty without samples. The error is the standard deviation (n - 1) over the draws
+        in which the metric is defined. It is NaN for fewer than two units, for fewer than two such draws, and if the
+        metric of all units is undefined.
     """
     if not len(contributions):
         return {}
@@ -129,15 +130,16 @@ def posterior_ends(
     Simulated coverage of balanced accuracy, macro F1 and AUROCs is in ``benchmarks/RESULTS.md``.
 
     Args:
-        contributions: As of :func:`values_with_errors`.
-        units: As there.
-        metrics: As there.
+        contributions: Counts of each sample, shape (samples, cells).
+        units: Independent unit of each sample, shape (samples,).
+        metrics: Metrics of summed counts.
         prior: Contributions of samples that were not seen, shape (rows, cells).
-        prior_weights: Number of samples that each of them counts as, shape (rows,). Between samples of a unit and whole
-            units: it is multiplied by the root of the mean number of samples per unit.
+        prior_weights: Number of samples that each row of ``prior`` counts as if every unit has one sample, shape
+            (rows,). For larger units the numbers are multiplied by the root of the mean number of samples per unit.
 
     Returns:
-        NaN for a metric that is undefined in all draws; empty for two or three units, whose spread is hardly known.
+        Ends by name, NaN for a metric that is undefined in all draws. The result is empty for three units or fewer, or
+        for few of very unequal size, whose spread is hardly known.
     """
     kinds, numbers = _kinds_of_units(contributions, units)
     number_of_units = int(numbers.sum())

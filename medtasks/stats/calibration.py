@@ -161,7 +161,7 @@ class Calibration:
         coverage: From full coverage down, at most CURVE_POINTS.
         auroc: Of correctness by confidence.
         note: Origin of the probabilities, one sentence.
-        classes: Areas of the classes, if all samples have the same options.
+        classes: Areas of the classes. Empty unless all samples have the same options, and the caller adds them.
     """
 
     samples: int
@@ -197,7 +197,11 @@ def calibration(
         units: Independent unit of each sample, such as its patient.
         note: Origin of the probabilities, one sentence.
         left_out: Number of samples without likelihoods or target.
-        are_probabilities: Whether they are probabilities. Else only accuracy and discrimination are defined.
+        are_probabilities: Whether the values are probabilities of a model. Otherwise they were only made to sum to 1,
+            and accuracy, coverage, AURC and AUROC alone are defined.
+
+    Raises:
+        ValueError: Values of a sample are not between 0 and 1 or do not sum to 1, or a target is no index of them.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -239,6 +243,15 @@ def calibration(
 
 
 def _answer(row: Sequence[float], target: int) -> Prediction:
+    """Return confidence, correctness and Brier score of one sample.
+
+    Args:
+        row: Probability of each option.
+        target: Index of the right option.
+
+    Raises:
+        ValueError: Values are not between 0 and 1 or do not sum to 1, or the target is no index of an option.
+    """
     # NaN fails these comparisons, too.
     are_shares = all(0 <= value <= 1 for value in row)
     if not (are_shares and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
@@ -257,6 +270,12 @@ def _answer(row: Sequence[float], target: int) -> Prediction:
 
 
 def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
+    """Return all bins of the reliability diagram, by rising confidence.
+
+    Args:
+        confidence: Shape (samples,), may be empty.
+        right: Correctness of each answer, 0 to 1, shape (samples,).
+    """
     of_bin = bin_of(confidence)
     bins = []
     for index in range(BINS):
@@ -269,7 +288,10 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
 
 
 def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
-    """Return the points after each distinct confidence, thinned out to equal steps of coverage."""
+    """Return the points of the coverage curve, from full coverage down.
+
+    There is one for each distinct confidence. If these are too many, those nearest to equal steps of coverage are kept.
+    """
     order, last = answers.by_confidence()
     entered = last + 1
     coverage = entered / len(order)
@@ -285,6 +307,7 @@ def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
 
 
 def _mean(values: Floats) -> float:
+    """Return the mean, the same in any order, NaN without values."""
     return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
 
 
@@ -294,7 +317,7 @@ def _resample(
 ) -> tuple[float, Ends, Ends, Ends]:
     """Draw units, and return the debiased error and 95 % intervals of calibration error, Brier score and AURC.
 
-    All are NaN for fewer than two units, and ends if all draws are equal.
+    All are NaN for fewer than two units, and the ends of a measure if all draws of it are equal.
 
     Noise only adds to a sum of distances: the calibration error is too large on average, each draw adds noise once
     more, and the middle of the draws never covers the truth of a well calibrated model. Hence three steps:
@@ -355,7 +378,12 @@ def _resample(
 
 
 def _areas(answers: PredictionTable, weights: Floats) -> Floats:
-    """Return the area under the risk-coverage curve for each row of weights, shape (rows,)."""
+    """Return the area under the risk-coverage curve for each row of weights, shape (rows,).
+
+    Args:
+        answers: The samples.
+        weights: How often each sample was drawn, shape (rows, samples).
+    """
     order, last = answers.by_confidence()
     weights = weights[:, order]
     entered = np.cumsum(weights, axis=1)[:, last]
@@ -375,8 +403,9 @@ def roc_area(
 ) -> EstimatedValue:
     """Return the area under the ROC curve of scores, whatever the order of the samples.
 
-    The area is the probability that a positive sample has a larger score than a negative one; ties count one half. It
-    is NaN without positives or negatives, its error with fewer than two clusters of either.
+    The area is the probability that a positive sample has a larger score than a negative one; ties count one half. The
+    area is NaN without positives or without negatives. Its error and its interval are NaN if either group is of fewer
+    than two clusters.
 
     The error is that of DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, for clusters that of Obuchowski
     (1997), Biometrics 53. The interval is :func:`_area_ends`, with Satterthwaite's degrees of freedom for both groups.
@@ -431,6 +460,12 @@ def _area_ends(
     Hanley and McNeil (1982), Radiology 143, is scaled to the observed one (Newcombe, 2006, Statistics in Medicine 25,
     part 2, method 5), so that it grows away from 1. Near 1 the observed error rests on few samples in the wrong order
     and is too small in most runs: if it is less than Hanley's and McNeil's, the variance is the mean of both.
+
+    Args:
+        area: The observed area.
+        error: Its standard error, above 0.
+        totals: Numbers of positive and of negative samples.
+        degrees: Degrees of freedom of the error.
     """
     positives, negatives = totals
 
@@ -454,7 +489,12 @@ def _area_ends(
 def _area_components(
     scores: Sequence[float], positive: Floats
 ) -> tuple[float, tuple[Floats, Floats]]:
-    """Return the area under the ROC curve, and by how much each sample moves it, as a positive and as a negative."""
+    """Return the area under the ROC curve, and by how much each sample moves it, as a positive and as a negative.
+
+    Args:
+        scores: Shape (samples,).
+        positive: Share of each sample that counts as positive, 0 to 1, shape (samples,).
+    """
     _, values = np.unique(scores, return_inverse=True)
 
     def weight_below(weights: Floats) -> Floats:
@@ -485,9 +525,9 @@ def area_values(
     than two clusters of positives or of negatives.
 
     Args:
-        scores: As of :func:`roc_area`.
-        positive: As there.
-        clusters: As there.
+        scores: Shape (samples,).
+        positive: 1 for a positive sample and 0 for a negative one, as of :func:`roc_area`.
+        clusters: Cluster of each sample, such as its patient.
     """
     weights = np.array(positive, dtype=np.float64)
     number = len(set(clusters))

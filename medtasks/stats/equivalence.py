@@ -73,9 +73,9 @@ class Equivalence:
         test: SCORE_TEST for right and wrong, else STUDENT.
         p: The larger one of the two one-sided tests.
         ends: Ends of the 95 % interval of the same test, for non-inferiority.
-        needed: Number of samples of this kind that show equivalence with 80 % power if the models are equal. With as
-            many already there, if the difference is the observed one. None if no number would, since that is beyond the
-            margin.
+        needed: Number of samples of this kind that show equivalence with 80 % power if the models are equal. If there
+            are as many already, the number that does so if the true difference is the observed one. None if the
+            standard error is undefined, or if that difference is not within the margin, so that no number would do.
     """
 
     margin: float
@@ -149,8 +149,17 @@ def _score_statistic(
 ) -> Callable[[float], float]:
     """Return Tango's statistic for the number of independent samples with the same error.
 
-    It is at most the number of units if few of these differ, and of dyads at most their degrees of freedom plus one if
-    hardly any does, since so few do not show how samples that share something correlate.
+    That number is at most the number of units if few of these differ, and for dyads at most the degrees of freedom plus
+    one if hardly any differs, since so few do not show how samples that share something correlate.
+
+    Args:
+        differences: Second model minus first, shape (samples,).
+        units: Cluster or dyad of each sample.
+        error: Error of the mean difference.
+        changed: Number of units in which a sample has a difference.
+
+    Returns:
+        A function of the true difference.
     """
     samples = len(differences)
     single = mean_standard_error(differences)
@@ -174,6 +183,7 @@ def _student_statistic(
     spread: float,
     true: float,
 ) -> float:
+    """Return how many standard errors the observed mean difference is above a true one, NaN without a ``spread``."""
     return (mean - true) / spread if spread > 0 else math.nan
 
 
@@ -182,7 +192,7 @@ def _inverse(
     target: float,
     reach: float,
 ) -> float:
-    """Return the difference from -reach to reach at which a falling statistic has a value."""
+    """Return the difference from ``-reach`` to ``reach`` at which a falling statistic has the value ``target``."""
     low, high = bisect(lambda true: statistic(true) > target, -reach, reach)
     return (low + high) / 2
 
@@ -233,6 +243,18 @@ def _required_samples(
 
     Source: Julious (2004), Statistics in Medicine 23, sections on equivalence, with the normal distribution; at least
     as many as Tango's test takes if models never differ.
+
+    Args:
+        variance: Squared standard error of the mean difference, times the number of samples.
+        samples: Number of samples that are there.
+        units: Number of their clusters or dyads.
+        observed: Mean difference.
+        margin: Above 0.
+        reach: Largest possible difference.
+
+    Returns:
+        None if the variance is undefined, or if the samples suffice for equal models but the observed difference is not
+        within the margin.
     """
     if not math.isfinite(variance):
         return None

@@ -34,7 +34,7 @@ _HALVINGS = 60
 
 @dataclass(frozen=True)
 class EstimatedValue:
-    """A value with its error and 95 % interval. Undefined numbers are NaN."""
+    """A value with its standard error and the ends of its 95 % interval. Undefined numbers are NaN."""
 
     value: float
     error: float = math.nan
@@ -67,8 +67,9 @@ def interval(
         error: Its standard error.
         degrees: Degrees of freedom of Student's t. If None, the quantile is the normal one.
         share: Whether the score is a fraction of samples, or a mean of values between 0 and 1.
-        effective: Effective sample size of a share, which otherwise follows from the error. A score with an infinite
-            one is known exactly: both ends are its value.
+        effective: Effective sample size of a share. If None, it is computed from the error. If it is infinite, the
+            score is known exactly, and both ends are its value; this holds for other scores, too, for which a finite
+            size has no effect.
         level: Confidence.
 
     Returns:
@@ -107,6 +108,17 @@ def _wilson_ends(
     effective: float | None,
     quantile: float,
 ) -> Ends:
+    """Return Wilson's ends of the interval of a share.
+
+    Args:
+        value: The share, 0 to 1.
+        error: Its standard error, which counts only without ``effective``.
+        effective: Number of independent answers with that error. If None, it is computed from the error.
+        quantile: Quantile of Student's t, or of the normal distribution, for the confidence.
+
+    Returns:
+        Ends are NaN without ``effective`` if the error is 0, or the share 0 or 1.
+    """
     spread = value * (1 - value)
     if effective is None:
         if error <= _NO_SPREAD or spread <= 0:
@@ -128,7 +140,7 @@ def difference_of_shares(
     degrees: float | None,
     correlation: float = 0.0,
 ) -> float:
-    """Return the two-sided p-value of the difference of two shares of different samples, NaN if undefined.
+    """Return the two-sided p-value of the difference of two shares of different samples.
 
     The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
     Statistics in Medicine 17), for effective sample sizes and with Student's t.
@@ -137,7 +149,11 @@ def difference_of_shares(
         shares: Both shares.
         sizes: Effective sample sizes.
         degrees: Degrees of freedom of Student's t. If None, the quantile is the normal one.
-        correlation: Correlation of shares of samples that have patients or images in common.
+        correlation: Correlation of the two shares, if their samples have patients or images in common.
+
+    Returns:
+        NaN if a share is undefined, a size is not above 0 and finite, or the degrees of freedom are not above 0. 1 if
+        the difference has no error, as for two shares of 0.
     """
     if (
         not all(map(math.isfinite, (*shares, *sizes)))
@@ -172,9 +188,12 @@ def ratio_of_shares(
     defined if a share is 0 or 1. The lower end is 0 for a ratio of 0, the upper one infinite for a second share of 0.
 
     Args:
-        shares: Not both are 0.
+        shares: Both shares, of which at least one is above 0.
         sizes: Effective sample sizes.
-        degrees: Degrees of freedom of Student's t; the quantile is the normal one if None.
+        degrees: Degrees of freedom of Student's t. If None, the quantile is the normal one.
+
+    Returns:
+        Ends are NaN if a size is not finite.
 
     Example:
         >>> low, high = ratio_of_shares((36 / 40, 16 / 80), (40, 80), None)
@@ -206,6 +225,7 @@ def ratio_of_shares(
         return score * math.sqrt(variance)
 
     def end(target: float) -> float:
+        """Return the ratio whose score is the target."""
         low, _ = bisect(
             lambda logarithm: statistic(logarithm) > target,
             -_LARGEST_LOGARITHM,
@@ -259,7 +279,7 @@ def difference_of_values(
     Args:
         first: The value from which the other one is subtracted.
         second: The other value.
-        correlation: Correlation of the values, where samples of both share patients or images.
+        correlation: Correlation of the values, if samples of both share patients or images.
 
     Example:
         >>> difference = difference_of_values(EstimatedValue(0.5, 0.3), EstimatedValue(0.25, 0.4))
@@ -268,6 +288,7 @@ def difference_of_values(
     """
 
     def combine(length: float, other: float) -> float:
+        """Return the length for a difference, from those of both values."""
         squared = length**2 + other**2 - 2 * correlation * length * other
         return math.sqrt(max(0.0, squared))
 

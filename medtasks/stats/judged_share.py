@@ -103,6 +103,7 @@ def judged_share(
 
 
 def _added_units(clusters: Units, number: int) -> list[Hashable]:
+    """Return a unit of its own for each added label, a dyad if the replies' units are dyads."""
     names = [f"added label {index}" for index in range(number)]
     if any(isinstance(cluster, Dyad) for cluster in clusters):
         return [Dyad(name, name, name) for name in names]
@@ -115,7 +116,17 @@ def _figures(
     weight: Floats,
     is_asked: Booleans,
 ) -> dict[str, tuple[float, Floats]]:
-    """Return each figure and its influence values, shape (replies,): the error of their mean is that of the figure."""
+    """Return each figure by name, and its influence values, whose mean has the error of the figure.
+
+    Args:
+        verdict: 1 for right and 0 for wrong, shape (replies,), as all arguments.
+        label: The same by people, NaN for replies without a label.
+        weight: Inverse of the probability with which a label was drawn.
+        is_asked: Whether the verdict is the judge's.
+
+    Returns:
+        A figure is NaN or infinite where its denominator is 0. Influence values have the shape (replies,).
+    """
     right = verdict.copy()  # an unbiased estimate of each reply's label
     for value in (0.0, 1.0):
         members = is_asked & (verdict == value)

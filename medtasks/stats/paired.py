@@ -118,7 +118,8 @@ def compare_paired(
         second: Those of the second model.
         units: Independent unit of each sample, such as its patient, or its
             :class:`~medtasks.stats.standard_error.Dyad`.
-        smaller: Number of units in the smaller group of positives or negatives, see above.
+        smaller: Number of units in the smaller group of positives or negatives, see above. None for all values but
+            those of :func:`~medtasks.stats.calibration.area_values`.
         level: The interval has a confidence of 1 - ``level``. For a small one a sign-flip test draws as many more signs
             as it takes to pass.
 
@@ -174,7 +175,13 @@ def _fitting_test(
     smaller: int | None,
     right_or_wrong: bool,
 ) -> str:
-    """Return the test for two models on samples of these units, see :func:`compare_paired`."""
+    """Return the name of the test for two models on samples of these units.
+
+    Args:
+        units: Independent unit of each sample.
+        smaller: As of :func:`compare_paired`, None for values that are not of an area.
+        right_or_wrong: Whether all values are 0 or 1.
+    """
     if are_drawn(units):
         return DRAWN_T
     if smaller is not None:
@@ -199,6 +206,7 @@ def paired_differences(
 
 
 def _mean(values: Sequence[float], units: Units) -> float:
+    """Return the mean of values, or the estimated mean of the benchmark from which their units were drawn."""
     if are_drawn(units):
         return drawn_mean(values, units)[0]
     return math.fsum(values) / len(values)
@@ -210,10 +218,19 @@ def _student_test(
     smaller: int | None,
     level: float,
 ) -> tuple[float, float, float]:
-    """Return the interval of the mean difference and its p-value, NaN and 1 if all dyads share members.
+    """Return the ends of the interval of the mean difference, and its two-sided p-value.
 
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23. Simulated type I error on MediConfusion's graph:
     at most 6 % (``benchmarks/intervals.py``).
+
+    Args:
+        differences: Second model minus first, shape (samples,).
+        units: Dyad, cluster or drawn unit of each sample.
+        smaller: As of :func:`compare_paired`, None for values that are not of an area.
+        level: The interval has a confidence of 1 - ``level``.
+
+    Returns:
+        NaN, NaN and 1 if the standard error is undefined, as for a single unit or if all dyads share members.
     """
     mean, error = mean_and_error(differences, units)
     if error.effective == math.inf:  # all of the benchmark
@@ -245,6 +262,9 @@ def correct_by_holm(
 
     Args:
         tests: Results of :func:`compare_paired`, each with its arguments.
+
+    Returns:
+        For each test, in the same order, the result with its uncorrected p-value, and the corrected p-value.
     """
     results = []
     draws = draws_for(len(tests))
@@ -287,12 +307,21 @@ def _detectable(
     units: Units,
     tests: int,
 ) -> float:
-    """Return the smallest difference found with 80 % power if as many ``tests`` are corrected, NaN if none can be.
+    """Return the smallest true difference found with 80 % power.
 
     Of McNemar's test: Connor (1987), Biometrics 43, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` with the observed
     discordance ``s``, solved for ``d``; NaN if that would be above ``s``. It is for the asymptotic test: the exact one
     has 2 to 4 points less power. Of others: Bloom (1995), Evaluation Review 19, ``(t_a + t_b) se`` with the standard
     error of the observed differences; NaN for one unit and for equal differences, which show nothing of their spread.
+
+    Args:
+        result: Result of the test.
+        differences: Second model minus first, shape (samples,).
+        units: Independent unit of each sample.
+        tests: Number of tests that are corrected together.
+
+    Returns:
+        NaN also if no difference could be shown, see :meth:`PairedResult.lacking`.
     """
     if result.lacking(tests):
         return math.nan
@@ -424,9 +453,9 @@ def sign_flip_interval(
     Unlike the clustered standard error it holds for few units of very different sizes.
 
     Args:
-        differences: As of :func:`sign_flip_test`.
-        clusters: As there.
-        draws: As there.
+        differences: Second model minus first, shape (samples,).
+        clusters: Unit of each sample.
+        draws: As of :func:`sign_flip_test`.
         level: The interval has a confidence of 1 - ``level``.
 
     Returns:

@@ -55,7 +55,15 @@ def rank_intervals(
 
 
 def _compare(differences: Floats, units: Units) -> tuple[float, float]:
-    """Return the mean difference and the p-value of the samples that both models have, 0 and 1 without any."""
+    """Return the mean difference of two models, and its two-sided p-value.
+
+    Args:
+        differences: Second model minus first, NaN for samples that only one of them has, shape (samples,).
+        units: Independent unit of each sample.
+
+    Returns:
+        0 and 1 if the models share no sample, or differ on none. The p-value is 1 also if the error is undefined.
+    """
     is_shared = ~np.isnan(differences)
     shared = differences[is_shared]
     of_shared = list(itertools.compress(units, is_shared))

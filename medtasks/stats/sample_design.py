@@ -60,13 +60,13 @@ class HelpedMean:
 
 
 def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | None]:
-    """Return the unit of each sample with a reply.
+    """Return the unit of each sample, None for a sample without a reply.
 
     A cluster without a reply is represented by the others of its stratum.
 
     Args:
-        draws: ``cluster``, ``stratum`` and number of ``existing`` clusters in the stratum of each sample; None for a
-            sample without a reply.
+        draws: For each sample its ``cluster``, its ``stratum`` and the number of ``existing`` clusters in that stratum,
+            or None if the sample has no reply.
     """
     answered: dict[int, set[int]] = defaultdict(set)
     for draw in draws:
@@ -80,7 +80,7 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
 
 
 def are_drawn(units: Units) -> TypeGuard[Sequence[DrawnUnit]]:
-    """Return whether units are those of a draw, which stands for a whole benchmark."""
+    """Return whether units are those of a draw, which stands for a whole benchmark; False without units."""
     return bool(units) and isinstance(units[0], DrawnUnit)
 
 
@@ -88,7 +88,10 @@ def mean_and_error(
     values: Sequence[float],
     units: Units,
 ) -> tuple[float, MeanError]:
-    """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error."""
+    """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error.
+
+    The mean is NaN without values.
+    """
     if are_drawn(units):
         return drawn_mean(values, units)
     mean = math.fsum(values) / len(values) if values else math.nan
@@ -103,12 +106,13 @@ def drawn_mean(
     """Return the estimated mean over the whole benchmark and its error.
 
     If all clusters were drawn and answered, the mean is known: the error is 0, and the effective number infinite.
-    Otherwise that number may exceed the samples, as those that were asked are no longer uncertain.
+    Otherwise the effective number may exceed that of the samples, as those that were asked are no longer uncertain.
+    Mean and error are NaN if all weights are 0.
 
     Args:
         values: Shape (samples,).
         units: Unit of each sample.
-        metric_weights: Weight of each sample in the metric itself; 1 by default.
+        metric_weights: Weight of each sample in the metric itself. By default all weigh 1.
     """
     sample_weights = [unit.weight for unit in units]
     if metric_weights:

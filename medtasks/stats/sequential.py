@@ -39,7 +39,7 @@ class Boundaries:
         return [math.erfc(limit / math.sqrt(2)) for limit in self.limits]
 
     def expected_share(self, drift: float) -> float:
-        """Return the expected share of the questions.
+        """Return the expected share of the questions that are asked.
 
         Args:
             drift: Mean of the statistic of all questions.
@@ -85,7 +85,7 @@ def stopping(
     Args:
         limits: Of the absolute normal statistic, by look.
         shares: Of the information, rising.
-        drift: Mean of the statistic at a share of 1.
+        drift: Mean of the statistic at a share of 1, by default that of equal models.
     """
     from scipy.special import ndtr  # type: ignore[import-untyped]  # takes a while to import
 

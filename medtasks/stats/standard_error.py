@@ -86,7 +86,7 @@ def clustered_error(
     Args:
         values: Shape (samples,).
         clusters: Cluster of each sample, such as its patient.
-        weights: Weight of each sample, 1 by default.
+        weights: Weight of each sample. By default all weigh 1.
 
     Raises:
         ValueError: Values and clusters differ in number.
@@ -144,11 +144,14 @@ def _effective_number(
 
 
 def _correction(sizes: Floats) -> tuple[float, float]:
-    """Return the correction of the variance for clusters of several sizes, and its degrees of freedom.
+    """Return the factor that corrects the variance of a mean over clusters, and the degrees of freedom of its error.
 
     Sums of deviations by cluster have the covariance K = L D L' with L = I - a 1', where a are the shares of the
     clusters and the diagonal of D their variances d. Traces of K and its square are expanded here, as K has a row for
-    every cluster. A weight counts as a number of equal samples.
+    every cluster.
+
+    Args:
+        sizes: Sum of the weights of each cluster, shape (clusters,). A weight counts as a number of equal samples.
     """
     d = sizes * (1 + _WORKING_CORRELATION * (sizes - 1))
     a = sizes / sizes.sum()
@@ -201,7 +204,7 @@ def dyadic_error(
     Args:
         values: Shape (samples,).
         dyads: Both members of each sample's dyad, in any order.
-        weights: Weight of each sample, 1 by default.
+        weights: Weight of each sample. By default all weigh 1.
     """
     number = len(values)
     weights = [1.0] * number if weights is None else weights
@@ -226,7 +229,12 @@ def dyadic_error(
 def _products_of_neighbours(
     dyads: Sequence[frozenset[Hashable]], deviations: Sequence[float]
 ) -> float:
-    """Return the sum of the products of deviations over all pairs of dyads that share a member."""
+    """Return the sum of the products of deviations over all pairs of dyads that share a member.
+
+    Args:
+        dyads: Members of each dyad.
+        deviations: Deviation of each dyad's value from the mean.
+    """
     by_member: dict[Hashable, list[float]] = defaultdict(list)
     by_dyad: dict[Hashable, list[float]] = defaultdict(list)
     for dyad, deviation in zip(dyads, deviations, strict=True):

@@ -160,7 +160,13 @@ def _weighted_mean(
     ids: Ids,
     weights_by_id: NDArray[np.float64] | None,
 ) -> float:
-    """Return the mean of the best cosines of a text's tokens, NaN if all of them weigh 0."""
+    """Return the weighted mean of the best cosines of a text's tokens, NaN if all of them weigh 0.
+
+    Args:
+        best: Best cosine of each token, shape (tokens,).
+        ids: Id of each token, [CLS] first and [SEP] last.
+        weights_by_id: Weight of a token by its id. If None, every token weighs 1 but [CLS] and [SEP], which weigh 0.
+    """
     # Not by position: a text may hold "</s>" itself.
     is_special = (ids == ids[0]) | (ids == ids[-1])
     weights = np.where(is_special, 0.0, 1.0)
@@ -287,6 +293,7 @@ def match_pairs(
         position: int,
         cosines: "torch.Tensor",
     ) -> tuple[int, TokenMatches]:
+        """Return the position of a pair and its matches, from its cosines of shape (m, n)."""
         reference, hypothesis = pairs[position]
         return position, TokenMatches(
             np.array(ids[reference], dtype=np.int32),
@@ -314,7 +321,15 @@ def _pair_cosines(
     positions: Sequence[int],
     settings: ModelSettings,
 ) -> "Iterator[tuple[int, torch.Tensor]]":
-    """Yield ``(position, cosines)`` of pairs, cosines of shape (reference tokens, hypothesis tokens)."""
+    """Yield ``(position, cosines)`` of pairs, cosines of shape (reference tokens, hypothesis tokens).
+
+    Args:
+        encoder: Encoder of the tokens.
+        pairs: Reference and hypothesis of each pair.
+        ids: Token ids by text.
+        positions: Pairs to compare, those with the longest texts first.
+        settings: Size of batches, and whether to show a progress bar.
+    """
     pairs_of = _pairs_by_window(pairs, ids, positions)
     queue = sorted(pairs_of)
     batch_size = settings.batch_size or (
@@ -352,7 +367,10 @@ def _pairs_by_window(
     ids: Mapping[str, Sequence[int]],
     positions: Iterable[int],
 ) -> dict[tuple[int, str], list[int]]:
-    """Return positions of pairs by number of the window, and text."""
+    """Return positions of pairs by number of the window and by text.
+
+    A window is a run of ``positions`` whose texts have about ``_WINDOW`` tokens.
+    """
     pairs_of: dict[tuple[int, str], list[int]] = {}
     window = 0
     tokens = 0
@@ -368,10 +386,10 @@ def _pairs_by_window(
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Return the weights of an encoder.
+    """Return the files with the weights of an encoder.
 
     Raises:
-        WeightsMissing: They, the configuration or the vocabulary are not there.
+        WeightsMissing: These files, the configuration or the vocabulary are not there.
     """
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     # Without a vocabulary transformers silently builds a tokenizer without words.

@@ -61,6 +61,9 @@ class Chexbert:
         """Read texts, shape (texts,), independently of each other.
 
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
+
+        Raises:
+            WeightsMissing: A file of CheXbert or of its encoder is not on this machine, or damaged.
         """
         files = find_chexbert(self.settings)
         encoder_files = present(files.encoder, _ENCODER_FILES)
@@ -89,6 +92,7 @@ def _sides(
     references: Texts,
     hypotheses: Texts,
 ) -> tuple[list[ReportLabels], list[ReportLabels]]:
+    """Read references and hypotheses. Without any, no weights are needed."""
     readings = Chexbert(settings)([*references, *hypotheses]) if references else []
     return readings[: len(references)], readings[len(references) :]
 

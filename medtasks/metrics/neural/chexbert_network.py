@@ -83,7 +83,7 @@ def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration.
 
     Raises:
-        WeightsMissing: It is damaged, or of another kind of network.
+        WeightsMissing: The file is damaged, or of another kind of network.
     """
     path = files.encoder / "config.json"
     fix = f"remove it and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
@@ -188,6 +188,7 @@ def read_texts(
     network = load_network(files, config).to(device)
 
     def run(positions: Sequence[int]) -> list[Reading]:
+        """Read the texts at these positions, which fit into one batch."""
         batch = [ids[position] for position in positions]
         rows, mask = text_encoders.pad_rows(batch, config.pad_token_id, device)
         with text_encoders.encoding(device, settings.dtype):

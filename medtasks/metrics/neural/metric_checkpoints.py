@@ -210,6 +210,17 @@ def _encoder_folder(
     name: str,
     settings: ModelSettings,
 ) -> Path:
+    """Return the folder of an archive's encoder, see :func:`open_archive`.
+
+    Args:
+        path: The packed archive, or the folder of its files.
+        model_type: RadGraph of 2021, or RadGraph-XL.
+        name: Name of the encoder in the archive's configuration.
+        settings: May name the folder.
+
+    Raises:
+        WeightsMissing: The encoder is not on this machine.
+    """
     if _ENCODER[model_type] in settings.named_weights:
         return settings.find_weights(_ENCODER[model_type])
     around = (path, path.parent) if path.is_dir() else (path.parent,)
@@ -230,6 +241,7 @@ def _archive_errors(
     path: Path,
     model_type: ModelType,
 ) -> AbstractContextManager[None]:
+    """Raise WeightsMissing for any error of reading an archive."""
     return weights_errors(
         lambda kind, reason: (
             f"{path} cannot be read as an archive of RadGraph ({kind}: {reason}); remove it and fetch "

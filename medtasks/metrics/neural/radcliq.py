@@ -110,11 +110,14 @@ def radcliq_v1(
         references: One text per pair.
         hypotheses: The texts of the model, in the same order.
         key: Key of the scores.
-        model: Coefficients.
+        model: Coefficients, of v1 or v0.
         sources: Keys of the four inputs by the metric that has them, in the order of :class:`RadCliQInputs`.
 
     Returns:
         Values by pair, and their mean. Lower is better.
+
+    Raises:
+        WeightsMissing: Weights of one of the four metrics are not on this machine. No model has run by then.
     """
     for name in _NEEDED_WEIGHTS:  # missing weights raise before any model runs
         settings.find_weights(name)

@@ -71,6 +71,10 @@ class RadGraph:
 
         Returns:
             One annotation per report.
+
+        Raises:
+            WeightsMissing: The archive or its encoder is not on this machine, or damaged. Without words no file is
+                needed.
         """
         reports = [tuple(words_of(text or "None", self.model_type)) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
@@ -99,6 +103,7 @@ class RadGraph:
 
 
 def _annotation(text: str, entities: dict[str, dict[str, Any]]) -> Annotation:
+    """Return the annotation of a report from its words, joined with spaces, and its entities by number."""
     return {
         "text": text,
         "entities": entities,
@@ -135,7 +140,7 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
 
 
 def _compared_sets(annotation: Annotation) -> dict[str, set[Any]]:
-    """Return the sets of one report, by the agreement that compares them."""
+    """Return the sets of entities and relations of one report, by the name of the agreement that compares them."""
     sets: dict[str, set[Any]] = {
         "simple": set(),
         "partial": set(),

@@ -30,6 +30,16 @@ def _load(
     model_class: Any,
     settings: ModelSettings,
 ) -> tuple[Any, Any]:
+    """Load a tokenizer and a network, in float32 and on the device of the settings.
+
+    Args:
+        name: Entry of the weights.
+        model_class: Class of transformers for the network.
+        settings: Weights and device.
+
+    Raises:
+        WeightsMissing: The files are not on this machine, damaged or of another model.
+    """
     folder = settings.find_weights(name)
     fix = f"fetch it again with 'medtasks weights fetch {name}', or give another folder"
     with (
@@ -66,6 +76,18 @@ def _batches(
     description: str,
     settings: ModelSettings,
 ) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Run a network over texts of similar length together.
+
+    Args:
+        ids: Token ids of each text.
+        padding: Id of the padding token.
+        run: Takes ids and mask of a batch, shape (texts, longest), and returns one result per text.
+        description: Name of the model, for messages and the progress bar.
+        settings: Device, type of numbers and size of batches.
+
+    Yields:
+        ``(position, result)``, the longest texts first.
+    """
     device = settings.torch_device()
     size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
 

@@ -176,6 +176,7 @@ def entity_scores(
 
 
 def _fingerprint(name: str, settings: ModelSettings) -> str:
+    """Return everything that a model's results depend on besides the text, to name their cache."""
     folder = settings.find_weights(name)
     weights = sorted(folder.glob("*.safetensors"))
     digest = weights_digest(present(folder, _FILES) + weights)
@@ -219,7 +220,7 @@ def entity_vectors(
     settings: ModelSettings,
     texts: Texts,
 ) -> dict[str, Vectors]:
-    """Return the unit vector of each distinct entity text."""
+    """Return the unit vector of each distinct text of an entity, by that text. Without texts no weights are needed."""
     if not texts:
         return {}
 
@@ -248,10 +249,17 @@ def rate_score(
     By default every report keeps its own reference. A pair has no score (NaN) if one of its reports has no sentence or
     no entity; totals are means over the other pairs, and ``rate_score_scored`` is their share.
 
-    ``as_published``: a report without a sentence disappears, so that each later one is compared with the reference of
-    another pair. Values are in the order of the published list, and NaN where it ends before the input. A report
-    without entities scores 0.5. If no report of a side has a sentence, the published code stops with an IndexError,
-    and every value is NaN.
+    Args:
+        settings: Weights, device, type of numbers and cache of the models.
+        references: One text per pair.
+        hypotheses: The texts of the model, in the same order.
+        as_published: Whether a report without a sentence disappears, so that each later one is compared with the
+            reference of another pair. Values are then in the order of the published list, and NaN where it ends before
+            the input. A report without entities scores 0.5. If no report of a side has a sentence, the published code
+            stops with an IndexError, and every value is NaN.
+
+    Raises:
+        WeightsMissing: A model or the file of rules is not on this machine, or damaged.
     """
     entities = report_entities(settings, [*references, *hypotheses])
     first = entities[: len(references)]
@@ -287,7 +295,7 @@ def rate_score(
 
 
 def _pairs_with(report: list[Entity] | None, pairs: Iterable[_Pair]) -> int:
-    """Return the number of pairs in which a report is None, or without entities."""
+    """Return the number of pairs in which a report equals ``report``: None, or no entities."""
     return sum(report in pair for pair in pairs)
 
 
@@ -296,7 +304,7 @@ def _pair_scores(
     pairs: Sequence[_Pair],
     as_published: bool,
 ) -> list[dict[str, float] | None]:
-    """Return the :func:`entity_scores` of pairs, None for a pair with a report without entities."""
+    """Return the :func:`entity_scores` of each pair, None for a pair with a report that is None or without entities."""
     texts = []
     for reference, hypothesis in pairs:
         if reference and hypothesis:

@@ -86,6 +86,7 @@ def _rules(path: Path) -> dict[str, list[_Rule]]:
 
 
 def _compile_rule(text: str, is_boundary: bool) -> _Rule:
+    """Translate a rule into a regular expression, whose groups ``begin`` and ``end`` enclose the matched span."""
     parts = []
     literals = set()
     for escaped, wildcard, literal, marker, plus in _RULE_PARTS.findall(text):
@@ -106,7 +107,7 @@ def _compile_rule(text: str, is_boundary: bool) -> _Rule:
 
 
 def _matches(text: str, rules: Sequence[_Rule]) -> list[_Span]:
-    """Match rules of one kind.
+    """Return the spans that rules of one kind match, without those that are no boundary.
 
     Of two overlapping matches the wider one stays, of equal ones the first.
     """
@@ -144,7 +145,13 @@ def _overlapping(
     taken: Sequence[tuple[int, int, int]],
     longest: int,
 ) -> int | None:
-    """Return the position of the last span, by its begin, that overlaps a span, among sorted ones up to a length."""
+    """Return the number of the last span, by its begin, that overlaps a span, or None if none does.
+
+    Args:
+        span: The span.
+        taken: Begin, number and end of the spans to look at, sorted.
+        longest: Length of the longest of these spans.
+    """
     index = bisect_left(taken, (max(span.end, span.begin + 1),))
     while index and taken[index - 1][0] >= span.begin - longest:
         index -= 1
@@ -159,7 +166,10 @@ def _trim(
     begin: int,
     end: int,
 ) -> _Span | None:
-    """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark."""
+    """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark.
+
+    None if the gap has no such end after its first letter or mark.
+    """
     inside = [position for position in range(begin, end) if not text[position].isspace()]
     closing = [
         position
@@ -191,7 +201,13 @@ def _paired_spans(
     begins: Sequence[int],
     ends: Sequence[_Span],
 ) -> list[_Span]:
-    """Return the sentences from a beginning to its end, and those of the gaps between them."""
+    """Return the sentences from a beginning to its end, and those of the gaps between them.
+
+    Args:
+        text: The report.
+        begins: Positions at which sentences may begin, rising.
+        ends: Spans at which sentences may end, by their begin.
+    """
     stripped = _stripped_lengths(text)
     spans: list[_Span] = []
     is_open = False

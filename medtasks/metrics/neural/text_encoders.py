@@ -48,10 +48,14 @@ def length_batches(
     Args:
         lengths: Number of tokens of each text.
         batch_size: Most texts in one batch, at least 1. With a window it is the most segments.
-        window: Tokens per segment of an encoder that reads long texts in segments.
+        window: Tokens per segment of an encoder that reads long texts in segments. None for an encoder that reads
+            every text at once.
 
     Returns:
         Positions of the texts of each batch.
+
+    Raises:
+        ValueError: ``batch_size`` is below 1.
 
     Example:
         >>> length_batches([5, 100, 98], batch_size=2)
@@ -163,6 +167,7 @@ def run_batches(
 
 
 def _is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
+    """Return whether an error says that the memory of the machine or of its GPU does not suffice."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
@@ -228,6 +233,9 @@ def check_configuration(folder: Path) -> None:
 
     Args:
         folder: Folder of ``config.json``, which may be missing.
+
+    Raises:
+        MedTasksError: The configuration names such code, and transformers is too old.
     """
     file = folder / "config.json"
     if file.is_file():
@@ -238,7 +246,7 @@ def check_configuration(folder: Path) -> None:
 
 @contextmanager
 def weights_errors(sentence: Callable[[str, str], str]) -> Iterator[None]:
-    """Raise WeightsMissing for any error.
+    """Raise WeightsMissing for any error but MemoryError and WeightsMissing itself, which pass through.
 
     Args:
         sentence: Makes the message of the error's type and its shortened text.
