@@ -68,7 +68,7 @@ def quote_reply(reply: str, *, fenced: bool) -> tuple[str, str]:
         fenced: Whether it gets marks around it.
 
     Returns:
-        The reply, between two marks if it is fenced, and the note to the judge about them, else empty.
+        The reply, between two marks if it is fenced, and the note to the judge about these marks, else an empty text.
     """
     if not fenced:
         return reply, ""

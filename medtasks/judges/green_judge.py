@@ -150,11 +150,13 @@ def published_counts(reply: str) -> GreenCounts:
 
 
 def _published_section(text: str, heading: str) -> str:
+    """Return the text from a heading to the next blank line, empty if it is missing or starts with "No"."""
     section = _SECTION.match(text.partition(heading)[2])
     return section[1] if section and not section[1].startswith("No") else ""
 
 
 def _published_errors(section: str) -> tuple[int, ...]:
+    """Return the counts by category of the lettered lines of a section, or of its numbered ones if none is lettered."""
     counts = [0] * len(GREEN_ERRORS)
     for line in sorted(_LETTERED.findall(section) or _NUMBERED.findall(section)):
         count = _COUNT.search(line)
@@ -165,7 +167,11 @@ def _published_errors(section: str) -> tuple[int, ...]:
 
 
 def strict_counts(reply: str) -> GreenCounts | None:
-    """Read a reply that states every count once, or several times alike, or None for any other."""
+    """Read a reply that states every count once, or several times alike.
+
+    Returns:
+        None for any other reply. The section of insignificant errors alone may be missing.
+    """
     text = clean_reply(reply)
     readings = []
     for heading in (_SIGNIFICANT, _INSIGNIFICANT, _MATCHED):
@@ -181,7 +187,15 @@ def strict_counts(reply: str) -> GreenCounts | None:
 
 
 def _strict_section(heading: str, text: str) -> tuple[int, ...] | None:
-    """Return the counts of a text up to the next heading, or None where it does not state all of them."""
+    """Return the counts of a section, or None if it does not state all of them.
+
+    Args:
+        heading: Heading of the section.
+        text: Text between that heading and the next one.
+
+    Returns:
+        One count by category of errors, or the number of matched findings alone.
+    """
     section = _SECTION.match(text)
     content = section[1] if section else ""
     if heading == _MATCHED:
@@ -199,7 +213,10 @@ def _strict_section(heading: str, text: str) -> tuple[int, ...] | None:
 
 
 def _is_denial(content: str, subject: re.Pattern[str]) -> bool:
-    """Return whether all that a section says is that there is nothing of its subject, in whatever words."""
+    """Return whether all that a section says is that there is nothing of its subject, in whatever words.
+
+    An empty section says nothing, and is no denial.
+    """
     text = re.sub(r"[*_`#]", "", content.replace("’", "'"))
     for pattern, denial in _DENIALS.items():
         text = re.sub(pattern, denial, text, flags=re.IGNORECASE)
@@ -244,11 +261,12 @@ def green(
         hypotheses: Reports of the model under test, in the same order.
 
     Returns:
-        Values per pair, where those that a reply does not state are NaN, and their means and sums.
+        Values per pair, where those that a reply does not state are NaN. Totals are the sums of counts of replies, and
+        means of all other values over the pairs that have one.
 
     Raises:
         JudgeNotConfigured: There is no judge.
-        JudgeRefused: It may not see the texts of one of the datasets.
+        JudgeRefused: The judge may not see the texts of one of the datasets.
     """
     judges = []
     for dataset in sorted(settings.datasets, key=str):
@@ -285,7 +303,11 @@ def green(
 
 
 def _values_of(reply: str | None) -> dict[str, float]:
-    """Return the values of one reply, NaN for those that it does not state."""
+    """Return the values of one reply by key, NaN for those that it does not state.
+
+    Args:
+        reply: The judge's reply, or None for a request without a reply.
+    """
     values = dict.fromkeys(keys_of("green"), math.nan)
     counts = None
     if reply is not None:

@@ -40,7 +40,7 @@ def check_judge(judge: Judge) -> dict[str, CheckedShare]:
     A reply that cannot be read is not right.
 
     Args:
-        judge: The judge, whose limits hold.
+        judge: The judge, whose limits on requests hold.
 
     Returns:
         Shares by kind of case, and that of ``all``.
@@ -79,6 +79,12 @@ def _shares_by_kind(
     cases: Sequence[Mapping[str, str]],
     results: Sequence[bool | str],
 ) -> dict[str, CheckedShare]:
+    """Return the share of right cases by kind, and that of all.
+
+    Args:
+        cases: The cases.
+        results: Result of :func:`_is_right` for each case.
+    """
     results_by_kind: dict[str, list[bool]] = {kind: [] for kind in (*KINDS, ALL)}
     for result, case in zip(results, cases, strict=True):
         for kind in (case["kind"], ALL):
@@ -93,9 +99,13 @@ def _shares_by_kind(
 
 
 def _is_right(judge: Judge, case: Mapping[str, Any]) -> bool | str:
-    """Return whether the judge gets a case right, or why it gave no reply.
+    """Return whether the judge gets a case right, or the reason, as a text, for which there is no reply.
 
     Right for a pair of reports is a reply that states the planted error, no other, and something that matches.
+
+    Args:
+        judge: The judge.
+        case: Line of ``check_cases.jsonl``. ``planted`` is None if the reports differ in wording only.
     """
     if case["kind"] == "report":
         verdict = green_verdict(judge, case["reference"], case["candidate"])

@@ -142,8 +142,8 @@ def settings_from_environment(
     """Read the judge's settings from ``MEDTASKS_JUDGE_*``.
 
     Args:
-        environ: Variables, of which unset and blank ones count as missing.
-        what: Beginning of the sentence on missing ones.
+        environ: Variables with their texts. A blank one counts as missing.
+        what: Beginning of the sentence on missing variables.
 
     Raises:
         JudgeNotConfigured: Base URL, model or a remote endpoint's key is missing, or a value is wrong.
@@ -184,6 +184,17 @@ def _read_number(
     convert: Callable[[str], Any],
     default: float,
 ) -> Any:
+    """Return the number in a variable, or the default if the variable is missing or empty.
+
+    Args:
+        values: Texts by variable.
+        name: The variable.
+        convert: ``int`` or ``float``.
+        default: Also the example in the message.
+
+    Raises:
+        JudgeNotConfigured: The text is no such number.
+    """
     text = values.get(name)
     try:
         return convert(text) if text else default
@@ -212,7 +223,7 @@ def check_access(
         environ: Variables with the user's permissions.
 
     Raises:
-        JudgeRefused: The judge may not see the data.
+        JudgeRefused: The data are credentialed, the judge is on another machine, and no variable permits it.
         UnknownName: ``access`` is misspelt.
     """
     if access not in list(Access):
@@ -283,7 +294,8 @@ JUDGING = JudgeRole(
 class Judge:
     """One judge, or an LLM with another ``role``, shared by all threads of a process.
 
-    Before the second try it waits for ``backoff_s`` seconds, which double with each further one, plus jitter.
+    Before the second try of a request the judge waits for ``backoff_s`` seconds, and twice as long before each further
+    try, plus jitter.
     """
 
     def __init__(
@@ -352,7 +364,7 @@ class Judge:
             names: Names of texts.
 
         Returns:
-            One per name; ``None`` for a name without a text.
+            One text per name, in the same order; ``None`` for a name without a text.
         """
         keys = [self._key(name) for name in names]
         values = self._cache.get(keys)
@@ -362,18 +374,23 @@ class Judge:
         """Keep texts on this judge's verdicts, all or none.
 
         Args:
-            texts: By the name under which :meth:`store_image` finds them.
+            texts: Texts by the name under which :meth:`read_texts` finds them.
         """
         self._cache.put({self._key(name): text.encode() for name, text in texts.items()})
 
     def _key(self, *content: Any) -> bytes:
+        """Return the cache key of a request or a text to this judge, of the judge itself without any content."""
         # Another endpoint may serve another model under the same name.
         chosen = self.settings
         origin = [chosen.base_url.rstrip("/"), chosen.model, float(chosen.temperature)]
         return hashlib.sha256(json.dumps([*origin, *content]).encode("ascii")).digest()
 
     async def _content(self, is_raw: bool, answer: dict[str, Any]) -> str:
-        """Return the text in an endpoint's answer, empty if it has none."""
+        """Return the text in an endpoint's answer, empty if that text is null.
+
+        Raises:
+            RemoteTrouble: The answer has no place for a text.
+        """
         try:
             choice = answer["choices"][0]
             reply = choice["text"] if is_raw else choice["message"]["content"]
@@ -389,6 +406,15 @@ class Judge:
         key: str,
         is_raw: bool,
     ) -> JudgeVerdict[T]:
+        """Ask the endpoint, again after replies that break the format, and return its verdict.
+
+        Args:
+            system: System message; an empty one is not sent.
+            user: User message, or with ``is_raw`` a string to complete.
+            parse: Reads a reply.
+            key: Name of the request, for counting failures in a row.
+            is_raw: Whether ``user`` is a string to complete.
+        """
         messages = [{"role": "user", "content": user}]
         if system:
             messages.insert(0, {"role": "system", "content": system})
@@ -422,7 +448,13 @@ class Judge:
     def _without_verdict(
         self, trouble: RemoteTrouble, key: str, earlier: int
     ) -> JudgeVerdict[Any]:
-        """Note a request that got no reply, after ``earlier`` replies that broke the format."""
+        """Note a request that got no reply, and return that there is no verdict.
+
+        Args:
+            trouble: Why there is no reply.
+            key: Name of the request.
+            earlier: Number of its replies that broke the format before.
+        """
         was_sent = not isinstance(trouble, NotSent)
         cause = trouble.cause
         if earlier and not was_sent:
@@ -516,5 +548,6 @@ def server_of(settings: JudgeSettings, role: str = JUDGING.name) -> Server:
 
 
 def _sendable(text: str) -> str:
+    """Return a text that a request can carry."""
     # A model's reply may hold half a surrogate pair, which no request can carry.
     return text.encode("utf-8", errors="replace").decode("utf-8")

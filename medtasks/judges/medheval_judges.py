@@ -85,7 +85,7 @@ class JudgePrompt:
             judge: The judge.
             pairs: The other fields of the JSON object.
             answer: Not empty.
-            parse: Reads a reply; ``None`` for one in another form.
+            parse: Reads a reply.
             fenced: Whether the answer is between marks.
         """
         return self._send(judge, pairs, {_ONLY: answer}, parse, fenced=fenced)
@@ -120,6 +120,7 @@ class JudgePrompt:
         *,
         fenced: bool,
     ) -> JudgeVerdict[Any]:
+        """Send one request about the answers of some models, by their name in the JSON object."""
         models = {}
         notes = []
         for name, answer in answers.items():
@@ -144,7 +145,7 @@ class JudgeQuestion:
     of_empty: Any  # verdict on an empty answer, about which no judge is asked
 
     def ask(self, judge: Judge, *, fenced: bool) -> Any:
-        """Return the verdict, None without one."""
+        """Return the verdict, that on an empty answer without asking, or None without a verdict."""
         if not self.answer:
             return self.of_empty
         return self.prompt.ask(judge, self.pairs, self.answer, self.parse, fenced=fenced).value
@@ -154,6 +155,12 @@ def _prompts(
     wording: str,
     replaced: Mapping[str, str],
 ) -> dict[str, JudgePrompt]:
+    """Return the prompts of one wording by what is judged.
+
+    Args:
+        wording: Its name.
+        replaced: Words of ours by the published ones, replaced in this order. Empty for the published wording.
+    """
     prompts = {}
     for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items():
         system = texts["system"]
@@ -193,7 +200,7 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
         most: Largest number that is possible.
 
     Returns:
-        ``None`` for a reply in another form.
+        Numbers of right and wrong components, in this order, by aspect. ``None`` for a reply in another form.
     """
     counts = _by_model(text, {_ONLY}).get(_ONLY, {})
     if not _has_fields(counts, ASPECTS):
@@ -244,9 +251,10 @@ def parse_joint(
 
 
 def _by_model(text: str, names: Set[str]) -> dict[str, Any]:
-    """Return the parts of a judge's reply by model, none unless it is a JSON object on exactly these models."""
+    """Return the parts of a judge's reply by model, none unless the reply is a JSON object on exactly these models."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return the fields of an object, or raise a ValueError if a field is named twice."""
         if len({name for name, _ in pairs}) < len(pairs):
             raise ValueError("a field is named twice")
         return dict(pairs)

@@ -79,7 +79,7 @@ def parse_choice(
     options: Sequence[str],
     rule: str,
 ) -> Answer | None:
-    """Read the judge's reply.
+    """Read the judge's choice of an option.
 
     Args:
         text: The judge's reply.
@@ -87,8 +87,8 @@ def parse_choice(
         rule: One of :data:`PROMPT_VERSIONS`.
 
     Returns:
-        ``None`` for an unusable reply, such as one with two letters. The letter Z is ``NO_MATCH``, and a refusal, which
-        the reference takes for Z, ``REFUSED``.
+        The option. The letter Z is an answer without an option, ``NO_MATCH``, and so is a refusal, ``REFUSED``, which
+        the reference takes for Z. ``None`` for an unusable reply, such as one with two letters.
     """
     if NO_REPLY in text:
         return None
@@ -314,7 +314,8 @@ def judge_answer(
         fenced: Whether the judge gets the answer between marks.
 
     Returns:
-        ``None`` without a verdict.
+        Whether the judge calls the answer right. ``None`` without a verdict: the request failed, or, unless
+        ``as_published``, no reply followed the format.
     """
     ask = partial(judge.ask, "", medevalkit_prompt(question, gold, answer, fenced=fenced))
     text: str | None = ask(str, prompt_version=FIRST_VERSION).value

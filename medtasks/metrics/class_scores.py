@@ -309,7 +309,7 @@ def _counts(cells: Integers) -> _Counts:
 
 
 def _mean(values: Floats, included: Booleans) -> Floats:
-    """Return the mean over the included classes, shape (...), NaN if there is none."""
+    """Return the mean over the included classes, shape (...), NaN without any."""
     included = np.broadcast_to(included, values.shape)
     total = np.where(included, values, 0.0).sum(axis=-1)
     return ratio(total, included.sum(axis=-1), np.nan)

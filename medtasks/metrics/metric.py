@@ -144,7 +144,11 @@ def with_image_clusters(scores: ScoreList) -> ScoreList:
 
 
 def with_units(scores: ScoreList) -> ScoreList:
-    """Return all scores of a run on drawn data with the unit of each, which parts of them keep; others as they are."""
+    """Add the unit of the draw to each score of a run on drawn data. Other scores are returned as they are.
+
+    Args:
+        scores: All scores of the run. Parts of the result keep their units, which depend on all replies.
+    """
     draws = [score.get(DRAWN) for score in scores]
     if not any(isinstance(draw, Mapping) for draw in draws):
         return scores
@@ -153,7 +157,7 @@ def with_units(scores: ScoreList) -> ScoreList:
 
 
 def units_by_cluster(scores: ScoreList) -> dict[Hashable, DrawnUnit]:
-    """Return the unit of a draw that holds each cluster; empty for scores of a whole benchmark."""
+    """Return the unit of a draw that holds each cluster. Empty for scores of a whole benchmark."""
     units = {}
     for score in with_units(scores):
         if isinstance(score.get(DRAWN), DrawnUnit):
@@ -360,7 +364,7 @@ class CorpusMetric(Declaration):
     text_field: str | None = None
 
     def counts(self, scores: ScoreList) -> SummedCounts | None:
-        """Return the counts of selected scores, from whose sums the value follows; None if it follows from no sums."""
+        """Return the counts of selected scores, from whose sums the value follows. None if it follows from no sums."""
         if self.panel is None:
             return None
         return self.panel.counts(self.name, list(map(self.panel.row, scores)))

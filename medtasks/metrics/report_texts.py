@@ -26,7 +26,10 @@ _FORM = '{"id": "7", "text": "..."}'
 
 @dataclass(frozen=True)
 class ReportTexts:
-    """Texts of one file, in its order, and one id per text, all different. The ids are None if the file has none."""
+    """Texts of one file, in its order, and one id per text, all different.
+
+    ``ids`` is None for a file without ids.
+    """
 
     path: Path
     texts: tuple[str, ...]

@@ -301,8 +301,8 @@ def _curve(answers: PredictionTable) -> tuple[CoveragePoint, ...]:
     points = list(itertools.starmap(CoveragePoint, zip(*columns, strict=True)))
     if len(points) > CURVE_POINTS:
         steps = np.linspace(entered[0], entered[-1], CURVE_POINTS)
-        kept = np.unique(np.searchsorted(entered, steps))
-        points = [points[index] for index in kept]
+        nearest = np.unique(np.searchsorted(entered, steps))
+        points = [points[index] for index in nearest]
     return tuple(reversed(points))
 
 

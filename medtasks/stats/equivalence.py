@@ -183,7 +183,13 @@ def _student_statistic(
     spread: float,
     true: float,
 ) -> float:
-    """Return how many standard errors the observed mean difference is above a true one, NaN without a ``spread``."""
+    """Return the distance of a mean difference from a ``true`` one, in standard errors.
+
+    Args:
+        mean: The observed mean difference.
+        spread: Its standard error. Without any (0 or NaN) the distance is NaN.
+        true: The true difference.
+    """
     return (mean - true) / spread if spread > 0 else math.nan
 
 

@@ -73,14 +73,14 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
         if draw is not None:
             answered[draw["stratum"]].add(draw["cluster"])
     units: list[DrawnUnit | None] = [None] * len(draws)
-    for place, draw in enumerate(draws):
+    for position, draw in enumerate(draws):
         if draw is not None:
-            units[place] = DrawnUnit(**draw, answered=len(answered[draw["stratum"]]))
+            units[position] = DrawnUnit(**draw, answered=len(answered[draw["stratum"]]))
     return units
 
 
 def are_drawn(units: Units) -> TypeGuard[Sequence[DrawnUnit]]:
-    """Return whether units are those of a draw, which stands for a whole benchmark; False without units."""
+    """Return whether units are clusters drawn from a whole benchmark. Without units they are not."""
     return bool(units) and isinstance(units[0], DrawnUnit)
 
 
