@@ -125,7 +125,7 @@ def green_prompt(reference: str, candidate: str) -> str:
 
     Args:
         reference: Report of the dataset, of which the first 300 words count.
-        candidate: Report of the model under test, as well.
+        candidate: Report of the model under test, of which the first 300 words count.
     """
     texts = {"{reference}": reference, "{candidate}": candidate}
     words = {name: " ".join(text.split()[:_MOST_WORDS]) for name, text in texts.items()}

@@ -158,7 +158,7 @@ def _prompts(
     """Return the prompts of one wording by what is judged.
 
     Args:
-        wording: Its name.
+        wording: Name of the wording.
         replaced: Words of ours by the published ones, replaced in this order. Empty for the published wording.
     """
     prompts = {}
@@ -210,7 +210,7 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
         if not _has_fields(counts[aspect], _NUMBERS):
             return None
         numbers = [counts[aspect][name] for name in _NUMBERS]
-        # True is no number here.
+        # In Python a bool is an int, but in a reply it is no number.
         if not all(type(number) is int and 0 <= number <= most for number in numbers):
             return None
         by_aspect[aspect] = numbers

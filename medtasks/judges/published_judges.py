@@ -262,7 +262,7 @@ def medevalkit_prompt(
 
     Args:
         question: Question of the sample.
-        gold: Its answer in the dataset.
+        gold: Answer to the question in the dataset.
         answer: Answer of the model under test.
         fenced: Whether the answer is between marks, which is not as published.
     """
@@ -308,7 +308,7 @@ def judge_answer(
     Args:
         judge: The judge.
         question: Question of the sample.
-        gold: Its answer in the dataset.
+        gold: Answer to the question in the dataset.
         answer: Answer of the model under test.
         as_published: Whether the judge's first reply is read by the published rule, which takes every form.
         fenced: Whether the judge gets the answer between marks.

@@ -78,7 +78,7 @@ def label_scores(
 
     Args:
         references: A :class:`Finding` per condition of each reference, shape (pairs, 14).
-        hypotheses: The same of each hypothesis.
+        hypotheses: A :class:`Finding` per condition of each hypothesis, shape (pairs, 14).
         uncertain: Whether an uncertain finding counts as positive or negative. Blank and negative ones are absent.
         prefix: Start of the keys ``<prefix>_<14 or 5>_<average>_f1``, and of ``<prefix>_5_accuracy``: the share of
             pairs whose five labels all agree.
@@ -146,6 +146,10 @@ def label_cells(
 
     Conditions with an uncertain reference are left out. For a condition that is blank in the reference, the report's
     statement is a mention, and neither right nor wrong.
+
+    Args:
+        reference: Finding of each condition in the reference, shape (conditions,).
+        report: Finding of each condition in the report, in the same order.
 
     Returns:
         :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference present; both

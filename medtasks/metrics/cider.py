@@ -275,7 +275,7 @@ def _tokenize(text: str) -> list[str]:
     process = subprocess.run(
         tokenizer_command(), input=content, capture_output=True, check=False
     )
-    if process.returncode:  # its words may repeat a caption
+    if process.returncode:  # the tokenizer's own message may repeat a caption, and is not shown
         raise MedTasksError(
             f"CIDEr's tokenizer ended with code {process.returncode}; check Java with: java -version"
         )

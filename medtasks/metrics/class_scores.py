@@ -101,7 +101,7 @@ def count_labels(
 
     Args:
         gold: 0 or 1 for each label of each sample.
-        predicted: The same of the replies, or ``None`` for an invalid one.
+        predicted: 0 or 1 for each label of each reply, or ``None`` for an invalid reply.
         labels: Number of labels.
 
     Returns:
@@ -134,8 +134,8 @@ def unseen_classes(
 ) -> tuple[Floats, list[float]]:
     """Return cells and weights of samples that were not seen, for the posterior of the metrics.
 
-    As in Jeffreys' prior of the recall of each class in use, half a sample of it is right and half a sample wrong,
-    spread over the other classes.
+    As in Jeffreys' prior of the recall of each class in use, half a sample of the class is right and half a sample
+    wrong. The wrong half is spread over the other classes in use, or is an invalid reply without another class.
 
     Args:
         gold: Class of each sample, from 0.

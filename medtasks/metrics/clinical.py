@@ -236,15 +236,15 @@ def _ratio_without_error(
 def at_prevalence(of_class: ClassNumbers, prevalence: float) -> ClassNumbers:
     """Add the predictive values for another prevalence.
 
-    They follow from the likelihood ratios: the logit of a predictive value is that of the prevalence plus the
-    logarithm of a ratio, so that the interval of the ratio is theirs as well.
+    Predictive values follow from the likelihood ratios: the logit of a predictive value is the logit of the prevalence
+    plus the logarithm of a ratio, so that their interval follows from that of the ratio.
 
     Args:
         of_class: Numbers at the prevalence of the samples.
         prevalence: Share of patients with the class, above 0 and below 1.
 
     Returns:
-        The same numbers with ``ppv_adjusted`` and ``npv_adjusted``.
+        All numbers of ``of_class``, and ``ppv_adjusted`` and ``npv_adjusted``.
     """
     odds = prevalence / (1 - prevalence)
     ppv = _probability_after_call(of_class.numbers["lr_positive"], odds)

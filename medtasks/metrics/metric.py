@@ -78,7 +78,9 @@ class Estimate:
     unit: str = "cluster"  # noun for a cluster
     # groups of dyads that share members, directly or through others; None without dyads
     components: int | None = None
-    most_shared: int = 0  # dyads with the member that most of them share; 0 without dyads
+    most_shared: int = (
+        0  # number of dyads with the member that most dyads share; 0 without dyads
+    )
 
     @classmethod
     def with_error(
@@ -91,8 +93,8 @@ class Estimate:
 
         Args:
             value: The mean.
-            error: Its error.
-            others: Other fields.
+            error: Error of the mean.
+            others: Further fields of the estimate, by name.
         """
         return cls(value, error.error, error.clusters, error.degrees, error.effective, **others)
 

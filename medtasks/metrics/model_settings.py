@@ -382,7 +382,7 @@ class ModelSettings:
         """Find the weights that the settings name, or else the fetched ones, as :func:`weights_path`.
 
         Raises:
-            WeightsMissing: They are not on this machine.
+            WeightsMissing: The weights are not on this machine.
         """
         return weights_path(name, self.named_weights.get(name))
 
@@ -390,7 +390,7 @@ class ModelSettings:
         """Return the device that the encoder runs on.
 
         Raises:
-            MedTasksError: It is unknown, or this machine does not have it.
+            MedTasksError: The device is unknown, or this machine does not have it.
         """
         import torch
 

@@ -113,7 +113,7 @@ def from_report_extra(module: str, needed_by: str) -> Any:
         needed_by: Start of the message if it is not installed.
 
     Raises:
-        MedTasksError: It is not installed. The message has the command that installs it.
+        MedTasksError: The package is not installed. The message has the command that installs it.
     """
     try:
         return importlib.import_module(module)

@@ -155,7 +155,7 @@ def metric_info(name: str) -> MetricInfo:
     """Return one entry of :data:`REPORT_METRICS`.
 
     Args:
-        name: Its name, or the key of one of its scores.
+        name: Name of the metric, or the key of one of its scores.
 
     Raises:
         UnknownName: No metric has this name or key.

@@ -155,11 +155,11 @@ class Calibration:
     Attributes:
         samples: Number of samples with likelihoods that can be read, and a target.
         left_out: Number of the others.
-        accuracy: A tie among n options with the target counts 1 / n.
+        accuracy: Share of right answers. A tie among n options with the target counts 1 / n.
         confidence: Mean probability of the chosen option. Like the next four undefined without probabilities.
-        bins: Reliability diagram.
-        coverage: From full coverage down, at most CURVE_POINTS.
-        auroc: Of correctness by confidence.
+        bins: Reliability diagram, by rising confidence. Empty without probabilities.
+        coverage: Points of the coverage curve, from full coverage down, at most CURVE_POINTS.
+        auroc: Area under the ROC curve of correctness by confidence.
         note: Origin of the probabilities, one sentence.
         classes: Areas of the classes. Empty unless all samples have the same options, and the caller adds them.
     """
@@ -192,7 +192,8 @@ def calibration(
     Measures are NaN without samples.
 
     Args:
-        probabilities: Those of each sample's options, which sum to 1. Their number may differ between samples.
+        probabilities: Probabilities of each sample's options, which sum to 1. Samples may have different numbers of
+            options.
         targets: Index of each sample's right option, shape (samples,).
         units: Independent unit of each sample, such as its patient.
         note: Origin of the probabilities, one sentence.
@@ -456,7 +457,7 @@ def _area_ends(
 ) -> Ends:
     """Return the ends of the interval of an area under the ROC curve.
 
-    They are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
+    The ends are the areas from which the observed one is as far as Student's quantile of their own errors. The error of
     Hanley and McNeil (1982), Radiology 143, is scaled to the observed one (Newcombe, 2006, Statistics in Medicine 25,
     part 2, method 5), so that it grows away from 1. Near 1 the observed error rests on few samples in the wrong order
     and is too small in most runs: if it is less than Hanley's and McNeil's, the variance is the mean of both.
@@ -520,9 +521,9 @@ def area_values(
 ) -> list[float]:
     """Return values of single samples whose mean is the area under the ROC curve.
 
-    They are the placements of DeLong, DeLong and Clarke-Pearson (1988), scaled so that the standard error of the mean
-    difference of two models is that of their areas, for clusters nearly that of Obuchowski (1997). Empty with fewer
-    than two clusters of positives or of negatives.
+    The values are the placements of DeLong, DeLong and Clarke-Pearson (1988), scaled so that the standard error of the
+    mean difference of two models is that of their areas, for clusters nearly that of Obuchowski (1997). Empty with
+    fewer than two clusters of positives or of negatives.
 
     Args:
         scores: Shape (samples,).

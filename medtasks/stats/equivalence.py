@@ -102,7 +102,7 @@ def equivalence(
 
     Args:
         first: Finite values of the first model, shape (samples,), at least one.
-        second: Those of the second model.
+        second: Values of the second model, in the same order.
         units: Cluster or dyad of each sample.
         margin: Above 0, in the unit of the values. 0.01 is one percentage point.
     """
@@ -120,7 +120,8 @@ def equivalence(
         statistic = _score_statistic(differences, units, error, changed)
     else:
         spread = error.error
-        # Values that rarely differ, and then by all of the reach, vary the most.
+        # Few units that differ show little of the spread. It is largest for values that differ rarely, but then by the
+        # whole reach.
         if changed < min(_FEW, error.clusters) and margin < reach:
             spread = max(spread, math.sqrt(margin * (reach - margin) / error.clusters))
         test = STUDENT
@@ -216,7 +217,7 @@ def tango_statistic(
 
     Args:
         gained: Number of samples that only the second model got right. As all numbers, it may be a fraction.
-        lost: The same of the first model.
+        lost: Number of samples that only the first model got right.
         samples: Number of all samples.
         true: Second share minus first, from -1 to 1.
 
@@ -341,9 +342,9 @@ def non_inferiority_power(
     The test is Tango's with the normal quantile, one-sided.
 
     Args:
-        samples: As of :func:`mcnemar_power`.
-        difference: As there.
-        discordance: As there.
+        samples: Number of independent samples.
+        difference: True share of right answers, second minus first model.
+        discordance: True share of samples that exactly one model gets right, at least the absolute difference.
         margin: Above 0.
         level: Level of the one-sided test.
     """
@@ -364,7 +365,7 @@ def required_samples(
     power_of: Callable[[int], float],
     power: float,
 ) -> int | None:
-    """Return the number of independent samples that have a power, None beyond :data:`LARGEST_PLAN`.
+    """Return the number of independent samples with which a test has a power, None beyond :data:`LARGEST_PLAN`.
 
     The power of an exact test is not quite monotonic: some smaller number may have the power, too.
 
@@ -387,7 +388,7 @@ def detectable_difference(
     power: float,
     largest: float,
 ) -> float:
-    """Return the smallest difference, up to a ``largest``, that has a power, NaN if none has.
+    """Return the smallest difference, up to a ``largest``, that a test finds with a power, NaN if there is no such one.
 
     Example:
         >>> detectable_difference(lambda difference: 4 * difference, 0.8, largest=0.5)

@@ -35,7 +35,7 @@ class JudgedShare:
         specificity: Share of replies that people call wrong which the judge calls wrong.
         kappa: Cohen's kappa of judge and people.
         corrected: Share of all replies that are right.
-        replies: Unbiased estimates of single labels, whose mean that is.
+        replies: Unbiased estimate of the label of each reply. Their mean is ``corrected``. Empty if that is undefined.
     """
 
     labels: int
@@ -120,7 +120,7 @@ def _figures(
 
     Args:
         verdict: 1 for right and 0 for wrong, shape (replies,), as all arguments.
-        label: The same by people, NaN for replies without a label.
+        label: What people say, 1 for right and 0 for wrong, NaN for replies without a label.
         weight: Inverse of the probability with which a label was drawn.
         is_asked: Whether the verdict is the judge's.
 

@@ -115,7 +115,7 @@ def compare_paired(
 
     Args:
         first: Finite values of the first model, shape (samples,), at least one.
-        second: Those of the second model.
+        second: Values of the second model, in the same order.
         units: Independent unit of each sample, such as its patient, or its
             :class:`~medtasks.stats.standard_error.Dyad`.
         smaller: Number of units in the smaller group of positives or negatives, see above. None for all values but
@@ -352,7 +352,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
     Args:
         only_first: Number of samples that only the first model got right.
-        only_second: The same of the second model.
+        only_second: Number of samples that only the second model got right.
 
     Example:
         >>> mcnemar(1, 7)
@@ -380,7 +380,7 @@ def agresti_min_interval(
 
     Args:
         only_first: Number of samples that only the first model got right. As all numbers, it may be a fraction.
-        only_second: The same of the second model.
+        only_second: Number of samples that only the second model got right.
         samples: Number of all samples.
         level: The interval has a confidence of 1 - ``level``.
     """
@@ -422,8 +422,8 @@ def sign_flip_test(
     Args:
         differences: Second model minus first, shape (samples,).
         clusters: Unit of each sample.
-        draws: See above.
-        seed: Of the random signs.
+        draws: Number of combinations of signs, see above.
+        seed: Seed of the random signs.
 
     Example:
         >>> sign_flip_test([0.1, 0.2, 0.3, 0.4], range(4))
@@ -496,12 +496,13 @@ def unit_choices(
     draws: int,
     seed: int,
 ) -> Iterator[Floats]:
-    """Yield blocks of choices of units, shape (block, units).
+    """Yield blocks of choices of units, 1 for a chosen unit and 0 for any other, shape (block, units).
 
     Args:
         units: Number of units.
-        draws: All choices are made if there are at most as many. Else as many are drawn, after the choice of all.
-        seed: Of the draws.
+        draws: All possible choices are yielded if there are at most as many. Otherwise the choice of all units comes
+            first, and then as many random choices.
+        seed: Seed of the random choices.
 
     Example:
         >>> next(unit_choices(2, 10, 0)).tolist()

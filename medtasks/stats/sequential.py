@@ -27,7 +27,7 @@ class Boundaries:
 
     Attributes:
         shares: Rising, the last is 1.
-        limits: Of the absolute statistic.
+        limits: Limit of the absolute statistic at each look.
     """
 
     shares: Sequence[float]
@@ -83,8 +83,8 @@ def stopping(
     """Return the probability of first exceeding the limit, upwards or downwards, at each look.
 
     Args:
-        limits: Of the absolute normal statistic, by look.
-        shares: Of the information, rising.
+        limits: Limit of the absolute normal statistic at each look.
+        shares: Share of the information at each look, rising.
         drift: Mean of the statistic at a share of 1, by default that of equal models.
     """
     from scipy.special import ndtr  # type: ignore[import-untyped]  # takes a while to import

@@ -134,7 +134,7 @@ def _effective_number(
 
     Args:
         mean: The share.
-        variance: Its variance.
+        variance: Variance of the share.
         without_spread: Number to return if there is no variance.
     """
     spread = mean * (1 - mean)
@@ -254,7 +254,7 @@ def covariance(
 
     Args:
         first: Sum of deviations from the mean, over the sum of weights, by cluster or dyad as a set of members.
-        second: The same of the other mean.
+        second: Such sums of the other mean.
     """
     by_member: dict[Hashable, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for index, sums in enumerate((first, second)):
@@ -291,7 +291,7 @@ def mean_error(values: Sequence[float], units: Units) -> MeanError:
 
     Args:
         values: Shape (samples,).
-        units: Cluster, or :class:`Dyad`, of each sample. Each may have several samples.
+        units: Cluster, or :class:`Dyad`, of each sample: all of one kind. A unit may have several samples.
     """
     dyads = [unit for unit in units if isinstance(unit, Dyad)]
     if not dyads:

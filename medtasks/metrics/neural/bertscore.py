@@ -495,7 +495,7 @@ def bertscore(
     return mean_scores({key: list(raw), f"rescaled_{key}": rescaled}, facts)
 
 
-# The same with idf over the hypotheses; MultiMedEval reports the raw one.
+# BERTScore with idf over the hypotheses; MultiMedEval reports the raw one.
 bertscore_multimedeval = partial(bertscore, idf=Idf.HYPOTHESES)
 
 

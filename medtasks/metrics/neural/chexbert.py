@@ -153,5 +153,5 @@ def f1_chexbert(
     return replace(scores, settings=facts)
 
 
-# The same with uncertain as negative, as MultiMedEval's classification and part of the literature.
+# F1 with uncertain as negative, as in MultiMedEval's classification and part of the literature.
 f1_chexbert_certain = partial(f1_chexbert, uncertain="negative", prefix="chexbert_certain")

@@ -168,7 +168,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     else the folder next to the archive with the name in its configuration; else the fetched one of that name.
 
     Raises:
-        WeightsMissing: One of them is not on this machine, or the archive is damaged.
+        WeightsMissing: The archive or its encoder is not on this machine, or the archive is damaged.
     """
     weights = settings.find_weights(model_type)
     candidates = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
@@ -226,7 +226,7 @@ def _encoder_folder(
     around = (path, path.parent) if path.is_dir() else (path.parent,)
     for folder in around:
         for part in (name, Path(name).name):
-            # An encoder may bear the name of the model, whose folder has a config.json as well.
+            # The encoder may have the same name as the model, whose own folder also has a config.json.
             if folder / part != path and (folder / part / _CONFIG).is_file():
                 return folder / part
     if name.lower() in _HUB_NAMES:

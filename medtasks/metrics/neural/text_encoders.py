@@ -115,7 +115,7 @@ def run_batches(
 ) -> Iterator[tuple[int, T]]:
     """Run an encoder over batches.
 
-    If memory runs out, it goes on with halves of the batch, and with no larger ones from then on.
+    If memory runs out, the run goes on with halves of the batch, and with no larger batches from then on.
 
     Args:
         batches: Positions of the texts of each batch.
@@ -346,7 +346,7 @@ def longest_text(config: Any, tokenizer: Any) -> int:
 
     Args:
         config: The encoder's configuration of transformers.
-        tokenizer: Its tokenizer.
+        tokenizer: The encoder's tokenizer.
     """
     # RoBERTa counts positions from its padding token's id + 1; a tokenizer without a length limit has 10^30.
     unused = config.pad_token_id + 1 if config.model_type == "roberta" else 0
