@@ -136,10 +136,8 @@ def medevalkit_meteor(
     wordnet = load_wordnet()
     values = []
     for reference, hypothesis in zip(references, hypotheses, strict=True):
-        value = 0.0
-        if hypothesis:
-            value = meteor_score(report_words(reference), report_words(hypothesis), wordnet)
-        values.append(value)
+        words = report_words(reference)
+        values.append(meteor_score(words, report_words(hypothesis), wordnet))
     settings = {"words": _WORDS, "stemmer": "Porter", "synonyms": wordnet_version(wordnet)}
     return mean_scores({"medevalkit_meteor": values}, settings)
 

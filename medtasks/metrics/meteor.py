@@ -84,13 +84,12 @@ def meteor_score(
         The score, 0 to 1. Identical texts of n words score ``1 - 0.5 / n**3``.
     """
     score = from_report_extra("nltk.translate.meteor_score", "METEOR").single_meteor_score
-    synonyms = wordnet or _NO_SYNONYMS
     return float(
         score(
             reference_tokens,
             hypothesis_tokens,
             stemmer=porter_stemmer(),
-            wordnet=synonyms,
+            wordnet=wordnet or _NO_SYNONYMS,
             **_FORMULA,
         )
     )

@@ -135,16 +135,17 @@ def register(info: MetricInfo) -> None:
 
 def _register_packaged(name: str, facts: Mapping[str, Any]) -> None:
     """Register an entry of ``report_metrics.toml``, which explains its fields."""
-    info = MetricInfo(
-        name,
-        facts["description"],
-        tuple(facts["keys"]),
-        facts["module"],
-        tuple(facts.get("weights", ())),
-        facts.get("higher_is_better", True),
-        Scale[facts.get("scale", "SHARE")],
+    register(
+        MetricInfo(
+            name,
+            facts["description"],
+            tuple(facts["keys"]),
+            facts["module"],
+            tuple(facts.get("weights", ())),
+            facts.get("higher_is_better", True),
+            Scale[facts.get("scale", "SHARE")],
+        )
     )
-    register(info)
 
 
 for _name, _facts in packaged_facts(__package__, "report_metrics").items():

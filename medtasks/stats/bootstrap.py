@@ -57,10 +57,9 @@ def values_with_errors(
     random = np.random.default_rng(SEED)
     shares = numbers / number_of_units
     table = kinds.astype(np.float64)  # doubles: exact up to 2**53, and many times faster
-    block = max(1, _LARGEST_DRAW // len(kinds))
     tables = [total[np.newaxis]]
-    for start in range(0, resamples, block):
-        drawn = random.multinomial(number_of_units, shares, size=min(block, resamples - start))
+    for draws in block_sizes(resamples, len(kinds), _LARGEST_DRAW):
+        drawn = random.multinomial(number_of_units, shares, size=draws)
         sums = drawn.astype(np.float64) @ table
         tables.append(sums.astype(np.int64))
     results = []
@@ -80,6 +79,22 @@ def values_with_errors(
     for name, error in zip(list(result), errors, strict=True):
         result[f"{name}_stderr"] = float(error)
     return result
+
+
+def block_sizes(draws: int, width: int, largest: int) -> list[int]:
+    """Split draws into blocks that fit into memory, and return the number of draws in each.
+
+    Args:
+        draws: Number of all draws.
+        width: Numbers per draw.
+        largest: Most numbers in a block, which has at least one draw all the same.
+
+    Example:
+        >>> block_sizes(1000, width=10, largest=4000)
+        [400, 400, 200]
+    """
+    block = max(1, largest // width)
+    return [min(block, draws - start) for start in range(0, draws, block)]
 
 
 def unit_numbers(units: Units) -> Integers:
@@ -152,10 +167,8 @@ def posterior_ends(
         return {}
     scale = math.sqrt(len(units) / number_of_units)
     random = np.random.default_rng(SEED)
-    block = max(1, _LARGEST_DRAW // len(kinds))
     parts = []
-    for start in range(0, RESAMPLES, block):
-        draws = min(block, RESAMPLES - start)
+    for draws in block_sizes(RESAMPLES, len(kinds), _LARGEST_DRAW):
         seen = random.gamma(numbers * concentration, size=(draws, len(kinds))) / concentration
         unseen = random.gamma(np.asarray(prior_weights), size=(draws, len(prior))) * scale
         sums = seen @ kinds.astype(np.float64) + unseen @ prior

@@ -30,7 +30,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers, unit_numbers
+from medtasks.stats.bootstrap import (
+    RESAMPLES,
+    SEED,
+    Floats,
+    Integers,
+    block_sizes,
+    unit_numbers,
+)
 from medtasks.stats.intervals import (
     LEVEL,
     UNDEFINED_ENDS,
@@ -339,10 +346,8 @@ def _resample(
     of_unit = np.add.reduceat(columns, starts, axis=0)
     whole = of_unit.sum(axis=0)[:BINS] / samples
     random = np.random.default_rng(SEED)
-    block = max(1, _LARGEST_DRAW // samples)
     parts = []
-    for start in range(0, RESAMPLES, block):
-        resamples = min(block, RESAMPLES - start)
+    for resamples in block_sizes(RESAMPLES, samples, _LARGEST_DRAW):
         members = random.integers(0, units, size=(resamples, units))
         # Numbered on from draw to draw, so that one count serves all.
         members += np.arange(resamples)[:, np.newaxis] * units

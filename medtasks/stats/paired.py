@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from medtasks.stats.bootstrap import block_sizes
 from medtasks.stats.intervals import UNDEFINED_ENDS, Ends, t_quantile
 from medtasks.stats.sample_design import are_drawn, drawn_mean, mean_and_error
 from medtasks.stats.standard_error import Dyad, Floats, Units, separate_units
@@ -514,10 +515,9 @@ def unit_choices(
         return
     yield np.ones((1, units))
     random = np.random.default_rng(seed)
-    block = max(1, _BLOCK // units)
-    for start in range(0, draws, block):
-        size = (min(block, draws - start), units)
-        yield random.integers(0, 2, size=size, dtype=np.int8).astype(np.float64)
+    for block in block_sizes(draws, units, _BLOCK):
+        signs = random.integers(0, 2, size=(block, units), dtype=np.int8)
+        yield signs.astype(np.float64)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -117,7 +117,7 @@ def radcliq_v1(
         Values by pair, and their mean. Lower is better.
 
     Raises:
-        WeightsMissing: Weights of one of the four metrics are not on this machine. No model has run by then.
+        WeightsMissing: Weights of one of the four metrics are not on this machine.
     """
     for name in _NEEDED_WEIGHTS:  # missing weights raise before any model runs
         settings.find_weights(name)
