@@ -254,7 +254,7 @@ def _required_samples(
     Args:
         variance: Squared standard error of the mean difference, times the number of samples.
         samples: Number of samples that are there.
-        units: Number of their clusters or dyads.
+        units: Number of clusters or dyads of these samples.
         observed: Mean difference.
         margin: Above 0.
         reach: Largest possible difference.

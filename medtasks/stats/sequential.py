@@ -15,10 +15,10 @@ import numpy as np
 
 from medtasks.stats.paired import ALPHA
 
-_NODES = 100  # of Gauss and Legendre's integration
+_NODES = 100  # points of the integration by Gauss and Legendre
 _HALVINGS = 50
-_LARGEST = 8.0  # normal statistic
-_LEAST_P = 1e-15  # is beyond it
+_LARGEST = 8.0  # larger normal statistics count as this one
+_LEAST_P = 1e-15  # smaller p-values count as this one, whose statistic is beyond the largest
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ def stopping(
     from scipy.special import ndtr  # type: ignore[import-untyped]  # takes a while to import
 
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    places = np.zeros(1)  # of the Brownian motion while it goes on, and their probabilities
+    # Values of the Brownian motion if no limit was exceeded before, and their probabilities.
+    places = np.zeros(1)
     mass = np.ones(1)
     before = 0.0
     stops = []
