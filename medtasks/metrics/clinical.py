@@ -89,6 +89,9 @@ def class_numbers(name: str, decisions: Sequence[Decision]) -> ClassNumbers:
     Args:
         name: Text or letter of an option, or ``Yes``.
         decisions: Decisions about all samples, in any order.
+
+    Returns:
+        A number without a denominator is NaN, or for a ratio infinite, and ``undefined`` has the reason.
     """
     present = _calls(decisions, True)
     absent = _calls(decisions, False)
@@ -191,7 +194,7 @@ def _ratio(
         totals[cluster] = totals.get(cluster, 0.0) + number * influence
         numbers[cluster] += number
     means = [total / numbers[cluster] for cluster, total in totals.items()]
-    # of the logarithm of the ratio
+    # The error of the ratio's logarithm, from the influences.
     error = clustered_error(means, list(totals), list(numbers.values())).error
     if not error > _NO_SPREAD:
         return _ratio_without_error(decisions, called, degrees)
