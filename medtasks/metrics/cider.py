@@ -151,7 +151,12 @@ class _Ngrams(NamedTuple):
 
 
 def _ngrams(words: Integers, lengths: Integers) -> Iterator[_Ngrams]:
-    """Yield the n-grams of 1 to 4 words of texts whose words are laid end to end."""
+    """Yield the n-grams of 1, 2, 3 and 4 words.
+
+    Args:
+        words: Number in the vocabulary of each word of all texts, which are laid end to end, shape (words,).
+        lengths: Number of words of each text, shape (texts,).
+    """
     text_of = np.repeat(np.arange(len(lengths)), lengths)
     prefixes = np.zeros_like(words)  # number of the n-gram of the order before at each start
     vocabulary_size = int(words.max(initial=-1)) + 1

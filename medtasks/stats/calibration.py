@@ -476,6 +476,7 @@ def _area_ends(
     positives, negatives = totals
 
     def variance(true: float) -> float:
+        """Return the variance by Hanley and McNeil of an area whose true value is ``true``."""
         of_positives = (positives - 1) * (true / (2 - true) - true**2)
         of_negatives = (negatives - 1) * (2 * true**2 / (1 + true) - true**2)
         return (true * (1 - true) + of_positives + of_negatives) / (positives * negatives)
@@ -485,6 +486,7 @@ def _area_ends(
     largest = quantile**2 * max(scale, (1 + scale) / 2)
 
     def is_inside(true: float) -> bool:
+        """Return whether the observed area is likely if the true one is ``true``."""
         return (true - area) ** 2 <= largest * variance(true)
 
     low, _ = bisect(is_inside, area, 0.0)

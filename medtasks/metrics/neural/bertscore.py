@@ -256,7 +256,7 @@ class ContextualEncoder:
             batch: Token ids of each text, as from :meth:`token_ids`.
 
         Returns:
-            Per text float32 of shape (tokens, width), on the encoder's device.
+            One tensor per text in float32, shape (tokens, width), on the encoder's device.
         """
         from torch.nn.functional import normalize
 
@@ -274,7 +274,7 @@ def match_pairs(
 ) -> Iterator[tuple[int, TokenMatches]]:
     """Match the tokens of pairs of texts.
 
-    Pairs of similar length form a window, whose vectors are computed once and then freed.
+    Pairs of similar length form a window. The vectors of its texts are computed once, and freed after the window.
 
     Args:
         encoder: Encoder of the tokens.
