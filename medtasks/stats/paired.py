@@ -312,8 +312,9 @@ def _detectable(
 
     Of McNemar's test: Connor (1987), Biometrics 43, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2`` with the observed
     discordance ``s``, solved for ``d``; NaN if that would be above ``s``. The formula is for the asymptotic test: the
-    exact one has 2 to 4 points less power. Of others: Bloom (1995), Evaluation Review 19, ``(t_a + t_b) se`` with the standard
-    error of the observed differences; NaN for one unit and for equal differences, which show nothing of their spread.
+    exact one has 2 to 4 points less power. Of others: Bloom (1995), Evaluation Review 19, ``(t_a + t_b) se`` with the
+    standard error of the observed differences; NaN for one unit and for equal differences, which show nothing of their
+    spread.
 
     Args:
         result: Result of the test.
