@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import Document, first_letters, letter
 
 _MARK = re.compile(
     r"\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
@@ -51,7 +51,7 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
     marks = list(filter(None, map(_MARK.match, options)))
     names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
     texts = [mark.string[mark.end() :].strip() for mark in marks]
-    is_lettered = names == list(map(letter, range(len(options))))
+    is_lettered = names == first_letters(len(options))
     is_numbered = names == [str(number) for number in range(1, len(options) + 1)]
     tells_apart = is_lettered or (is_numbered and len({*texts}) == len(texts))
     return texts if tells_apart and all(texts) else None
@@ -67,7 +67,7 @@ def refers_to_others(option: str, count: int) -> bool:
     text = unicodedata.normalize("NFKC", option).casefold()
     if _REFERRING.search(text):
         return True
-    letters = {letter(index).casefold() for index in range(count)}
+    letters = {name.casefold() for name in first_letters(count)}
     named = []
     kinds = set()
     for word in _WORD.findall(text):

@@ -27,6 +27,7 @@ from medtasks.data.named_files import (
     check_size,
     read_file,
     read_stream,
+    unpacked_size,
 )
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, join_names, several
@@ -138,7 +139,13 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
             _json_rows(location, text, options.get("field", "")), notes, is_typed=True
         )
     text = _SEPARATOR_LINE.sub("", text)
-    separator = options.get("sep") or options.get("delimiter") or _separator(text)
+    separator = options.get("sep") or options.get("delimiter")
+    if not separator:
+        # The one that splits the first line into the most cells.
+        line = text.lstrip("\r\n").splitlines()[0]
+        separator = max(
+            _SEPARATORS, key=lambda mark: len(next(csv.reader([line], delimiter=mark)))
+        )
     if separator not in (",", *options.values()):
         notes.append(
             "columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'")
@@ -163,7 +170,7 @@ def _table_in_archive(
 ) -> TableFile:
     """Read a workbook, or the tables in an archive one after the other."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        check_size(sum(member.file_size for member in archive.infolist()))
+        check_size(unpacked_size(archive))
         check_archive(archive, len(data))
         names = list(itertools.filterfalse(_NO_TABLE.match, archive.namelist()))
         if "xl/workbook.xml" in names:
@@ -213,12 +220,6 @@ def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
             ) from error
         return text, ["its encoding is taken for Windows-1252 (western European)"]
     return text, ["its encoding is UTF-16"] if recognised != encoding else []
-
-
-def _separator(text: str) -> str:
-    """Return the separator that splits the first line into the most cells."""
-    line = text.lstrip("\r\n").splitlines()[0]
-    return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([line], delimiter=mark))))
 
 
 def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
@@ -312,7 +313,14 @@ def _shown_text(cell: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
-        return _shown_number(value, cell.number_format)
+        simple = _SIMPLE_FORMAT.fullmatch(cell.number_format)
+        if simple:
+            zeros, decimals, percent = simple.groups(default="")
+            scaled = value * 100 if percent else value
+            return f"{scaled:0{len(zeros + decimals)}.{len(decimals or '.') - 1}f}{percent}"
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))
+        return str(value)
     if isinstance(value, str):
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
     else:
@@ -320,21 +328,10 @@ def _shown_text(cell: Any) -> str | None:
     return text if text.strip() else None
 
 
-def _shown_number(value: float, number_format: str) -> str:
-    simple = _SIMPLE_FORMAT.fullmatch(number_format)
-    if simple:
-        zeros, decimals, percent = simple.groups(default="")
-        scaled = value * 100 if percent else value
-        return f"{scaled:0{len(zeros + decimals)}.{len(decimals or '.') - 1}f}{percent}"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 def _rows(
     location: str,
     table: Iterator[TextCells] | Sequence[TextCells],
-    header: Collection[str] = (),
+    header: Collection[str],
 ) -> list[TableRow]:
     """Return the rows under the names in the first one, or the first with all of ``header``.
 
@@ -347,7 +344,12 @@ def _rows(
     if len(with_text) == 1:
         raise SourceError(f"{location} is empty: it has names of columns and no row")
     (_, first), *others = with_text
-    names = _column_names(location, first)
+    names = [(cell or f"column {number}").strip() for number, cell in enumerate(first, start=1)]
+    if len({*names}) < len(names):
+        repeated = max(names, key=names.count)
+        raise SourceError(
+            f"{location} has several columns called '{repeated}'; give each its own name"
+        )
     rows = []
     faults = []
     for number, cells in others:
@@ -361,16 +363,6 @@ def _rows(
     if faults:
         raise SourceError(several(faults))
     return rows
-
-
-def _column_names(location: str, cells: TextCells) -> list[str]:
-    names = [(cell or f"column {number}").strip() for number, cell in enumerate(cells, start=1)]
-    if len({*names}) < len(names):
-        repeated = max(names, key=names.count)
-        raise SourceError(
-            f"{location} has several columns called '{repeated}'; give each its own name"
-        )
-    return names
 
 
 def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) -> int:
@@ -399,15 +391,18 @@ def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
 
 
 def _json_entries(location: str, text: str, field: str) -> list[tuple[str, Any]]:
+    """Return the location and the content of each entry of a JSON file.
+
+    The content is a text if the first line of the file is a whole object: then each line is one. Otherwise it is a
+    value of the list in the file, or in the ``field`` of its object, where that is not empty.
+
+    Raises:
+        SourceError: It is no JSON, or there is no such list, or it is empty.
+    """
     first = text.strip().partition("\n")[0].strip()
-    if field or first[0] + first[-1] != "{}":
-        numbered = enumerate(_json_list(location, text, field), 1)
-        return [(f"{location}, entry {number}", entry) for number, entry in numbered]
-    lines = enumerate(text.split("\n"), 1)
-    return [(f"{location}, line {number}", line) for number, line in lines if line.strip()]
-
-
-def _json_list(location: str, text: str, field: str) -> list[Any]:
+    if not field and first[0] + first[-1] == "{}":
+        lines = enumerate(text.split("\n"), 1)
+        return [(f"{location}, line {number}", line) for number, line in lines if line.strip()]
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -422,4 +417,4 @@ def _json_list(location: str, text: str, field: str) -> list[Any]:
         raise SourceError(f"{location} is empty")
     if not isinstance(rows, list):
         raise SourceError(f"{location} holds no list of questions")
-    return rows
+    return [(f"{location}, entry {number}", row) for number, row in enumerate(rows, 1)]

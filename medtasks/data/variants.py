@@ -232,20 +232,15 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
             listed_options(options), listed_options(turned)
         )
     if number and "option_lines" in document:
-        columns["option_lines"] = _rotated_lines(document["option_lines"], turned, number)
+        lines = document["option_lines"]
+        turned_lines = [*lines[number:count], *lines[:number]]
+        relettered = []
+        for index, (line, option) in enumerate(zip(turned_lines, turned, strict=True)):
+            relettered.append("".join(_split_line(line, option, index)))
+        # Lines after the last option are of options that are null.
+        columns["option_lines"] = [*relettered, *lines[count:]]
         columns["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return columns
-
-
-def _rotated_lines(lines: Sequence[str], options: Sequence[str], number: int) -> list[str]:
-    """Return the lines of rotated ``options``, with the letters of their new positions."""
-    count = len(options)
-    turned = [*lines[number:count], *lines[:number]]
-    relettered = []
-    for index, (line, option) in enumerate(zip(turned, options, strict=True)):
-        relettered.append("".join(_split_line(line, option, index)))
-    # Those after the last option are of options that are null.
-    return [*relettered, *lines[count:]]
 
 
 def _split_line(line: str, option: str, index: int) -> tuple[str, str]:
@@ -399,11 +394,12 @@ def degraded(documents: Documents) -> Changed:
 
 def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
     """Draw kind and severity for clusters, by their names alone."""
-
-    def digest(cluster: int) -> bytes:
-        return hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest()
-
-    order = sorted(names, key=digest)
+    order = sorted(
+        names,
+        key=lambda cluster: hashlib.sha256(
+            f"{_DEGRADED_SEED} {names[cluster]}".encode()
+        ).digest(),
+    )
     combinations = list(product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
@@ -451,7 +447,17 @@ def swapped_images(documents: Documents) -> list[Shown]:
 
 
 def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[Shown, Shown]:
-    """Return for each list of images one of another cluster. ``originals`` are the images of each document."""
+    """Return for each list of images another one, of the same number and kinds, from another cluster.
+
+    Each list is used once if no cluster has more than half of those of its number and kinds.
+
+    Args:
+        documents: Of one dataset.
+        originals: The images of each document, shape (documents,).
+
+    Raises:
+        MedTasksError: One cluster has all images of a kind.
+    """
     keys = []
     for document, images in zip(documents, originals, strict=True):
         keys_of_document = []
@@ -460,7 +466,20 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[
                 keys_of_document.append((name, document[name]))
         keys.append(keys_of_document + [image.sha256 for image in images])
     clusters = dict(zip(originals, connected_components(keys), strict=True))
-    return _between_clusters(clusters, str(documents[0].get("dataset")))
+    by_kinds: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
+    for images, cluster in clusters.items():
+        kinds = tuple(_is_volume(image) for image in images)
+        by_kinds.setdefault(kinds, {}).setdefault(cluster, []).append(images)
+    others: dict[Shown, Shown] = {(): ()}
+    for kinds, by_cluster in by_kinds.items():
+        order = sorted(sorted(members) for members in by_cluster.values())
+        random.Random(_SEED).shuffle(order)
+        if len(order) > 1:
+            others |= _exchange_lists(order)
+        elif kinds:
+            dataset = str(documents[0].get("dataset"))
+            others |= {images: _join_images(images, clusters, dataset) for images in order[0]}
+    return others
 
 
 def _partner_images(documents: Documents) -> list[Shown | None]:
@@ -473,26 +492,6 @@ def _partner_images(documents: Documents) -> list[Shown | None]:
         same = [image.sha256 for image in images] == [image.sha256 for image in images_of(row)]
         partner_images.append(None if partner is None or same else images)
     return partner_images
-
-
-def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
-    """Return for each list of images another one, of the same number and kinds, from another cluster.
-
-    Each list is used once if no cluster has more than half of those of its number and kinds.
-    """
-    by_kinds: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
-    for images, cluster in clusters.items():
-        kinds = tuple(_is_volume(image) for image in images)
-        by_kinds.setdefault(kinds, {}).setdefault(cluster, []).append(images)
-    others: dict[Shown, Shown] = {(): ()}
-    for kinds, by_cluster in by_kinds.items():
-        order = sorted(sorted(members) for members in by_cluster.values())
-        random.Random(_SEED).shuffle(order)
-        if len(order) > 1:
-            others |= _exchange_lists(order)
-        elif kinds:
-            others |= {images: _join_images(images, clusters, dataset) for images in order[0]}
-    return others
 
 
 def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:

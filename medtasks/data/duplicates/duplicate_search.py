@@ -90,9 +90,7 @@ def find_duplicates(
     uniform_outside = 0
     if other:
         others = [image for image in other.images if image.known.views]
-        outside = _equal_outside(images, others) + _similar_outside(
-            images, views, others, distance
-        )
+        outside = _pairs_outside(images, views, others, distance)
         uniform_outside = len(other.images) - len(others)
     return Duplicates(
         shown=dataset,
@@ -132,9 +130,13 @@ def _pairs_within(
     return pairs
 
 
-def _equal_outside(
-    images: Sequence[DistinctImage], others: Sequence[DistinctImage]
+def _pairs_outside(
+    images: Sequence[DistinctImage],
+    views: ImageViews,
+    others: Sequence[DistinctImage],
+    distance: int,
 ) -> list[DuplicatePair]:
+    """Pair the images that questions show with equal images of another set, and with similar ones."""
     by_pixels = {image.known.pixels_sha256: image for image in others}
     pairs = []
     for image in images:
@@ -142,16 +144,6 @@ def _equal_outside(
         if match and image.questions:
             kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
             pairs.append(DuplicatePair(image, match, kind, None, _EXACT))
-    return pairs
-
-
-def _similar_outside(
-    images: Sequence[DistinctImage],
-    views: ImageViews,
-    others: Sequence[DistinctImage],
-    distance: int,
-) -> list[DuplicatePair]:
-    pairs = []
     for (number, twin), resemblance in near(views, _views_of(others), distance).items():
         first = images[number]
         second = others[twin]

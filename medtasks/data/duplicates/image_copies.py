@@ -87,7 +87,10 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         folder: Where to start.
         without: Files and folders to leave out.
     """
-    readable = _readable_endings()
+    formats = Image.registered_extensions()
+    readable = {ending for ending, name in formats.items() if name in FORMATS}
+    if importlib.util.find_spec("pydicom"):
+        readable.update(DICOM_ENDINGS)
     images = FolderImages()
     closed = list[OSError]()
     visited = set(map(os.path.realpath, without))
@@ -112,14 +115,6 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
                 images.others += 1
     images.closed = len(closed)
     return images
-
-
-def _readable_endings() -> set[str]:
-    formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in FORMATS}
-    if importlib.util.find_spec("pydicom"):
-        readable.update(DICOM_ENDINGS)
-    return readable
 
 
 @dataclass(frozen=True)
@@ -261,21 +256,17 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
         MedTasksError: There is neither, or it holds no image that can be read.
     """
     folder = Path(named).expanduser()
-    if folder.is_dir():
-        return _images_of_folder(named, folder, without)
-    if folder.exists() or not is_known(named):
-        raise MedTasksError(
-            f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
+    if not folder.is_dir():
+        if folder.exists() or not is_known(named):
+            raise MedTasksError(
+                f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
+            )
+        dataset = dataset_images(named)
+        files_read = sum(len(image.files) for image in dataset.images)
+        volumes = FolderImages(volumes=dataset.volumes)
+        return OtherImages(
+            named, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
         )
-    dataset = dataset_images(named)
-    files_read = sum(len(image.files) for image in dataset.images)
-    volumes = FolderImages(volumes=dataset.volumes)
-    return OtherImages(
-        named, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
-    )
-
-
-def _images_of_folder(named: str, folder: Path, without: Sequence[Path]) -> OtherImages:
     listed = images_below(folder, without)
     hashes, errors = hash_images(listed.files)
     if hashes:

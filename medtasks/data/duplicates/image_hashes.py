@@ -270,7 +270,13 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
         warnings.simplefilter("ignore")
         for start in range(0, total, _CHUNK):
             part = files[start : start + _CHUNK]
-            keys = _cache_keys(part)
+            # Keys change when a file does, and do not show its path. Missing files have none.
+            keys = {}
+            for path in part:
+                with contextlib.suppress(OSError):
+                    state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
+                    digest = hashlib.sha256(state.encode("utf-8", "surrogateescape"))
+                    keys[path] = digest.digest()
             cached = cache.get(keys.values())
             for path, key in keys.items():
                 # An image may be new, or its hash damaged.
@@ -288,16 +294,6 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
             cache.put(made)
             bar.update(len(part))
     return hashes, errors
-
-
-def _cache_keys(files: Sequence[Path]) -> dict[Path, bytes]:
-    """Return keys that change when a file does, and do not show its path. Missing files have none."""
-    keys = {}
-    for path in files:
-        with contextlib.suppress(OSError):
-            state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
-            keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
-    return keys
 
 
 def _hash_file(path: Path) -> ImageHash | str:
@@ -390,8 +386,7 @@ def near(
     ):
         for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
             columns = [column.tolist() for column in candidates]
-            matches = filter(None, workers.map(resemblance_of, *columns))
-            for pair, resemblance in matches:
+            for pair, resemblance in filter(None, workers.map(resemblance_of, *columns)):
                 closest = pairs.setdefault(pair, resemblance)
                 if resemblance.likeness > closest.likeness:
                     pairs[pair] = resemblance

@@ -297,13 +297,6 @@ def _other_conversions(image: Image.Image) -> list[str]:
     return conversions
 
 
-def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
-    """Return the memory that decoding takes for a pixel, as measured."""
-    if is_scaled:
-        return _DEEP_COST * len(image.getbands())
-    return _COPIED_COST if image.has_transparency_data or image.format in _COPIED else _COST
-
-
 def _to_rgb(
     image: Image.Image,
     raw: str,
@@ -320,8 +313,11 @@ def _to_rgb(
     """
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
-    is_scaled = deep and decoding.rule is ImageRule.LINEAR
-    cost = _bytes_per_pixel(image, is_scaled=is_scaled)
+    cost = _COST  # bytes for a pixel, as measured
+    if deep and decoding.rule is ImageRule.LINEAR:
+        cost = _DEEP_COST * len(image.getbands())
+    elif image.has_transparency_data or image.format in _COPIED:
+        cost = _COPIED_COST
     check_size(cost * image.width * image.height, MOST_MEMORY)
     if decoding.rule is ImageRule.REFERENCE:
         return _as_reference(image, deep)
@@ -339,7 +335,16 @@ def _to_rgb(
         raise UnreadableImage(
             "it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits"
         )
-    return _on_black(image)
+    if not image.has_transparency_data:
+        return image.convert("RGB"), []
+    transparent = image.convert("RGBA")
+    alpha = transparent.getchannel("A")
+    colours = transparent.convert("RGB")
+    if alpha.getextrema()[0] == 255:
+        return colours, []
+    ground = Image.new("RGB", image.size)
+    ground.paste(colours, mask=alpha)
+    return ground, [ON_BLACK]
 
 
 def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str]]:
@@ -356,16 +361,3 @@ def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str
             if alpha.getextrema()[0] != 255:
                 done.append("transparency dropped")
     return pixels, done
-
-
-def _on_black(image: Image.Image) -> tuple[Image.Image, list[str]]:
-    if not image.has_transparency_data:
-        return image.convert("RGB"), []
-    transparent = image.convert("RGBA")
-    alpha = transparent.getchannel("A")
-    colours = transparent.convert("RGB")
-    if alpha.getextrema()[0] == 255:
-        return colours, []
-    ground = Image.new("RGB", image.size)
-    ground.paste(colours, mask=alpha)
-    return ground, [ON_BLACK]

@@ -54,7 +54,7 @@ class _Slice:
     frame: int | None
     series: str  # its identifier
     series_name: str  # number and description
-    kind: Mapping[str, Any]
+    kind: Mapping[str, Any]  # what all slices of a volume share, by its name in messages
     directions: NDArray[np.float64]  # of columns and rows, shape (2, 3)
     spacing: tuple[float, float]  # height and width of a pixel
     place: NDArray[np.float64]  # of the first pixel
@@ -182,6 +182,17 @@ def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
         raise UnreadableImage("its ImageOrientationPatient is none of an image")
     if min(height, width) <= 0:
         raise UnreadableImage("its PixelSpacing is 0")
+    modality = str(dataset.get("Modality", "unknown"))
+    is_scaled = bool(numbers_of(dataset, "RescaleIntercept"))
+    units = ""
+    if modality == "CT" and is_scaled:
+        units = str(dataset.get("RescaleType") or "HU")
+    kind = {
+        "modality": modality,
+        "size": (int(dataset.Rows), int(dataset.Columns)),
+        "photometric interpretation": str(dataset.get("PhotometricInterpretation", "")),
+        "units": "HU" if units.startswith("HU") else units,
+    }
     number = dataset.get("SeriesNumber", "?")
     return _Slice(
         file.name if frame is None else f"frame {frame + 1}",
@@ -189,28 +200,13 @@ def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
         frame,
         str(dataset.get("SeriesInstanceUID")),
         f"{number} '{dataset.get('SeriesDescription', '')}'",
-        _kind(dataset),
+        kind,
         directions / lengths[:, None],
         (height, width),
         np.array(_vector(dataset, "ImagePositionPatient", 3)),
         rescaling_of(dataset),
         _stored_range(dataset),
     )
-
-
-def _kind(dataset: Any) -> dict[str, Any]:
-    """Return what all slices of a volume share, by its name in messages."""
-    modality = str(dataset.get("Modality", "unknown"))
-    is_scaled = bool(numbers_of(dataset, "RescaleIntercept"))
-    units = ""
-    if modality == "CT" and is_scaled:
-        units = str(dataset.get("RescaleType") or "HU")
-    return {
-        "modality": modality,
-        "size": (int(dataset.Rows), int(dataset.Columns)),
-        "photometric interpretation": str(dataset.get("PhotometricInterpretation", "")),
-        "units": "HU" if units.startswith("HU") else units,
-    }
 
 
 def _stored_range(dataset: Any) -> tuple[int, int]:

@@ -79,6 +79,10 @@ def volume_facts(volume: Volume) -> dict[str, str]:
     import nibabel
 
     spacing = volume.spacing()
+    directions = volume.affine[:3, :3] / np.linalg.norm(volume.affine[:3, :3], axis=0)
+    aligned = directions[volume.orientation[:, 0].astype(int), range(3)]
+    # The largest angle in degrees between an axis of the volume and the closest one of the body.
+    tilt = math.degrees(math.acos(min(1.0, float(abs(aligned).min()))))
     codes = "".join(nibabel.aff2axcodes(volume.affine))
     slope, intercept = volume.scaling
     return {
@@ -86,7 +90,7 @@ def volume_facts(volume: Volume) -> dict[str, str]:
         "voxels, as stored": " x ".join(map(str, volume.shape)),
         "axes run towards": codes,
         "voxel size": f"{spacing[0]:g} mm right-left, {spacing[1]:g} mm front-back, {spacing[2]:g} mm feet-head",
-        "tilt": f"{_tilt(volume):.1f} degrees",
+        "tilt": f"{tilt:.1f} degrees",
         "scaling": f"value = {slope:g} x stored + {intercept:g}",
         "units": "Hounsfield units" if volume.in_hounsfield_units else "not Hounsfield units",
     }
@@ -104,13 +108,6 @@ def volume_for_model(path: Path) -> Any:
 def grey_volume(path: Path) -> Any:
     """Return an array of the shape of a volume whose values are 0.5, which models that scale to 0 and 1 leave so."""
     return np.full(open_volume(path).whole().shape, 0.5, np.float32)
-
-
-def _tilt(volume: Volume) -> float:
-    """Return the largest angle in degrees between an axis of a volume and the closest one of the body."""
-    directions = volume.affine[:3, :3] / np.linalg.norm(volume.affine[:3, :3], axis=0)
-    aligned = directions[volume.orientation[:, 0].astype(int), range(3)]
-    return math.degrees(math.acos(min(1.0, float(abs(aligned).min()))))
 
 
 def _bounds(window: Window, values: Any, *, in_hounsfield_units: bool) -> tuple[str, Range]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from medtasks.data.named_files import read_named, read_stream
+from medtasks.data.named_files import read_named, read_stream, unpacked_size
 from medtasks.errors import SourceError
 
 # Times the size of an archive. Text is packed to a tenth, a file of zeros to a thousandth.
@@ -85,7 +85,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         SourceError: It would fill the disk.
     """
     archive = zipfile.ZipFile(path)
-    size = sum(member.file_size for member in archive.infolist())
+    size = unpacked_size(archive)
     if size > _MOST_UNPACKED * path.stat().st_size:
         raise SourceError(
             f"{path} would fill {size / 1e6:,.0f} MB, which no real one of its size does; download it again"
@@ -274,12 +274,23 @@ def not_found(
 
 
 def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
+    """Return the files that the first matching pattern names, none if no pattern matches."""
     for pattern in patterns:
         files = _files_at(source, pattern)
         if files:
             return files
-    for pattern in patterns:
-        files = [] if "*" in pattern else _variants(source, pattern)
+    # Files whose location differs from a published one in capitals and punctuation only.
+    for location in patterns:
+        if "*" in location:
+            continue
+        paths = [source]
+        for part in location.split("/"):
+            folders = filter(Path.is_dir, paths)
+            entries = itertools.chain.from_iterable(
+                sorted(folder.iterdir()) for folder in folders
+            )
+            paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
+        files = list(map(SourceFile, filter(Path.is_file, paths)))
         if files:
             return files
     return []
@@ -301,16 +312,6 @@ def _files_at(source: Path, pattern: str) -> list[SourceFile]:
             SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")
         ]
     return files
-
-
-def _variants(source: Path, location: str) -> list[SourceFile]:
-    """Return the files whose location differs from a published one in capitals and punctuation only."""
-    paths = [source]
-    for part in location.split("/"):
-        folders = filter(Path.is_dir, paths)
-        entries = itertools.chain.from_iterable(sorted(folder.iterdir()) for folder in folders)
-        paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
-    return list(map(SourceFile, filter(Path.is_file, paths)))
 
 
 def _letters(name: str) -> str:
