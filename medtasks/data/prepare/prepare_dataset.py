@@ -12,10 +12,15 @@ from functools import partial
 from huggingface_hub import get_token
 from tqdm import tqdm
 
-from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, measure_documents
+from medtasks.data.dataset_manifest import (
+    FILE_NAME,
+    Manifest,
+    measure_documents,
+    pixels_fingerprint,
+    text_fingerprint,
+)
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
 from medtasks.data.drawing import DrawRequest, draw_documents
 from medtasks.data.images.image_store import read_facts
@@ -189,7 +194,7 @@ def verify(name: str) -> Iterator[str]:
     documents = load_documents(name)
     if len(documents) != manifest.rows:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
-    if dataset_manifest.text_fingerprint(documents) != manifest.text_sha256:
+    if text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
     digests: dict[str, str] = {}
     for document in documents:
@@ -209,5 +214,5 @@ def verify(name: str) -> Iterator[str]:
             yield f"{path} is broken ({error})"
     if len(facts) < len(digests):
         return
-    if dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256:
+    if pixels_fingerprint(facts) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

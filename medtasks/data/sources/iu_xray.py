@@ -23,9 +23,14 @@ from xml.etree import ElementTree
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
-from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    find_file,
+    not_found,
+    unpacking,
+)
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
 from medtasks.data.prepare.source_tables import (
     ReadFile,
@@ -34,6 +39,9 @@ from medtasks.data.prepare.source_tables import (
     TableReader,
     UnusableRow,
     by_name,
+    numbered_table,
+    read_json,
+    records_table,
 )
 from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
@@ -47,7 +55,7 @@ _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 
 
 def _annotation(source: Path) -> SourceFile | None:
-    return source_files.find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
+    return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
 class _R2Gen(TableReader):
@@ -58,11 +66,11 @@ class _R2Gen(TableReader):
 
     def table(self, _source: Path, split: str) -> SourceTable:
         name = self.annotation.name
-        content = source_tables.read_json(self.annotation)
+        content = read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
         columns = ("id", "report", "image_path")
-        return source_tables.numbered_table(f"{name} {split} row", content[split], columns)
+        return numbered_table(f"{name} {split} row", content[split], columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.text("id")
@@ -75,7 +83,7 @@ class _R2Gen(TableReader):
         return row.texts("image_path")
 
     def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([self.annotation.path.parent / "images"])
+        return file_reader([self.annotation.path.parent / "images"])
 
 
 class _OpenI(TableReader):
@@ -91,7 +99,7 @@ class _OpenI(TableReader):
             number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
             reports.append((len(number), number, path.stem, path.name, read_named(path)))
         records = [(name, _report_record(name, data)) for *_, name, data in sorted(reports)]
-        return source_tables.records_table(records, ())
+        return records_table(records, ())
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.text("id")
@@ -112,17 +120,15 @@ class _OpenI(TableReader):
 
     def unpacked_files(self, source: Path, archive: str, ending: str) -> Iterator[Path]:
         """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
-        packed = source_files.find_file(source, [archive])
+        packed = find_file(source, [archive])
         if packed is None:
             unpacked = sorted(source.rglob(f"[!.]*{ending}"))
             if not unpacked:
-                raise source_files.not_found(
-                    source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"
-                )
+                raise not_found(source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen")
             yield from unpacked
             return
         self.unpacked.mkdir(parents=True, exist_ok=True)
-        with source_files.unpacking(packed.path), tarfile.open(packed.path, "r|*") as opened:
+        with unpacking(packed.path), tarfile.open(packed.path, "r|*") as opened:
             for member in opened:
                 path = self.unpacked / PurePosixPath(member.name).name
                 if member.isfile() and path.suffix == ending and not path.name.startswith("."):

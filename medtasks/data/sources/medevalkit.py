@@ -29,10 +29,15 @@ from itertools import chain, compress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from medtasks.data import schema
 from medtasks.data.document_store import DocumentCollection
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    folder_or_archive_reader,
+    required_file,
+    required_shards,
+)
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
 from medtasks.data.prepare.source_tables import (
     ParquetTable,
@@ -42,11 +47,28 @@ from medtasks.data.prepare.source_tables import (
     SourceTable,
     TableReader,
     UnusableRow,
+    csv_table,
+    json_lines,
+    listed_records,
 )
 from medtasks.data.safe_parsing import parse_literal
 from medtasks.data.samples import letter, option_index
+from medtasks.data.schema import (
+    CHOICE,
+    GROUPED_CHOICE,
+    KIT_CHOICE,
+    KIT_QUESTION,
+    NewDocument,
+    choice_document,
+    new_document,
+)
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
-from medtasks.data.sources.multimedeval import question_sets
+from medtasks.data.sources.multimedeval.question_sets import (
+    SLAKE_ARCHIVE,
+    SLAKE_LAYOUT,
+    Slake,
+    keyed_options,
+)
 
 FLAGS: Mapping[str, str] = {
     "no_modality_type": "the row has no modality_type, which stops MedEvalKit",
@@ -103,7 +125,7 @@ def kit_choice(
     lines: Sequence[str],
     gold: str | None,
     **more: Any,
-) -> schema.NewDocument:
+) -> NewDocument:
     """Return a document of the ``KIT_CHOICE`` schema.
 
     Args:
@@ -119,8 +141,8 @@ def kit_choice(
     answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
         flags.append("no_such_gold")
-    return schema.new_document(
-        schema.KIT_CHOICE,
+    return new_document(
+        KIT_CHOICE,
         doc_id,
         options=list(options),
         option_lines=list(lines),
@@ -162,25 +184,23 @@ def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
     return [form.format(letter(index), option) for index, option in enumerate(options)]
 
 
-def _parts(source: Path) -> list[source_files.SourceFile]:
+def _parts(source: Path) -> list[SourceFile]:
     # Unpacked, or wherever in the archive.
     patterns = [f"{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json"]
-    return source_files.required_shards(
+    return required_shards(
         source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it"
     )
 
 
 class _OmniMedVQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     image_name = "image_path"
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         first = _parts(source)[0]
         if first.member is None:
-            return source_files.file_reader([source])
-        return source_files.file_reader(
-            (), [first.path], (first.member.rpartition(_QUESTIONS)[0],)
-        )
+            return file_reader([source])
+        return file_reader((), [first.path], (first.member.rpartition(_QUESTIONS)[0],))
 
     def table(self, source: Path, _split: str) -> SourceTable:
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
@@ -191,7 +211,7 @@ class _OmniMedVQA(TableReader):
                 for name in names:
                     part = name.removesuffix(".json")
                     content = read(_QUESTIONS + name)
-                    table = source_tables.listed_records(name, content, _OMNI_COLUMNS)
+                    table = listed_records(name, content, _OMNI_COLUMNS)
                     for row in table.rows():
                         doc_id = row.text("question_id")
                         counts[doc_id] += 1
@@ -204,7 +224,7 @@ class _OmniMedVQA(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = _omni_options(row)
         gold = row.text("gt_answer")
         modality = row.optional_text("modality_type")
@@ -246,11 +266,9 @@ def _omni_options(row: SourceRow) -> list[str]:
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    files = {
-        part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS
-    }
+    files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in rows_of([GmaiFile(path, schema.GROUPED_CHOICE)], images):
+        for row in rows_of([GmaiFile(path, GROUPED_CHOICE)], images):
             if row.document is None:
                 yield row
                 continue
@@ -269,7 +287,7 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
 
 
 class _PmcVqa(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     image_name = "Figure_path"
 
     def __init__(
@@ -290,10 +308,10 @@ class _PmcVqa(TableReader):
         columns = ["Figure_path", "Question", *_CHOICES, self.gold]
         if self.text:
             columns.append(self.text)
-        file = source_files.required_file(source, [self.name])
-        return source_tables.csv_table(file, columns, missing=None)
+        file = required_file(source, [self.name])
+        return csv_table(file, columns, missing=None)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         columns = (*_CHOICES, "Question")
         cells = [
             row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in columns
@@ -309,7 +327,7 @@ class _PmcVqa(TableReader):
         return document
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.folder_or_archive_reader(
+        return folder_or_archive_reader(
             source, [self.folder], self.archive, (f"{self.folder}/", "")
         )
 
@@ -319,19 +337,17 @@ class _PmcVqa(TableReader):
 
 
 class _MedXpertQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
 
     def __init__(self, config: str) -> None:
         self.config = config  # ``MM`` or ``Text``
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return source_tables.json_lines(
-            source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns
-        )
+        return json_lines(required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        options = list(question_sets.keyed_options(row).values())
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
+        options = list(keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
         return kit_choice(
             options=options,
@@ -348,18 +364,16 @@ class _MedXpertQA(TableReader):
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
         if self.config != "MM":
             return super().files(source)
-        return source_files.folder_or_archive_reader(
-            source, ["images"], "images.zip", ("images/", "")
-        )
+        return folder_or_archive_reader(source, ["images"], "images.zip", ("images/", ""))
 
 
 class _MedFrameQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     embedded = _FRAMES
     required = _FRAME_COLUMNS
     optional = (*_FRAMES[2:], "modality", "system")
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = row.texts("options")
         if len(options) < 2:
             raise row.error("options are fewer than two")
@@ -375,11 +389,11 @@ class _MedFrameQA(TableReader):
         )
 
 
-class _Slake(question_sets.Slake):
-    columns = schema.KIT_QUESTION
+class _Slake(Slake):
+    columns = KIT_QUESTION
     language = None
 
-    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         if "answer_type" not in row.values:
             raise row.error("answer_type is missing")
         groups = {column: row.optional_text(column) for column in ("modality", "location")}
@@ -405,14 +419,14 @@ def _literal_options(row: SourceRow) -> list[str]:
 
 
 class _MMMU(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     embedded = _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
         shards = {}
         for subject in SUBJECTS:
             pattern = f"{subject}/{split}-*.parquet"
-            shards[subject] = source_files.required_shards(source, [pattern])
+            shards[subject] = required_shards(source, [pattern])
 
         def records() -> Iterator[tuple[str, ReadValues]]:
             for subject, files in shards.items():
@@ -422,7 +436,7 @@ class _MMMU(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
         options = _literal_options(row) if kind == _CLOSED else []
         return kit_choice(
@@ -442,14 +456,14 @@ class _MMMU(TableReader):
 
 
 class _MMMUPro(TableReader):
-    columns = schema.CHOICE
+    columns = CHOICE
 
     def __init__(self, config: str) -> None:
         self.config = config
         self.embedded = ("image",) if config == "vision" else _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
-        files = source_files.required_shards(source, [f"{self.config}/{split}-*.parquet"])
+        files = required_shards(source, [f"{self.config}/{split}-*.parquet"])
         subjects = ParquetTable(files, ("subject",)).rows()
         medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
         columns = ("image",) if self.config == "vision" else ("question", _MMMU_IMAGES[0])
@@ -461,7 +475,7 @@ class _MMMUPro(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = _literal_options(row)
         question = row.optional_text("question") or ""
         texts = "\n".join([question, *options])
@@ -471,7 +485,7 @@ class _MMMUPro(TableReader):
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
         letters = list(map(letter, range(len(options))))
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))
-        return schema.choice_document(
+        return choice_document(
             row.text("id"), question, options, answer, subject=row.text("subject")
         )
 
@@ -483,7 +497,7 @@ class _MMMUPro(TableReader):
 RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(
-        schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=_TSV_FILES
+        KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=_TSV_FILES
     ),
     "medevalkit_pmc_vqa": _PmcVqa(
         "test_2.csv", "Answer", "figures", "images_2.zip"
@@ -500,9 +514,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_medframeqa": kit_recipe(
         _MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES
     ),
-    "medevalkit_slake": _Slake().recipe(
-        question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)
-    ),
+    "medevalkit_slake": _Slake().recipe(SLAKE_LAYOUT, ("test",), ("test.json", SLAKE_ARCHIVE)),
     "medevalkit_mmmu_med_val": _MMMU().kit_recipe("validation"),
     "medevalkit_mmmu_med_test": _MMMU().kit_recipe("test"),
     "mmmu_pro_med_standard_10": _MMMUPro("standard (10 options)").own_recipe(),

@@ -14,11 +14,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medtasks.data import schema
-from medtasks.data.prepare import source_files, source_tables
+from medtasks.data.prepare.source_files import required_file, required_shards
 from medtasks.data.prepare.source_recipe import SourceRecipe
-from medtasks.data.prepare.source_tables import SourceRow, SourceTable, TableReader, UnusableRow
+from medtasks.data.prepare.source_tables import (
+    ParquetTable,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+    json_lines,
+)
 from medtasks.data.samples import letter
+from medtasks.data.schema import KIT_TEXT, NewDocument
 from medtasks.data.sources.medevalkit import kit_choice, kit_recipe, letter_options
 from medtasks.data.sources.multimedeval.question_sets import answer_index
 
@@ -52,26 +59,22 @@ class TextSet(TableReader):
     # A column, and its values in the rows that the kit asks.
     only: tuple[str, Collection[str]] | None = None
 
-    columns = schema.KIT_TEXT
+    columns = KIT_TEXT
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Find the file in a source."""
         columns = [self.inside] if self.inside else self._needed_columns()
         patterns = [self.file, Path(self.file).name]
         if self.file.endswith(".jsonl"):
-            return source_tables.json_lines(
-                source_files.required_file(source, patterns), columns
-            )
-        return source_tables.ParquetTable(
-            source_files.required_shards(source, patterns), columns
-        )
+            return json_lines(required_file(source, patterns), columns)
+        return ParquetTable(required_shards(source, patterns), columns)
 
     def _needed_columns(self) -> list[str]:
         options = [self.options] if isinstance(self.options, str) else self.options
         others = [self.context, self.doc_id, self.only and self.only[0], *self.groups.values()]
         return list(dict.fromkeys([self.question, *options, self.gold, *filter(None, others)]))
 
-    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         """Return a document of the ``KIT_TEXT`` schema."""
         if self.inside:
             row = row.inner(self.inside, self._needed_columns())
@@ -85,7 +88,7 @@ class TextSet(TableReader):
             document["context"] = "\n".join(row.texts(self.context))
         return document
 
-    def _question(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def _question(self, row: SourceRow, split: str) -> NewDocument:
         texts = self._option_texts(row)
         options = [text for text in texts if text is not None]
         if len(options) < 2 or None in texts[: len(options)]:

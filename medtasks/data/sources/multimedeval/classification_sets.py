@@ -32,11 +32,25 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
-from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    not_found,
+    open_archive,
+    required_file,
+    unpacking,
+)
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
-from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader
+from medtasks.data.prepare.source_tables import (
+    ReadFile,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    csv_table,
+    hub_table,
+    read_json,
+    records_table,
+)
 from medtasks.data.schema import CLASSIFICATION, NewDocument, new_document
 from medtasks.errors import SourceError
 
@@ -48,7 +62,7 @@ _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset(
     {("tissuemnist", "test")}
 )  # splits of which the reference takes the first quarter
-CLASSES: Mapping[str, Sequence[str]] = source_tables.read_json(
+CLASSES: Mapping[str, Sequence[str]] = read_json(
     SourceFile(Path(__file__).with_name("medmnist_classes.json"))
 )
 PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
@@ -60,7 +74,7 @@ _SPLIT = dataclasses.replace(
     revision="main",
     sha256={},
 )
-_NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
 _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
 SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
 # Columns of the table, by their names in the prompt.
@@ -74,7 +88,7 @@ _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFE
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
     try:
-        with source_files.open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
+        with open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
             array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
             if not array.ndim:
                 raise ValueError("an array of another kind than the published one")
@@ -109,7 +123,7 @@ class _MedMNIST(TableReader):
         """
         path = self.file(source)
         if not path.is_file():
-            raise source_files.not_found(source, f"{self.name}.npz")
+            raise not_found(source, f"{self.name}.npz")
         images = _read_array(path, f"{split}_images")
         labels = _read_array(path, f"{split}_labels")
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
@@ -136,7 +150,7 @@ class _MedMNIST(TableReader):
             for number, (image, label) in enumerate(pairs, 1):
                 yield f"{path.name} {split} row {number}", {"image": image, "label": label}
 
-        return source_tables.records_table(records(), ("image", "label"))
+        return records_table(records(), ("image", "label"))
 
     def rows(
         self,
@@ -185,11 +199,11 @@ class _MedMNIST(TableReader):
 
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
-    return source_files.required_file(source, [name, f"*/{name}"])
+    return required_file(source, [name, f"*/{name}"])
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    rows = source_tables.hub_table(source / "split", split, ("ids",)).rows()
+    rows = hub_table(source / "split", split, ("ids",)).rows()
     return frozenset(str(row.values["ids"]).strip() for row in rows)
 
 
@@ -199,9 +213,9 @@ class _PadUfes(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         if split == "test":
-            return source_tables.csv_table(_metadata(source), _COLUMNS)
+            return csv_table(_metadata(source), _COLUMNS)
         tested = _lesions(source, "test")
-        return source_tables.csv_table(
+        return csv_table(
             _metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested
         )
 
@@ -228,15 +242,15 @@ class _PadUfes(TableReader):
         readers: dict[str, Callable[[], bytes]] = {}
 
         def read_member(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-            with source_files.unpacking(path), archive.open(member) as stream:
+            with unpacking(path), archive.open(member) as stream:
                 return read_stream(stream)
 
         for path in sorted(source.rglob(f"*{_ENDING}")):
             readers.setdefault(path.name, partial(read_named, path, source))
         with contextlib.ExitStack() as opened:
             for path in sorted(source.rglob("*.zip")):
-                with source_files.unpacking(path):
-                    archive = opened.enter_context(source_files.open_archive(path))
+                with unpacking(path):
+                    archive = opened.enter_context(open_archive(path))
                     for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
                         read = partial(read_member, path, archive, member)
                         readers.setdefault(PurePosixPath(member).name, read)
@@ -245,13 +259,9 @@ class _PadUfes(TableReader):
     def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Yield the held-out rows. Their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
-        yield from check_count(
-            metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows
-        )
+        yield from check_count(metadata.name, csv_table(metadata, _COLUMNS).count(), _INFO.rows)
         lesions = _lesions(source, "test") - _lesions(source, "train")
-        table = source_tables.csv_table(
-            metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions
-        )
+        table = csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
         yield from self.rows(table.rows(), "test", source, images)
 
 

@@ -47,16 +47,20 @@ from tqdm import tqdm
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
-from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.physionet import PhysioNet
-from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    physionet_file,
+    required_file,
+)
 from medtasks.data.prepare.source_recipe import (
     PublishedRow,
     SourceRecipe,
     check_count,
     images_row,
 )
-from medtasks.data.prepare.source_tables import SourceRow
+from medtasks.data.prepare.source_tables import SourceRow, csv_table, read_json
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import (
     MIMIC_CXR_JPG,
@@ -73,7 +77,7 @@ FULL_REPORT = "full report"
 PREAMBLE = "preamble"
 LAST_PARAGRAPH = "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
-_KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_KNOWN = read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {
     spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of
 }
@@ -89,7 +93,7 @@ _COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
 _TEST_IDS = "idsTest.csv"
 _NUMBER_OF_IDS = 13_057
 _OUTSIDE = "notes of the split without findings and exactly one impression"
-_EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+_EXAMS = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
 GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
@@ -231,8 +235,8 @@ def mimic_iii(
 ) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
     places = _test_notes(source)
-    file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
-    notes = source_tables.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
+    notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
     missing = dict(places)
@@ -266,9 +270,9 @@ def mimic_iii(
 def _test_notes(source: Path) -> dict[str, str]:
     """Return the location of each note's id in the split."""
     published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    file = source_files.required_file(source, [f"split/{_TEST_IDS}"], published)
+    file = required_file(source, [f"split/{_TEST_IDS}"], published)
     places = {}
-    for row in source_tables.csv_table(file, ("ids",)).rows():
+    for row in csv_table(file, ("ids",)).rows():
         note = str(row.values["ids"]).strip()
         if not note.isdecimal():
             raise row.error("ids is no whole number")
@@ -302,7 +306,7 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         for tree in ("files", f"{_UNPACKED}/files"):
             folders += [files.parent for files in sorted(folder.glob(below + tree))]
         archives += sorted(folder.glob(below + _ARCHIVE))
-    with source_files.file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
+    with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for study_id, rows in studies.items():
             location = rows[0].place
             subject_id = rows[0].text("subject_id")
@@ -352,10 +356,10 @@ def _fetch_reports(physionet: PhysioNet, folder: Path) -> Path:
 
 def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Read the volumes of the validation split."""
-    file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
+    file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     root = file.path.parents[1]
     seen = set()
-    for row in source_tables.csv_table(file, ("VolumeName", "Findings_EN")).rows():
+    for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
         name = row.text("VolumeName")
         findings = row.text("Findings_EN")
         if (name, findings) in seen:

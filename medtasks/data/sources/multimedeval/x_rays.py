@@ -35,9 +35,19 @@ from medtasks.data.images.dicom_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
-from medtasks.data.prepare import source_files, source_recipe, source_tables
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    not_found,
+    physionet_file,
+    required_file,
+)
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    SourceRecipe,
+    check_count,
+    images_row,
+)
 from medtasks.data.prepare.source_tables import (
     ReadFile,
     ReadValues,
@@ -46,6 +56,7 @@ from medtasks.data.prepare.source_tables import (
     TableReader,
     UnusableRow,
     by_name,
+    csv_table,
 )
 from medtasks.data.schema import (
     CLASSIFICATION,
@@ -97,7 +108,7 @@ _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED = "cropped images"
 _UNDESCRIBED = ""
 _annotations = partial(
-    source_files.physionet_file,
+    physionet_file,
     project="vindr-mammo",
     version="1.0.0",
     names=("finding_annotations.csv",),
@@ -119,15 +130,15 @@ class _ChestXray14(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the rows of the findings table whose image a list names, in the table's order."""
         if next(self._images(source), None) is None:
-            raise source_files.not_found(source, _IMAGES[0])
-        with source_files.required_file(source, [_LISTS[split]]).open() as stream:
+            raise not_found(source, _IMAGES[0])
+        with required_file(source, [_LISTS[split]]).open() as stream:
             names = {
                 line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()
             }
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
-        file = source_files.required_file(source, tables, " or ".join(tables))
-        return source_tables.csv_table(file, columns, lambda row: row["Image Index"] in names)
+        file = required_file(source, tables, " or ".join(tables))
+        return csv_table(file, columns, lambda row: row["Image Index"] in names)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         findings = row.text("Finding Labels").split("|")
@@ -165,9 +176,7 @@ def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
         Rows with ``dicom_id``, ``study_id`` and ``subject_id``.
     """
     table = mimic_cxr_file(source, "split")
-    return source_tables.csv_table(
-        table, _SPLIT_COLUMNS, lambda row: row["split"] == split
-    ).rows()
+    return csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -200,7 +209,7 @@ def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
         kind: ``"split"`` or ``"chexpert"``.
     """
     name = f"mimic-cxr-2.0.0-{kind}.csv"
-    return source_files.physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
+    return physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
 
 
 class _MimicCxr(TableReader):
@@ -216,7 +225,7 @@ class _MimicCxr(TableReader):
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
         columns = ("study_id", "subject_id", *FIVE_FINDINGS)
-        findings = source_tables.csv_table(
+        findings = csv_table(
             mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
         )
 
@@ -251,18 +260,18 @@ class _MimicCxr(TableReader):
         return [image_name(row)]
 
     def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([mimic_cxr_file(source, "split").path.parent])
+        return file_reader([mimic_cxr_file(source, "split").path.parent])
 
 
 def _questions(source: Path) -> SourceFile:
-    return source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+    return physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
 
 
 class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return source_tables.csv_table(
+        return csv_table(
             _questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split
         )
 
@@ -275,7 +284,7 @@ class _DiffVqa(TableReader):
     ) -> Iterator[PublishedRow]:
         files = next(filter(Path.is_dir, map(source.joinpath, _MIMIC_IMAGES)), None)
         if files is None:
-            raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
+            raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
         # A study has many questions, one after the other.
         of_study = lru_cache(64)(partial(_add_study, images, files))
         for row in rows:
@@ -297,10 +306,8 @@ class _DiffVqa(TableReader):
             )
             yield PublishedRow(row.place, document, stored)
         if split == "test":
-            of_all_splits = source_tables.csv_table(
-                _questions(source), _QUESTION_COLUMNS
-            ).count()
-            yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
+            of_all_splits = csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            yield from check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
 def _add_study(images: ImageStore, files: Path, folder: Path) -> list[StoredImage] | str:
@@ -353,7 +360,7 @@ class _VinDrMammo(TableReader):
         def belongs(row: Mapping[str, str]) -> bool:
             return row["split"] == graded and row["finding_birads"] != ""
 
-        return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+        return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
@@ -389,12 +396,12 @@ class _VinDrMammo(TableReader):
                 label=_GRADES.index(grade),
             )
             adding = [(name, partial(add, name)) for name in self.names_of_images(row)]
-            yield source_recipe.images_row(row.place, adding, document)
+            yield images_row(row.place, adding, document)
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    file = source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"])
-    return source_tables.csv_table(file, columns)
+    file = required_file(source, [f"csv/{name}.csv", f"{name}.csv"])
+    return csv_table(file, columns)
 
 
 class _CbisDdsm(TableReader):
@@ -431,7 +438,7 @@ class _CbisDdsm(TableReader):
             name = images_of_series.get(parts[2])
             if name:
                 store = partial(images.add_file, source / name, root=source)
-                yield source_recipe.images_row(row.place, [(name, store)], document)
+                yield images_row(row.place, [(name, store)], document)
             else:
                 cause = f"dicom_info.csv has no image of its series {parts[2]}"
                 yield PublishedRow(row.place, cause=cause)
