@@ -37,6 +37,11 @@ _BROKEN = (
 # A name from a table may be empty, that of a folder, or no name that a file can have.
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 
+ReadFile = Callable[[str], bytes]
+"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
+OpenedFiles = contextlib.AbstractContextManager[ReadFile]
+"""Files of a source that a ``with`` block may read."""
+
 
 @dataclass(frozen=True)
 class SourceFile:
@@ -109,7 +114,7 @@ def file_reader(
     folders: Sequence[Path],
     archives: Iterable[Path] = (),
     below: Sequence[str] = (),
-) -> Iterator[Callable[[str], bytes]]:
+) -> Iterator[ReadFile]:
     """Yield a function that reads a file by name.
 
     The function raises FileNotFoundError if the file is nowhere, and UnusableFile if it may not be read.
@@ -150,7 +155,7 @@ def folder_or_archive_reader(
     folders: Sequence[str],
     archive: str,
     below: Sequence[str],
-) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
+) -> OpenedFiles:
     """Return a reader of files by name, unpacked or still in their archive.
 
     Args:
@@ -285,10 +290,8 @@ def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
             continue
         paths = [source]
         for part in location.split("/"):
-            folders = filter(Path.is_dir, paths)
-            entries = itertools.chain.from_iterable(
-                sorted(folder.iterdir()) for folder in folders
-            )
+            below = [sorted(path.iterdir()) for path in paths if path.is_dir()]
+            entries = itertools.chain.from_iterable(below)
             paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
         files = list(map(SourceFile, filter(Path.is_file, paths)))
         if files:

@@ -169,7 +169,10 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         if recipe.counted and info.rows not in (None, rows) and not options.sample:
             left_out.append(f"the source holds {rows} rows, the evaluated set {info.rows}")
         if left_out and not options.allow_incomplete:
-            raise _incomplete(info, left_out)
+            raise SourceError(
+                f"'{info.name}' is incomplete: {first_and_number(left_out)}. Complete the source, or accept the loss "
+                f"with --allow-incomplete"
+            )
         files: set[str] = set().union(*map(image_digests, documents))
         images.keep_only(files.union(*map(image_digests, demonstrations)))
         facts = images.facts
@@ -203,13 +206,6 @@ def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
     assert recipe.download is not None
     folder.mkdir(parents=True, exist_ok=True)
     return recipe.download(folder)
-
-
-def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
-    return SourceError(
-        f"'{info.name}' is incomplete: {first_and_number(left_out)}. Complete the source, or accept the loss with "
-        f"--allow-incomplete"
-    )
 
 
 def first_and_number(causes: Sequence[str]) -> str:

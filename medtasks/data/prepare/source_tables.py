@@ -16,7 +16,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from medtasks.data.named_files import (
     read_stream,
 )
 from medtasks.data.prepare.physionet import PhysioNet
-from medtasks.data.prepare.source_files import SourceFile, required_shards
+from medtasks.data.prepare.source_files import OpenedFiles, SourceFile, required_shards
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import Columns, NewDocument
@@ -48,14 +47,14 @@ _KINDS = {
     bool: "a truth value",
 }
 ReadValues = Callable[[], Mapping[str, Any]]
+Records = Iterator[tuple[str, ReadValues]]
+"""Location of each row of a table, for messages, and a reader of its columns."""
 
 # Rows whose images are stored at once: decoding them is most of the work.
 _WORKERS = min(4, os.cpu_count() or 1)
 _AHEAD = 3 * _WORKERS  # rows read ahead of them
 # Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
 _LARGE = 1 << 19
-ReadFile = Callable[[str], bytes]
-"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class SourceTable:
         records: Yields the location of each row, in order, and a reader of its columns.
     """
 
-    def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
+    def __init__(self, records: Callable[[], Records]) -> None:
         self._records = records
 
     def count(self) -> int:
@@ -300,11 +299,15 @@ def csv_table(
     """
     dialect = csv.excel_tab if tabs else csv.excel
 
-    def records() -> Iterator[tuple[str, ReadValues]]:
+    def csv_records() -> Records:
         name = file.name
         number = 0
         try:
-            with _opened_text(file) as text, contextlib.ExitStack() as stack:
+            with file.open() as opened, contextlib.ExitStack() as stack:
+                stream: Any = opened
+                if name.endswith(".gz"):
+                    stream = stack.enter_context(gzip.open(stream))
+                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
                 if tabs:
                     stack.callback(csv.field_size_limit, csv.field_size_limit(MOST_TEXT))
                 reader = csv.DictReader(
@@ -327,16 +330,7 @@ def csv_table(
                 f"{name} cannot be unpacked ({error}); download it again"
             ) from error
 
-    return SourceTable(records)
-
-
-@contextlib.contextmanager
-def _opened_text(file: SourceFile) -> Iterator[io.TextIOWrapper]:
-    with contextlib.ExitStack() as stack:
-        stream: Any = stack.enter_context(file.open())
-        if file.name.endswith(".gz"):
-            stream = stack.enter_context(gzip.open(stream))
-        yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    return SourceTable(csv_records)
 
 
 def hub_table(
@@ -397,14 +391,15 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
         columns: That every object must have.
     """
 
-    def records() -> Iterator[tuple[str, ReadValues]]:
+    # Objects are parsed when the values of their row are asked for, not when rows are counted.
+    def json_line_records() -> Records:
         with file.open() as stream:
             for number, line in enumerate(limited_lines(stream, file.name), 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
                     yield location, partial(_object, location, line.strip(), columns)
 
-    return SourceTable(records)
+    return SourceTable(json_line_records)
 
 
 def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
@@ -419,9 +414,9 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
         >>> [row.text("id") for row in table.rows()]
         ['x']
     """
-    rows = []
-    for location, value in records:
-        rows.append((location, partial(_object, location, value, columns)))
+    rows = [
+        (location, partial(_object, location, value, columns)) for location, value in records
+    ]
     return SourceTable(lambda: iter(rows))
 
 
@@ -485,7 +480,7 @@ def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, A
     return value
 
 
-def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
+def by_name(files: Iterable[Path]) -> OpenedFiles:
     """Return a function that reads one of these files by its name alone, within a block.
 
     Args:
@@ -565,7 +560,7 @@ class TableReader:
         """
         return [row.text(self.image_name)] if self.image_name else ()
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         """Open the image files of a source.
 
         Args:

@@ -20,7 +20,7 @@ from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.prepare.source_tables import (
-    ReadValues,
+    Records,
     SourceRow,
     SourceTable,
     TableReader,
@@ -58,7 +58,6 @@ class GmaiFile(TableReader):
         self.path = path
         self.columns = columns
         self.keyed = keyed
-        self.several = "answers" in columns
 
     def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
         """Return the rows of a TSV file: texts by column in lower case, without empty ones, and ``image`` as bytes.
@@ -68,7 +67,7 @@ class GmaiFile(TableReader):
         columns = ("index", "image", "question", "A", "B")
         table = csv_table(SourceFile(self.path), columns, missing=None, tabs=True)
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             for row in table.rows():
                 index = f" (index {row.values['index']})" if row.values["index"] else ""
                 yield f"{row.place}{index}", partial(_values_of, row)
@@ -89,7 +88,7 @@ class GmaiFile(TableReader):
         values = row.values
         letters = _option_letters(values)
         published = values.get("answer", "")
-        if self.several:
+        if "answers" in self.columns:
             answers = [letter.strip() for letter in published.split(",")]
             target: NewDocument = {"answers": sorted(set(answers))}
         else:
@@ -157,7 +156,9 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
     for file in files:
         rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
-    broken = _indices_with_broken_images(rows)
+    # Indices of the rows whose image is broken: such rows have no document, only a location and a cause.
+    locations = [row.place for row in rows if row.cause.startswith("its image")]
+    broken = {location.partition(" (index ")[2].removesuffix(")") for location in locations}
     images = [_image_of(row, by_id, broken) for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
     for mask, contour in _twins(rows, images):
@@ -168,11 +169,6 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
             continue
         document = {**row.document, "image_id": _case_of(image.image_id, first)}
         yield PublishedRow(row.place, document, [image])
-
-
-def _indices_with_broken_images(rows: Iterable[PublishedRow]) -> set[str]:
-    locations = [row.place for row in rows if row.cause.startswith("its image")]
-    return {location.partition(" (index ")[2].removesuffix(")") for location in locations}
 
 
 def _case_of(image: str, first: Mapping[str, str]) -> str:
@@ -248,14 +244,13 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
                     f"{path} is not the published file (MD5 {md5}, published {published}); "
                     f"download it again, or accept this one with --allow-changed"
                 )
-        is_keyed = info is not TEST
-        yield from rows_of([GmaiFile(path, columns, keyed=is_keyed) for path in files], images)
+        keyed = info is not TEST
+        yield from rows_of([GmaiFile(path, columns, keyed=keyed) for path in files], images)
 
-    layout = ", ".join(info.md5)
     return SourceRecipe(
         columns,
         rows,
-        layout=layout
+        layout=", ".join(info.md5)
         or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
         download=partial(hub_download, info, list(info.md5)) if info.md5 else None,
         revision=lambda _: "local" if changed else info.revision,

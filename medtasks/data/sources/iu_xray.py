@@ -16,7 +16,6 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
@@ -25,6 +24,7 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import (
+    OpenedFiles,
     SourceFile,
     file_reader,
     find_file,
@@ -33,7 +33,6 @@ from medtasks.data.prepare.source_files import (
 )
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,
@@ -82,7 +81,7 @@ class _R2Gen(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return row.texts("image_path")
 
-    def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, _source: Path) -> OpenedFiles:
         return file_reader([self.annotation.path.parent / "images"])
 
 
@@ -115,7 +114,7 @@ class _OpenI(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"{image}.png" for image in row.texts("images")]
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return by_name(self.unpacked_files(source, _IMAGES, ".png"))
 
     def unpacked_files(self, source: Path, archive: str, ending: str) -> Iterator[Path]:

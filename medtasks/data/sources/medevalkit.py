@@ -22,7 +22,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, compress
@@ -32,6 +31,7 @@ from typing import Any
 from medtasks.data.document_store import DocumentCollection
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_files import (
+    OpenedFiles,
     SourceFile,
     file_reader,
     folder_or_archive_reader,
@@ -41,8 +41,7 @@ from medtasks.data.prepare.source_files import (
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
 from medtasks.data.prepare.source_tables import (
     ParquetTable,
-    ReadFile,
-    ReadValues,
+    Records,
     SourceRow,
     SourceTable,
     TableReader,
@@ -52,7 +51,7 @@ from medtasks.data.prepare.source_tables import (
     listed_records,
 )
 from medtasks.data.safe_parsing import parse_literal
-from medtasks.data.samples import letter, option_index
+from medtasks.data.samples import first_letters, letter, option_index
 from medtasks.data.schema import (
     CHOICE,
     GROUPED_CHOICE,
@@ -136,7 +135,7 @@ def kit_choice(
         **more: Further columns. Without an ``answer``, the gold is the letter of an option; ``flags`` are added to.
     """
     flags = list(more.pop("flags", ()))
-    letters = list(map(letter, range(len(options))))
+    letters = first_letters(len(options))
     named = gold.strip() if gold is not None and gold.strip() in letters else None
     answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
@@ -196,7 +195,7 @@ class _OmniMedVQA(TableReader):
     columns = KIT_CHOICE
     image_name = "image_path"
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         first = _parts(source)[0]
         if first.member is None:
             return file_reader([source])
@@ -205,7 +204,7 @@ class _OmniMedVQA(TableReader):
     def table(self, source: Path, _split: str) -> SourceTable:
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             counts: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
@@ -326,7 +325,7 @@ class _PmcVqa(TableReader):
                 document["flags"].append("other_answer_text")
         return document
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return folder_or_archive_reader(
             source, [self.folder], self.archive, (f"{self.folder}/", "")
         )
@@ -361,7 +360,7 @@ class _MedXpertQA(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return row.texts("images") if self.config == "MM" else ()
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         if self.config != "MM":
             return super().files(source)
         return folder_or_archive_reader(source, ["images"], "images.zip", ("images/", ""))
@@ -428,11 +427,10 @@ class _MMMU(TableReader):
             pattern = f"{subject}/{split}-*.parquet"
             shards[subject] = required_shards(source, [pattern])
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             for subject, files in shards.items():
                 for row in ParquetTable(files, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
-                    read: ReadValues = partial(dict, row.values, subject=subject)
-                    yield f"{subject}/{row.place}", read
+                    yield f"{subject}/{row.place}", partial(dict, row.values, subject=subject)
 
         return SourceTable(records)
 
@@ -469,7 +467,7 @@ class _MMMUPro(TableReader):
         columns = ("image",) if self.config == "vision" else ("question", _MMMU_IMAGES[0])
         table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             for row in table.rows(medical):
                 yield row.place, partial(dict, row.values)
 
@@ -483,7 +481,7 @@ class _MMMUPro(TableReader):
         images = [row.values.get(image) for image in _MMMU_IMAGES[:named]]
         if "question" in row.values and None in images:
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
-        letters = list(map(letter, range(len(options))))
+        letters = first_letters(len(options))
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))
         return choice_document(
             row.text("id"), question, options, answer, subject=row.text("subject")

@@ -13,18 +13,17 @@ Which studies are of one patient is not said, so the study is the cluster. Sourc
 
 import itertools
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from medtasks.data.named_files import read_stream
 from medtasks.data.prepare.source_files import (
+    OpenedFiles,
     folder_or_archive_reader,
     required_file,
     required_shards,
 )
 from medtasks.data.prepare.source_recipe import SourceRecipe
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,
@@ -70,7 +69,7 @@ class _Studies(TableReader):
             [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
         )
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return folder_or_archive_reader(
             source, [self.folder], f"{self.folder}.zip", (f"{self.folder}/", "")
         )

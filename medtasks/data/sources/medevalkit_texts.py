@@ -24,7 +24,7 @@ from medtasks.data.prepare.source_tables import (
     UnusableRow,
     json_lines,
 )
-from medtasks.data.samples import letter
+from medtasks.data.samples import first_letters, letter
 from medtasks.data.schema import KIT_TEXT, NewDocument
 from medtasks.data.sources.medevalkit import kit_choice, kit_recipe, letter_options
 from medtasks.data.sources.multimedeval.question_sets import answer_index
@@ -114,13 +114,9 @@ class TextSet(TableReader):
         if isinstance(row.values[self.options], list):
             return [*row.texts(self.options)]
         by_letter = row.inner(self.options)
-        if list(by_letter.values) != list(map(letter, range(len(by_letter.values)))):
+        if list(by_letter.values) != first_letters(len(by_letter.values)):
             raise row.error("the options' keys are not A, B, ... in order")
         return [by_letter.optional_text(name) for name in by_letter.values]
-
-    def kit_recipe(self) -> SourceRecipe:
-        """Return the recipe of the set."""
-        return kit_recipe(self, f"the Hub's {self.file}", self.file)
 
 
 _SETS: Mapping[str, TextSet] = {
@@ -156,5 +152,6 @@ _SETS: Mapping[str, TextSet] = {
     ),
 }
 RECIPES: Mapping[str, SourceRecipe] = {
-    f"medevalkit_{name}": text_set.kit_recipe() for name, text_set in _SETS.items()
+    f"medevalkit_{name}": kit_recipe(text_set, f"the Hub's {text_set.file}", text_set.file)
+    for name, text_set in _SETS.items()
 }

@@ -302,7 +302,7 @@ _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 def parsed_options(choices: str) -> list[str]:
     """Return the texts of the options in order, none where they cannot be told.
 
-    Labels must be A, B, C, ... without a gap, and there must be at least two.
+    Labels must be A, B, C, ... without a gap, all with the marks of one dialect, and there must be at least two.
 
     Example:
         >>> parsed_options("A. CT, B. MRI"), parsed_options("A, CT; B, MRI"), parsed_options("CT or MRI")
@@ -312,28 +312,22 @@ def parsed_options(choices: str) -> list[str]:
     if ";" in choices:
         dialects.append(",")
     for marks in dialects:
-        texts = _options_after(marks, choices)
+        texts = []
+        end = -1  # of the label before; each label is the first one after it
+        for letter in ascii_uppercase:
+            before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
+            label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
+            match = label.match(choices) if letter == "A" else label.search(choices, end)
+            if match is None:
+                break
+            if letter != "A":
+                texts.append(choices[end : match.start()].strip(_AROUND))
+            end = match.end()
+        if end >= 0:
+            texts.append(choices[end:].strip(_AROUND))
         if len(texts) > 1 and all(texts):
             return texts
     return []
-
-
-def _options_after(marks: str, choices: str) -> list[str]:
-    """Return the texts after labels that end with one of ``marks``."""
-    texts = []
-    end = -1  # of the label before; each label is the first one after it
-    for letter in ascii_uppercase:
-        before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
-        label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
-        match = label.match(choices) if letter == "A" else label.search(choices, end)
-        if match is None:
-            break
-        if letter != "A":
-            texts.append(choices[end : match.start()].strip(_AROUND))
-        end = match.end()
-    if end >= 0:
-        texts.append(choices[end:].strip(_AROUND))
-    return texts
 
 
 def bare_letters(choices: str) -> list[str]:

@@ -25,7 +25,14 @@ from medtasks.data.schema import (
     Columns,
     NewDocument,
 )
-from medtasks.data.sources import medheval_gold
+from medtasks.data.sources.medheval_gold import (
+    YES_NO,
+    Flag,
+    bare_letters,
+    parsed_options,
+    resolve_choice,
+    resolve_yes_no,
+)
 from medtasks.errors import SourceError, unknown_name
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
@@ -177,11 +184,17 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
     question = row.text("question")
     choices = row.text("choices")
     gold = row.text("answer")
+    options = parsed_options(choices)
     if kind == BINARY:
-        options = list(medheval_gold.YES_NO)
-        answer, flags = medheval_gold.resolve_yes_no(gold, question, choices)
+        options = list(YES_NO)
+        answer, flags = resolve_yes_no(gold, question, choices)
+    elif options:
+        answer, flags = resolve_choice(gold, options)
     else:
-        options, answer, flags = _resolve_choices(choices, gold)
+        # Letters without text ask for nothing, so that no answer is right.
+        options = bare_letters(choices)
+        answer = None
+        flags = (Flag.OPTIONS_WITHOUT_TEXT if options else Flag.OPTIONS_UNPARSED,)
     return {
         "question": question,
         "kind": kind,
@@ -195,21 +208,6 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
         "modality": row.optional_text("modality"),
         "location": row.optional_text("location"),
     }
-
-
-def _resolve_choices(
-    choices: str, gold: str
-) -> tuple[list[str], str | None, tuple[medheval_gold.Flag, ...]]:
-    """Return the options of a question, the letter of the right one if it is known, and flags."""
-    options = medheval_gold.parsed_options(choices)
-    if options:
-        return options, *medheval_gold.resolve_choice(gold, options)
-    # Letters without text ask for nothing, so that no answer is right.
-    letters = medheval_gold.bare_letters(choices)
-    flag = medheval_gold.Flag.OPTIONS_UNPARSED
-    if letters:
-        flag = medheval_gold.Flag.OPTIONS_WITHOUT_TEXT
-    return letters, None, (flag,)
 
 
 def _open_columns(row: SourceRow) -> NewDocument:

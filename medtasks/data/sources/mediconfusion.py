@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -70,14 +70,6 @@ _BACKOFF_S = 1.0
 _TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
-class PairImage(NamedTuple):
-    """One image of a pair."""
-
-    image_id: str
-    answer: str
-    categories: tuple[str, ...]
-
-
 class Pair(BaseModel):
     """A question with two options, asked of two images, as published."""
 
@@ -91,12 +83,6 @@ class Pair(BaseModel):
     im_2_local: _Number
     category_1: _Labels
     category_2: _Labels
-
-    @property
-    def images(self) -> tuple[PairImage, PairImage]:
-        """Its images, in order."""
-        first = PairImage(self.im_1_local, self.im_1_correct, self.category_1)
-        return first, PairImage(self.im_2_local, self.im_2_correct, self.category_2)
 
     @property
     def image_ids(self) -> set[str]:
@@ -143,7 +129,24 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     usable, notes = _usable_pairs(options, pairs, stored, causes)
     yield from (PublishedRow("", cause=cause) for cause in notes)
     for pair in usable:
-        yield from _rows_of_pair(pair, question_file.name, stored)
+        location = f"{question_file.name} pair {pair.pair_id}"
+        in_order = (
+            (pair.im_1_local, pair.im_1_correct, pair.category_1),
+            (pair.im_2_local, pair.im_2_correct, pair.category_2),
+        )
+        for position, (image_id, answer, categories) in enumerate(in_order, 1):
+            document = {
+                **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+                "doc_id": f"{pair.pair_id}/{position}",
+                "pair_id": pair.pair_id,
+                "position": position,
+                "image_id": image_id,
+                "question": pair.question,
+                "options": [pair.option_A, pair.option_B],
+                "answer": answer,
+                "categories": list(categories),
+            }
+            yield PublishedRow(location, document, [stored[image_id]])
     demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
         for file in demonstrations.rglob("*"):
@@ -176,27 +179,6 @@ def _usable_pairs(
             f"source{fetch} or accept the loss with --allow-incomplete"
         )
     return usable, notes
-
-
-def _rows_of_pair(
-    pair: Pair,
-    question_file: str,
-    images: Mapping[str, StoredImage],
-) -> Iterator[PublishedRow]:
-    for position, image in enumerate(pair.images, 1):
-        document = {
-            **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-            "doc_id": f"{pair.pair_id}/{position}",
-            "pair_id": pair.pair_id,
-            "position": position,
-            "image_id": image.image_id,
-            "question": pair.question,
-            "options": [pair.option_A, pair.option_B],
-            "answer": image.answer,
-            "categories": list(image.categories),
-        }
-        location = f"{question_file} pair {pair.pair_id}"
-        yield PublishedRow(location, document, [images[image.image_id]])
 
 
 def _fetches(options: Options) -> bool:
@@ -390,7 +372,10 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
         OSError: A target cannot be written.
     """
     storage = ObjectStorage()
-    articles = _missing_by_article(figures)
+    articles: dict[str, list[Figure]] = defaultdict(list)  # their missing figures
+    for figure in figures:
+        if not is_whole_image(figure.target):
+            articles[figure.pmc_id].append(figure)
     present = len(figures) - sum(map(len, articles.values()))
     failures: dict[Figure, Failure] = {}
     unreachable = 0
@@ -423,14 +408,6 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return {figure: str(failures[figure]) for figure in figures if figure in failures}
-
-
-def _missing_by_article(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    articles: dict[str, list[Figure]] = defaultdict(list)
-    for figure in figures:
-        if not is_whole_image(figure.target):
-            articles[figure.pmc_id].append(figure)
-    return articles
 
 
 def _fetch_article(

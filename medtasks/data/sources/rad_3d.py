@@ -16,8 +16,8 @@ from pathlib import Path
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_files import SourceFile, not_found
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
-from medtasks.data.prepare.source_tables import SourceRow, csv_table
-from medtasks.data.schema import CHOICE, NewDocument, new_document
+from medtasks.data.prepare.source_tables import csv_table
+from medtasks.data.schema import CHOICE, new_document
 from medtasks.errors import SourceError
 
 _TABLES = ("test/*/*.csv", "3DRAD/test/*/*.csv")
@@ -52,6 +52,8 @@ def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]
         volumes[path.stem] = path
     add_volume = functools.cache(images.add_volume)
     for table in tables:
+        folder = table.parent.name
+        kind = folder.partition("_")[2].replace("_", " ")
         for row in csv_table(SourceFile(table), _NEEDED).rows():
             if row.text("QuestionType") != _CLOSED:
                 yield PublishedRow(row.place, cause=_OPEN, outside=True)
@@ -59,24 +61,20 @@ def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]
             name = row.text("VolumeName").removesuffix(_PACKED)
             path = volumes.get(name, source / f"{name}.npy")
             adding = [(path.name, functools.partial(add_volume, path, source))]
-            yield images_row(row.place, adding, _document(row, table, name))
-
-
-def _document(row: SourceRow, table: Path, volume: str) -> NewDocument:
-    options = [text for column in _CHOICES if (text := row.text(column)) != _NO_CHOICE]
-    letters = "ABCD"[: len(options)]
-    kind = table.parent.name.partition("_")[2].replace("_", " ")
-    return new_document(
-        _COLUMNS,
-        f"{table.parent.name}/{table.stem}/{row.index}",
-        question=row.text("Question"),
-        options=options,
-        answer=row.one_of("AnswerChoice", letters, "AnswerChoice is none of"),
-        subject=table.stem,
-        question_type=kind,
-        image_id=volume,
-        patient_id="_".join(volume.split("_")[:2]),
-    )
+            options = [text for column in _CHOICES if (text := row.text(column)) != _NO_CHOICE]
+            letters = "ABCD"[: len(options)]
+            document = new_document(
+                _COLUMNS,
+                f"{folder}/{table.stem}/{row.index}",
+                question=row.text("Question"),
+                options=options,
+                answer=row.one_of("AnswerChoice", letters, "AnswerChoice is none of"),
+                subject=table.stem,
+                question_type=kind,
+                image_id=name,
+                patient_id="_".join(name.split("_")[:2]),
+            )
+            yield images_row(row.place, adding, document)
 
 
 RECIPES = {

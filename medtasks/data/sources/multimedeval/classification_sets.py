@@ -34,6 +34,7 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import (
+    ReadFile,
     SourceFile,
     not_found,
     open_archive,
@@ -42,7 +43,6 @@ from medtasks.data.prepare.source_files import (
 )
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,

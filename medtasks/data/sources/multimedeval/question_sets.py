@@ -18,7 +18,6 @@ Volumes are shown by the settings of :mod:`medtasks.data.images.volume_rule` nex
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.images.volume_rule import SETTINGS, VolumeRule
 from medtasks.data.named_files import read_file
 from medtasks.data.prepare.source_files import (
+    OpenedFiles,
     SourceFile,
     file_reader,
     folder_or_archive_reader,
@@ -37,7 +37,6 @@ from medtasks.data.prepare.source_files import (
 )
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,
@@ -49,7 +48,7 @@ from medtasks.data.prepare.source_tables import (
     read_json,
     records_table,
 )
-from medtasks.data.samples import MOST_LETTERS, letter
+from medtasks.data.samples import MOST_LETTERS, first_letters
 from medtasks.data.schema import (
     CHOICE,
     OPEN_QUESTION,
@@ -109,7 +108,7 @@ def keyed_options(row: SourceRow) -> Mapping[str, str]:
         raise row.error("options are no object")
     if not all(isinstance(text, str) for text in value.values()):
         raise row.error("an option is no text")
-    if len(value) < 2 or list(value) != list(map(letter, range(len(value)))):
+    if len(value) < 2 or list(value) != first_letters(len(value)):
         raise row.error("the options' keys are not A, B, ... in order")
     return value
 
@@ -271,7 +270,7 @@ class Slake(TableReader):
             row, str(row.integer("qid")), question_type=row.optional_text("content_type")
         )
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
         return folder_or_archive_reader(
             source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",)
@@ -321,7 +320,7 @@ class OwnQuestions(TableReader):
         """Return the names of the images."""
         return [] if row.values.get("images") is None else row.texts("images")
 
-    def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, _source: Path) -> OpenedFiles:
         """Open the images."""
         return file_reader([self.folder])
 

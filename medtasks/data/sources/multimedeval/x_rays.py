@@ -23,7 +23,6 @@ Source of the last two: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache, lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -36,6 +35,7 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
 from medtasks.data.prepare.source_files import (
+    OpenedFiles,
     SourceFile,
     file_reader,
     not_found,
@@ -49,8 +49,7 @@ from medtasks.data.prepare.source_recipe import (
     images_row,
 )
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
-    ReadValues,
+    Records,
     SourceRow,
     SourceTable,
     TableReader,
@@ -157,7 +156,7 @@ class _ChestXray14(TableReader):
             labels=[int(finding in findings) for finding in FOURTEEN_FINDINGS],
         )
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return by_name(self._images(source))
 
     def _images(self, source: Path) -> Iterator[Path]:
@@ -229,7 +228,7 @@ class _MimicCxr(TableReader):
             mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
         )
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             unlabelled = dict(images)
             for row in findings.rows():
                 study = study_of(row.values)
@@ -259,7 +258,7 @@ class _MimicCxr(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [image_name(row)]
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return file_reader([mimic_cxr_file(source, "split").path.parent])
 
 
