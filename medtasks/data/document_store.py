@@ -29,8 +29,8 @@ from medtasks.home import dataset_folder, home, make_folder, owner_only, written
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 DocumentCollection = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
-_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_DATA_URI = re.compile(r"(?i)data:[^,]{,200}(?:,|$)")
+_ADDRESS = re.compile(r"(?i)[a-z][a-z0-9+.-]+://")
 LONGEST_NUMBER = 64  # characters of base64 that are no image
 _LONGEST_NAME = 255  # characters of a file's name
 _MARK = "embedded:"
@@ -108,12 +108,27 @@ def publish(
         The final folder.
     """
     import datasets
+    import pyarrow
 
     features = datasets.Features.from_arrow_schema(schema)
     splits = {SPLIT: documents}
     if demonstrations:
         splits[DEMONSTRATIONS_SPLIT] = demonstrations
-    tables = {split: _dataset_of(rows, features) for split, rows in splits.items()}
+    tables = {}
+    for split, rows in splits.items():
+        names = next(
+            iter(rows), features
+        )  # in the documents' order, without rows in the schema's
+        columns = [features.arrow_schema.field(name) for name in names]
+        table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
+        digest = hashlib.sha256()
+        for batch in table.to_batches(BATCH):
+            digest.update(batch.serialize())
+        # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
+        in_order = datasets.Features({name: features[name] for name in table.column_names})
+        info = datasets.DatasetInfo(features=in_order)
+        fingerprint = digest.hexdigest()[:16]
+        tables[split] = datasets.Dataset(table, info=info, fingerprint=fingerprint)
     for split in splits:  # of an attempt that was interrupted here
         shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
@@ -133,22 +148,6 @@ def publish(
     shutil.rmtree(final / SCRATCH, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
     return final
-
-
-def _dataset_of(rows: DocumentCollection, features: Any) -> Any:
-    import datasets
-    import pyarrow
-
-    names = next(iter(rows), features)  # in the documents' order, without rows in the schema's
-    columns = [features.arrow_schema.field(name) for name in names]
-    table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
-    digest = hashlib.sha256()
-    for batch in table.to_batches(BATCH):
-        digest.update(batch.serialize())
-    # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
-    in_order = datasets.Features({name: features[name] for name in table.column_names})
-    info = datasets.DatasetInfo(features=in_order)
-    return datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
 
 
 @contextlib.contextmanager

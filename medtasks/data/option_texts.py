@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from medtasks.data.samples import Document, first_letters, letter
 
 _MARK = re.compile(
-    r"\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
-    r"(?!(?<=\d[.:])\d)\s*",  # no number such as "1.5 mm" or "1:10"
-    re.IGNORECASE,
+    r"(?i)\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
+    r"(?!(?<=\d[.:])\d)\s*",
 )
 # Of Chinese, a character is a word.
 _WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]")
@@ -27,13 +26,12 @@ _KNOWN_WORD = re.compile(
 )
 _JOINED = re.compile(r"\w\W*[^\w\s]\W*\w")  # letters by a sign
 _REFERRING = re.compile(
-    r"\b(?:of|all|none|any|both|either|neither|each) the (?:above|preceding|foregoing|aforementioned)\b"
+    r"(?i)\b(?:of|all|none|any|both|either|neither|each) the (?:above|preceding|foregoing|aforementioned)\b"
     r"|^\W*(?:alle|keine\w?|beide\w?|toutes|tous|aucune?|tod[ao]s|ningun[ao]|nenhuma?|amb[ao]s|tutt[ei]|nessun[ao])\b"
     r".*\b(?:genannten|obigen|antworten|dessus|réponses|propositions|anteriores|acima|opciones|respuestas|alternativas"
     r"|precedenti|risposte)\b"
     r"|\b(?:options?|choices?|answers?) \(?\d"
     r"|以上(?:都|均|皆|全|所有|各|任)|(?:有|部|何|无|無)以上|上記|上述|위의|ما سبق|ما ذكر|перечисленн|उपरोक्त",
-    re.IGNORECASE,
 )
 
 

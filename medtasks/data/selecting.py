@@ -138,8 +138,9 @@ def matching_values(
         matches = _values_like(word.strip().casefold(), published, full_names)
         if not matches:
             hint = near_match(word.casefold(), [value.casefold() for value in published])
-            hint = hint or "; see what there is with --list"
-            raise MedTasksError(f"no question has the {column} '{word}'{hint}")
+            raise MedTasksError(
+                f"no question has the {column} '{word}'{hint or '; see what there is with --list'}"
+            )
         selected |= matches
     return selected
 

@@ -346,9 +346,8 @@ def _rows(
     (_, first), *others = with_text
     names = [(cell or f"column {number}").strip() for number, cell in enumerate(first, start=1)]
     if len({*names}) < len(names):
-        repeated = max(names, key=names.count)
         raise SourceError(
-            f"{location} has several columns called '{repeated}'; give each its own name"
+            f"{location} has several columns called '{max(names, key=names.count)}'; give each its own name"
         )
     rows = []
     faults = []

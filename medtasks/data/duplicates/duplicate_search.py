@@ -92,12 +92,21 @@ def find_duplicates(
         others = [image for image in other.images if image.known.views]
         outside = _pairs_outside(images, views, others, distance)
         uniform_outside = len(other.images) - len(others)
+    # The images that findings connect, in groups, the largest first.
+    pairs = [(id(finding.first), id(finding.second)) for finding in within]
+    component_of: dict[int, int] = {}
+    for pair, component in zip(pairs, connected_components(pairs), strict=True):
+        component_of |= dict.fromkeys(pair, component)
+    groups: dict[int, list[DistinctImage]] = defaultdict(list)
+    for image in images:
+        if id(image) in component_of:
+            groups[component_of[id(image)]].append(image)
     return Duplicates(
         shown=dataset,
         other=other,
         within=tuple(sorted(within, key=_weight)),
         outside=tuple(sorted(outside, key=_weight)),
-        groups=_connected_images(images, within),
+        groups=tuple(sorted(map(tuple, groups.values()), key=len, reverse=True)),
         uniform=tuple(image for image in dataset.images if not image.known.views),
         uniform_outside=uniform_outside,
         left_out=left_out_of(dataset.documents, within, outside),
@@ -160,21 +169,6 @@ def _weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
         -finding.alike.likeness,
         str(finding.first.files[0]),
     )
-
-
-def _connected_images(
-    images: Iterable[DistinctImage], findings: Sequence[DuplicatePair]
-) -> tuple[tuple[DistinctImage, ...], ...]:
-    """Return the images that findings connect, in groups, the largest first."""
-    pairs = [(id(finding.first), id(finding.second)) for finding in findings]
-    component_of: dict[int, int] = {}
-    for pair, component in zip(pairs, connected_components(pairs), strict=True):
-        component_of |= dict.fromkeys(pair, component)
-    groups: dict[int, list[DistinctImage]] = defaultdict(list)
-    for image in images:
-        if id(image) in component_of:
-            groups[component_of[id(image)]].append(image)
-    return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
 def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:

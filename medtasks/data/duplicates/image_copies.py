@@ -293,11 +293,12 @@ def _group_by_pixels(
     images = []
     for group in groups.values():
         uses_of_group = chain.from_iterable(uses.get(file, ()) for file in group)
-        image = DistinctImage(
-            files=tuple(group),
-            known=hashes[group[0]],
-            file_digests=frozenset(hashes[file].file_sha256 for file in group),
-            uses=tuple(uses_of_group),
+        images.append(
+            DistinctImage(
+                files=tuple(group),
+                known=hashes[group[0]],
+                file_digests=frozenset(hashes[file].file_sha256 for file in group),
+                uses=tuple(uses_of_group),
+            )
         )
-        images.append(image)
     return tuple(images)

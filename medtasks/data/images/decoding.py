@@ -335,16 +335,7 @@ def _to_rgb(
         raise UnreadableImage(
             "it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits"
         )
-    if not image.has_transparency_data:
-        return image.convert("RGB"), []
-    transparent = image.convert("RGBA")
-    alpha = transparent.getchannel("A")
-    colours = transparent.convert("RGB")
-    if alpha.getextrema()[0] == 255:
-        return colours, []
-    ground = Image.new("RGB", image.size)
-    ground.paste(colours, mask=alpha)
-    return ground, [ON_BLACK]
+    return _on_black(image)
 
 
 def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str]]:
@@ -361,3 +352,17 @@ def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str
             if alpha.getextrema()[0] != 255:
                 done.append("transparency dropped")
     return pixels, done
+
+
+def _on_black(image: Image.Image) -> tuple[Image.Image, list[str]]:
+    """Return an opened image in RGB, on black where it is transparent, and the conversions: none if it is not."""
+    if not image.has_transparency_data:
+        return image.convert("RGB"), []
+    transparent = image.convert("RGBA")
+    alpha = transparent.getchannel("A")
+    colours = transparent.convert("RGB")
+    if alpha.getextrema()[0] == 255:
+        return colours, []
+    ground = Image.new("RGB", image.size)
+    ground.paste(colours, mask=alpha)
+    return ground, [ON_BLACK]

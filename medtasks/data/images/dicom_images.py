@@ -239,8 +239,8 @@ def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Imag
     if is_little != (sys.byteorder == "little"):  # pydicom takes tables to be in this order
         for table in _COLOUR_TABLES:
             if table in dataset:
-                entries = np.frombuffer(dataset[table].value, "u2")
-                dataset[table].value = entries.byteswap().tobytes()
+                swapped = np.frombuffer(dataset[table].value, "u2").byteswap()
+                dataset[table].value = swapped.tobytes()
     colours = pixels.apply_color_lut(stored, dataset)
     named = tuple(int(number) for number in dataset.RedPaletteColorLookupTableDescriptor[2:])
     bits = used_bits(colours, named, 8 * colours.itemsize)

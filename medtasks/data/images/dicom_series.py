@@ -99,14 +99,13 @@ def read_series(path: Path) -> Volume:
             voxels[number] = values
         return voxels
 
-    modality = first.kind["modality"]
     return Volume(
         read,
         (len(slices), rows, columns),
         affine,
         in_hounsfield_units=first.kind["units"] == "HU",
         is_inverted=first.kind["photometric interpretation"] == "MONOCHROME1",
-        facts={"file": "DICOM", "modality": modality, "type": str(kind)},
+        facts={"file": "DICOM", "modality": first.kind["modality"], "type": str(kind)},
     )
 
 
@@ -193,13 +192,12 @@ def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
         "photometric interpretation": str(dataset.get("PhotometricInterpretation", "")),
         "units": "HU" if units.startswith("HU") else units,
     }
-    number = dataset.get("SeriesNumber", "?")
     return _Slice(
         file.name if frame is None else f"frame {frame + 1}",
         file,
         frame,
         str(dataset.get("SeriesInstanceUID")),
-        f"{number} '{dataset.get('SeriesDescription', '')}'",
+        f"{dataset.get('SeriesNumber', '?')} '{dataset.get('SeriesDescription', '')}'",
         kind,
         directions / lengths[:, None],
         (height, width),

@@ -56,9 +56,8 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
         options: With a ``login`` the recipe downloads from PhysioNet.
     """
     info = CATALOGUE[name]
-    package = info.reader.rpartition(".")[0]
     # Datasets of a package are called after it: ``multimedeval_medqa``.
-    key = name.removeprefix(f"{package}_")
+    key = name.removeprefix(f"{info.reader.rpartition('.')[0]}_")
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[key]
     # Some recipes depend on the options.
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
@@ -158,8 +157,9 @@ def publish_part(
         schema = drawn_schema(schema)
     files = sorted(set().union(*map(image_digests, documents)))
     facts = {}
-    progress = tqdm(files, "Fingerprint of the images", unit="image", leave=False, disable=None)
-    for file in progress:
+    for file in tqdm(
+        files, "Fingerprint of the images", unit="image", leave=False, disable=None
+    ):
         try:
             facts[image_key(file)] = read_facts(folder / file, whole.decoding)
         except OSError as error:

@@ -614,9 +614,9 @@ class TableReader:
                     document = self.document(row, split)
                 except UnusableRow as error:
                     return PublishedRow(row.place, cause=str(error), outside=error.outside)
-                adding = []
-                for name in self.names_of_images(row):
-                    adding.append((name, partial(store_named, name)))
+                adding = [
+                    (name, partial(store_named, name)) for name in self.names_of_images(row)
+                ]
                 for column in self.embedded:
                     data = row.image_bytes(column)
                     if data is not None:

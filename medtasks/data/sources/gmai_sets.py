@@ -8,6 +8,7 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
@@ -43,21 +44,15 @@ _SHOWN = "row of the image"  # no name of a column
 _, TEST, MULTI_ANSWER_SET = GMAI
 
 
+@dataclass(frozen=True)
 class GmaiFile(TableReader):
-    """Reading of one file.
+    """Reading of one file."""
 
-    Args:
-        path: TSV file.
-        columns: Of its documents. With ``answers`` a question may have several.
-        keyed: Whether the rows have an answer.
-    """
+    path: Path  # TSV file
+    columns: Columns  # of its documents; with ``answers`` a question may have several
+    keyed: bool = True  # whether the rows have an answer
 
     embedded = ("image",)
-
-    def __init__(self, path: Path, columns: Columns, *, keyed: bool = True) -> None:
-        self.path = path
-        self.columns = columns
-        self.keyed = keyed
 
     def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
         """Return the rows of a TSV file: texts by column in lower case, without empty ones, and ``image`` as bytes.

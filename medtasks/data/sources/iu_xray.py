@@ -97,7 +97,25 @@ class _OpenI(TableReader):
         for path in self.unpacked_files(source, _REPORTS, ".xml"):
             number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
             reports.append((len(number), number, path.stem, path.name, read_named(path)))
-        records = [(name, _report_record(name, data)) for *_, name, data in sorted(reports)]
+        records = []
+        for *_, name, data in sorted(reports):
+            try:
+                root = ElementTree.fromstring(data)
+            except ElementTree.ParseError as error:
+                raise SourceError(
+                    f"{name} is no whole XML file ({error}); download {_REPORTS} again"
+                ) from error
+            identity = root.find("uId")
+            if identity is None or not identity.get("id"):
+                raise SourceError(f"{name} has no uId; it is no report of Open-i")
+            record: dict[str, object] = {
+                "id": identity.get("id"),
+                "images": [image.get("id", "") for image in root.iter("parentImage")],
+            }
+            for label in ("INDICATION", "FINDINGS"):
+                part = root.find(f".//AbstractText[@Label='{label}']")
+                record[label.lower()] = "" if part is None else "".join(part.itertext())
+            records.append((name, record))
         return records_table(records, ())
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
@@ -135,27 +153,6 @@ class _OpenI(TableReader):
                     assert content is not None  # it is a file
                     path.write_bytes(read_stream(content))
                     yield path
-
-
-def _report_record(name: str, data: bytes) -> dict[str, object]:
-    """Return the record of one XML report."""
-    try:
-        root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        raise SourceError(
-            f"{name} is no whole XML file ({error}); download {_REPORTS} again"
-        ) from error
-    identity = root.find("uId")
-    if identity is None or not identity.get("id"):
-        raise SourceError(f"{name} has no uId; it is no report of Open-i")
-    record: dict[str, object] = {
-        "id": identity.get("id"),
-        "images": [image.get("id", "") for image in root.iter("parentImage")],
-    }
-    for label in ("INDICATION", "FINDINGS"):
-        part = root.find(f".//AbstractText[@Label='{label}']")
-        record[label.lower()] = "" if part is None else "".join(part.itertext())
-    return record
 
 
 def _test_rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:

@@ -22,7 +22,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, compress
 from pathlib import Path, PurePosixPath
@@ -92,15 +92,6 @@ _LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
 _FRAME_FILES = "data/test-*.parquet"
-_FRAME_COLUMNS = (
-    "question_id",
-    "question",
-    "options",
-    "correct_answer",
-    "video_id",
-    "image_1",
-    "image_2",
-)
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
 _CLINICAL = (
     "Basic_Medical_Science",
@@ -210,8 +201,7 @@ class _OmniMedVQA(TableReader):
                 for name in names:
                     part = name.removesuffix(".json")
                     content = read(_QUESTIONS + name)
-                    table = listed_records(name, content, _OMNI_COLUMNS)
-                    for row in table.rows():
+                    for row in listed_records(name, content, _OMNI_COLUMNS).rows():
                         doc_id = row.text("question_id")
                         counts[doc_id] += 1
                         if counts[doc_id] > 1:
@@ -285,30 +275,22 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             yield replace(row, document=document)
 
 
+@dataclass(frozen=True)
 class _PmcVqa(TableReader):
+    name: str  # of the table
+    gold: str  # column of the right letter
+    folder: str  # of the images
+    archive: str  # of that folder
+    text: str | None = None  # column of the right text, None for a table without one
+
     columns = KIT_CHOICE
     image_name = "Figure_path"
-
-    def __init__(
-        self,
-        name: str,
-        gold: str,
-        folder: str,
-        archive: str,
-        text: str | None = None,
-    ) -> None:
-        self.name = name  # of the table
-        self.gold = gold  # column of the right letter
-        self.text = text  # and of the right text
-        self.folder = folder
-        self.archive = archive
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ["Figure_path", "Question", *_CHOICES, self.gold]
         if self.text:
             columns.append(self.text)
-        file = required_file(source, [self.name])
-        return csv_table(file, columns, missing=None)
+        return csv_table(required_file(source, [self.name]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         columns = (*_CHOICES, "Question")
@@ -335,11 +317,11 @@ class _PmcVqa(TableReader):
         return kit_recipe(self, layout, self.name, self.archive)
 
 
+@dataclass(frozen=True)
 class _MedXpertQA(TableReader):
-    columns = KIT_CHOICE
+    config: str  # ``MM`` or ``Text``
 
-    def __init__(self, config: str) -> None:
-        self.config = config  # ``MM`` or ``Text``
+    columns = KIT_CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
@@ -369,7 +351,15 @@ class _MedXpertQA(TableReader):
 class _MedFrameQA(TableReader):
     columns = KIT_CHOICE
     embedded = _FRAMES
-    required = _FRAME_COLUMNS
+    required = (
+        "question_id",
+        "question",
+        "options",
+        "correct_answer",
+        "video_id",
+        "image_1",
+        "image_2",
+    )
     optional = (*_FRAMES[2:], "modality", "system")
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
@@ -424,8 +414,7 @@ class _MMMU(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         shards = {}
         for subject in SUBJECTS:
-            pattern = f"{subject}/{split}-*.parquet"
-            shards[subject] = required_shards(source, [pattern])
+            shards[subject] = required_shards(source, [f"{subject}/{split}-*.parquet"])
 
         def records() -> Records:
             for subject, files in shards.items():

@@ -285,8 +285,14 @@ class OwnQuestions(TableReader):
     """
 
     def __init__(self, folder: Path) -> None:
-        whole = _own_content(folder)
-        content = whole.values
+        path = folder / FILE_NAME
+        if not path.is_file():
+            raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
+        content = read_json(SourceFile(path))
+        if not isinstance(content, dict):
+            raise SourceError(f"{path} is not an object with taskType, modality and samples")
+        check_columns(str(path), ("taskType", "modality", "samples"), content)
+        whole = SourceRow(str(path), 0, content)
         self.folder = folder
         self.kind = whole.text("taskType")
         self.modality = whole.text("modality")
@@ -304,8 +310,7 @@ class OwnQuestions(TableReader):
         except MedTasksError as error:
             raise whole.error(str(error)) from error
         self.decoding = decoding or LINEAR
-        samples = content["samples"]
-        self.samples = numbered_table(f"{FILE_NAME} sample", samples, columns)
+        self.samples = numbered_table(f"{FILE_NAME} sample", content["samples"], columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -348,17 +353,6 @@ class OwnQuestions(TableReader):
         right = plain_options.index(plain_answer)
         subject = self.modality or None
         return choice_document(doc_id, row.text("question"), options, right, subject=subject)
-
-
-def _own_content(folder: Path) -> SourceRow:
-    path = folder / FILE_NAME
-    if not path.is_file():
-        raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-    content = read_json(SourceFile(path))
-    if not isinstance(content, dict):
-        raise SourceError(f"{path} is not an object with taskType, modality and samples")
-    check_columns(str(path), ("taskType", "modality", "samples"), content)
-    return SourceRow(str(path), 0, content)
 
 
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)

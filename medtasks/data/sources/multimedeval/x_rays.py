@@ -399,8 +399,7 @@ class _VinDrMammo(TableReader):
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    file = required_file(source, [f"csv/{name}.csv", f"{name}.csv"])
-    return csv_table(file, columns)
+    return csv_table(required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
 class _CbisDdsm(TableReader):
@@ -419,7 +418,17 @@ class _CbisDdsm(TableReader):
         source: Path,
         images: ImageStore,
     ) -> Iterator[PublishedRow]:
-        images_of_series = _images_of_series(source)
+        # The path of the JPEG to show for each series. Of several images in a series the last one counts.
+        by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
+        columns = ("image_path", "SeriesDescription")
+        for row in _kaggle_table("dicom_info", columns, source).rows():
+            parts = row.text("image_path").split("/")
+            if len(parts) < 4:
+                raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
+            description = row.text("SeriesDescription")
+            if description in by_description:
+                by_description[description][parts[2]] = "/".join(parts[1:])
+        images_of_series = by_description[_UNDESCRIBED] | by_description[_DESCRIBED]
         for row in rows:
             pathology = row.one_of("pathology", PATHOLOGIES, "the pathology is not one of")
             parts = row.text("cropped image file path").strip().split("/")
@@ -441,19 +450,6 @@ class _CbisDdsm(TableReader):
             else:
                 cause = f"dicom_info.csv has no image of its series {parts[2]}"
                 yield PublishedRow(row.place, cause=cause)
-
-
-def _images_of_series(source: Path) -> dict[str, str]:
-    """Return the path of the JPEG to show for each series. Of several images in a series the last one counts."""
-    by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
-    for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
-        parts = row.text("image_path").split("/")
-        if len(parts) < 4:
-            raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
-        description = row.text("SeriesDescription")
-        if description in by_description:
-            by_description[description][parts[2]] = "/".join(parts[1:])
-    return {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
