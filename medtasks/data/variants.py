@@ -384,16 +384,7 @@ def degraded(documents: Documents) -> Changed:
         if of_document:
             name = str(document["doc_id"])
             names[cluster] = min(name, names.get(cluster, name))
-    drawn = _draw_degradations(names)
-    changed = []
-    for document, cluster in zip(documents, clusters, strict=True):
-        kind, severity = drawn.get(cluster, (None, None))
-        changed.append({**document, DEGRADATION: kind, SEVERITY: severity, COLUMN: DEGRADED})
-    return changed
-
-
-def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
-    """Draw kind and severity for clusters, by their names alone."""
+    # Kind and severity of each cluster, by its name alone.
     order = sorted(
         names,
         key=lambda cluster: hashlib.sha256(
@@ -407,7 +398,11 @@ def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
             combinations, len(combinations)
         )
         drawn |= zip(order[start : start + len(block)], block, strict=False)
-    return drawn
+    changed = []
+    for document, cluster in zip(documents, clusters, strict=True):
+        kind, severity = drawn.get(cluster, (None, None))
+        changed.append({**document, DEGRADATION: kind, SEVERITY: severity, COLUMN: DEGRADED})
+    return changed
 
 
 def images_of(document: Document) -> Shown:
@@ -437,8 +432,15 @@ def swapped_images(documents: Documents) -> list[Shown]:
     Raises:
         MedTasksError: No patient has others.
     """
-    from_pairs = _partner_images(documents)
     originals = list(map(images_of, documents))
+    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
+    # Images of the other question of each pair, None without one or if its images are the same.
+    from_pairs: list[Shown | None] = []
+    for row, own in zip(documents, originals, strict=True):
+        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
+        images = images_of(partner) if partner else ()
+        same = [image.sha256 for image in images] == [image.sha256 for image in own]
+        from_pairs.append(None if partner is None or same else images)
     others = _images_of_others(documents, originals) if None in from_pairs else {}
     swaps = []
     for original, of_partner in zip(originals, from_pairs, strict=True):
@@ -480,18 +482,6 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[
             dataset = str(documents[0].get("dataset"))
             others |= {images: _join_images(images, clusters, dataset) for images in order[0]}
     return others
-
-
-def _partner_images(documents: Documents) -> list[Shown | None]:
-    """Return the images of the other question of each pair, None without one or if its images are the same."""
-    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
-    partner_images = []
-    for row in documents:
-        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
-        images = images_of(partner) if partner else ()
-        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(row)]
-        partner_images.append(None if partner is None or same else images)
-    return partner_images
 
 
 def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:

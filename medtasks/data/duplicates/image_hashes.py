@@ -49,6 +49,8 @@ SIDE, TINY_SIDE = 64, 28
 LIKENESS = {SIDE: 0.85, TINY_SIDE: 0.985}
 """Least correlation of the details of near-duplicates, by the side of the sketches compared."""
 
+Size = tuple[int, int]  # width and height in pixels
+ImagePair = tuple[int, int]  # positions of two images, of one set or of two
 Sketch = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
@@ -140,7 +142,7 @@ def stack_hashes(hashes: Sequence[str]) -> Hashes:
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
 
-def sketch_side(first: tuple[int, int], second: tuple[int, int]) -> int:
+def sketch_side(first: Size, second: Size) -> int:
     """Return the side of the sketches to compare two images by, given their sizes in pixels.
 
     Example:
@@ -238,7 +240,7 @@ class ImageHash(BaseModel, frozen=True):
 
     file_sha256: str  # of the file's bytes
     pixels_sha256: str  # of size and RGB pixels
-    size: tuple[int, int]  # width and height in pixels
+    size: Size
     views: tuple[str, ...]  # hash of each of its sketches, none for an image of a single grey
 
 
@@ -325,7 +327,7 @@ class Resemblance:
 class _View:
     image: int
     file: Path
-    size: tuple[int, int]
+    size: Size
     sketch: int  # 0 for the whole image, 1 for the part inside its border
 
 
@@ -346,7 +348,7 @@ def near(
     first: ImageViews,
     second: ImageViews,
     distance: int,
-) -> dict[tuple[int, int], Resemblance]:
+) -> dict[ImagePair, Resemblance]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
     Args:
@@ -361,7 +363,7 @@ def near(
     Raises:
         MedTasksError: More than a million pairs look the same, which says nothing about any of them.
     """
-    pairs: dict[tuple[int, int], Resemblance] = {}
+    pairs: dict[ImagePair, Resemblance] = {}
     likeness_of = _likenesses()
 
     def resemblance_of(
@@ -369,7 +371,7 @@ def near(
         other: int,
         bits: int,
         inverted: bool,
-    ) -> tuple[tuple[int, int], Resemblance] | None:
+    ) -> tuple[ImagePair, Resemblance] | None:
         view = first.views[row]
         twin = second.views[other]
         if first is second and view.image >= twin.image:
@@ -400,7 +402,7 @@ def near(
 
 
 def near_pairs(
-    images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]
+    images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[ImagePair]
 ) -> list[bool]:
     """Return for each pair of images, in order, whether they look the same. Unlike :func:`near` it skips other pairs.
 
@@ -414,7 +416,7 @@ def near_pairs(
     for row, view in enumerate(looks.views):
         rows[view.image].append(row)
 
-    def are_near(pair: tuple[int, int]) -> bool:
+    def are_near(pair: ImagePair) -> bool:
         for first, second in product(*(rows.get(image, ()) for image in pair)):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
             if min(bits, BITS - bits) > DISTANCE:

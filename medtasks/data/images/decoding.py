@@ -37,6 +37,7 @@ from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_
 from medtasks.data.images.strict_pillow import (
     FORMATS,
     ON_BLACK,
+    ConvertedImage,
     ImageSource,
     NoReader,
     Range,
@@ -302,7 +303,7 @@ def _to_rgb(
     raw: str,
     source: ImageSource,
     decoding: Decoding,
-) -> tuple[Image.Image, list[str]]:
+) -> ConvertedImage:
     """Decode an opened image by a rule, without turning it, and name the conversions.
 
     Args:
@@ -338,7 +339,7 @@ def _to_rgb(
     return _on_black(image)
 
 
-def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str]]:
+def _as_reference(image: Image.Image, deep: bool) -> ConvertedImage:
     pixels = image.convert("RGB")
     done = []
     if image.mode.startswith(("I", "F")):
@@ -354,7 +355,7 @@ def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str
     return pixels, done
 
 
-def _on_black(image: Image.Image) -> tuple[Image.Image, list[str]]:
+def _on_black(image: Image.Image) -> ConvertedImage:
     """Return an opened image in RGB, on black where it is transparent, and the conversions: none if it is not."""
     if not image.has_transparency_data:
         return image.convert("RGB"), []

@@ -27,6 +27,7 @@ from PIL import Image
 
 from medtasks.data.images.strict_pillow import (
     ON_BLACK,
+    ConvertedImage,
     ImageSource,
     Range,
     UnclearRange,
@@ -49,7 +50,7 @@ def scale_to_8_bits(
     raw: str,
     source: ImageSource,
     value_range: Range | None,
-) -> tuple[Image.Image, list[str]]:
+) -> ConvertedImage:
     """Scale an image of more than 8 bits to 8, in grey or RGB, on black where it is transparent.
 
     Args:

@@ -32,6 +32,7 @@ from PIL import Image
 from medtasks.data.images.deep_images import from_unit, to_unit, used_bits
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import (
+    ConvertedImage,
     ImageSource,
     NoReader,
     Range,
@@ -146,9 +147,7 @@ def _cause(error: Exception) -> str:
     return cause
 
 
-def read_window(
-    source: ImageSource, value_range: Range | None
-) -> tuple[Image.Image, list[str]]:
+def read_window(source: ImageSource, value_range: Range | None) -> ConvertedImage:
     """Read the image of a DICOM file, with or without preamble, in grey or RGB, and its conversions.
 
     Args:
@@ -252,7 +251,7 @@ def _grey_image(
     dataset: Any,
     stored: Any,
     value_range: Range | None,
-) -> tuple[Image.Image, list[str]]:
+) -> ConvertedImage:
     padding = is_padding(dataset, stored)
     share, scaling = _scale_grey(pixels, dataset, stored, padding, value_range)
     done = [scaling]

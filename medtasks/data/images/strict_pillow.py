@@ -16,6 +16,8 @@ ImageSource = Path | IO[bytes]
 """A file, or a stream that can be rewound."""
 Range = tuple[float, float]
 """Values that are black and white."""
+ConvertedImage = tuple[Image.Image, list[str]]
+"""An image in grey or RGB, and the names of the conversions that made it, none for values as stored."""
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000", "AVIF")
 """Formats of medical images, besides DICOM and NIfTI; Pillow reads 30 more, one of them with another program."""

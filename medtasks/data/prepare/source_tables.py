@@ -205,39 +205,28 @@ class SourceTable:
         return self.rows({int(position / count * total) for position in range(count)})
 
 
+@dataclass(frozen=True)
 class ParquetTable(SourceTable):
-    """Parquet files, none in an archive, one after the other.
+    """Parquet files, none in an archive, one after the other."""
 
-    Args:
-        files: In order.
-        columns: That every file has.
-        optional: That some have.
-    """
-
-    def __init__(
-        self,
-        files: Sequence[SourceFile],
-        columns: Sequence[str],
-        optional: Sequence[str] = (),
-    ) -> None:
-        self._files = files
-        self._columns = columns
-        self._optional = optional
+    files: Sequence[SourceFile]  # in order
+    columns: Sequence[str]  # that every file has
+    optional: Sequence[str] = ()  # that some have
 
     def count(self) -> int:
         """Return the number of rows."""
-        return sum(self._open(file).metadata.num_rows for file in self._files)
+        return sum(self._open(file).metadata.num_rows for file in self.files)
 
     def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
         """Read rows in order, see :meth:`SourceTable.rows`. Row groups without any of them are skipped."""
         from pyarrow import ArrowException
 
         end = 0
-        for file in self._files:
+        for file in self.files:
             opened = self._open(file)
             first = end
-            optional = [name for name in self._optional if name in opened.schema_arrow.names]
-            columns = [*self._columns, *optional]
+            optional = [name for name in self.optional if name in opened.schema_arrow.names]
+            columns = [*self.columns, *optional]
             for group in range(opened.num_row_groups):
                 index = end
                 end += opened.metadata.row_group(group).num_rows
@@ -276,7 +265,7 @@ class ParquetTable(SourceTable):
             raise SourceError(
                 f"{file.path} is no whole parquet file; download it again"
             ) from error
-        check_columns(file.name, self._columns, opened.schema_arrow.names)
+        check_columns(file.name, self.columns, opened.schema_arrow.names)
         return opened
 
 

@@ -337,13 +337,8 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = []
             for number, row in enumerate(rows, 1):
-                file = root / image_name(row)
-                adding.append(
-                    (
-                        f"{number} of {len(rows)}",
-                        partial(images.add_file, file, root=root),
-                    )
-                )
+                add = partial(images.add_file, root / image_name(row), root=root)
+                adding.append((f"{number} of {len(rows)}", add))
             yield images_row(location, adding, document)
 
 
