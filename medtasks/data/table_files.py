@@ -128,7 +128,6 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
             data = read_stream(unpack(io.BytesIO(data)))
     if data.startswith(_ZIP):
         return _table_in_archive(location, data, kind, options)
-    _check_is_text(location, data)
     text, notes = _decode(location, data, options.get("encoding", ""))
     cost = sum(text.count(mark) * cost for mark, cost in _COSTS.items())
     check_size(_LETTER_COST * len(text) + cost, MOST_MEMORY)
@@ -152,14 +151,6 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
         )
     cells = _csv_cells(location, text, separator)
     return TableFile(_rows(location, cells, options.get("header", ())), notes)
-
-
-def _check_is_text(location: str, data: bytes) -> None:
-    for mark, description in _OTHER_FILES.items():
-        if data.startswith(mark):
-            raise SourceError(f"{location} is {description}")
-    if not data.strip(_BLANK):
-        raise SourceError(f"{location} is empty")
 
 
 def _table_in_archive(
@@ -203,7 +194,21 @@ def utf_16_of(data: bytes) -> str:
 
 
 def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
-    """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
+    """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen.
+
+    Args:
+        location: Of the file, for messages.
+        data: Its content.
+        encoding: The user's choice, empty without one.
+
+    Raises:
+        SourceError: It is empty, no text, or in another encoding, or the encoding does not exist.
+    """
+    for mark, description in _OTHER_FILES.items():
+        if data.startswith(mark):
+            raise SourceError(f"{location} is {description}")
+    if not data.strip(_BLANK):
+        raise SourceError(f"{location} is empty")
     recognised = encoding or utf_16_of(data)
     try:
         text = data.decode(recognised or "utf-8-sig")

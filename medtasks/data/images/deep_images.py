@@ -63,7 +63,8 @@ def scale_to_8_bits(
         The image and its conversions.
 
     Raises:
-        UnclearRange: The values that are black and white are unknown.
+        UnclearRange: The values that are black and white are unknown, or the image uses so little of the range that
+            its file says that a model would see it almost flat.
         OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
@@ -72,7 +73,20 @@ def scale_to_8_bits(
         low, high = value_range
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
-        (low, high), done = _used_file_range(image, values, depths)
+        finite = values[np.isfinite(values)]
+        least = float(finite.min()) if finite.size else 0.0
+        largest = float(finite.max()) if finite.size else 0.0
+        (low, high), done = _file_range(image, values, depths, (least, largest))
+        steps = (finite - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
+        counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
+        levels = np.linspace(least, largest, _LARGEST + 1)
+        darkest, brightest = central_range(levels.tolist(), counts.tolist())
+        if 0 < brightest - darkest < (high - low) * _LEAST_USED:
+            raise UnclearRange(
+                f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
+                f"so that a model would see it almost flat ({done})",
+                (darkest, brightest),
+            )
     share = to_unit(values, low, high)
     if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
         share = 1 - share
@@ -84,33 +98,6 @@ def scale_to_8_bits(
             if not raw.startswith("RGBa"):  # these are multiplied already
                 share = share * (opacity if share.ndim == 2 else opacity[..., None])
     return from_unit(share), conversions
-
-
-def _used_file_range(
-    image: Image.Image,
-    values: Any,
-    depths: tuple[int, ...],
-) -> tuple[Range, str]:
-    """Return :func:`_file_range` if the values use enough of it.
-
-    Raises:
-        UnclearRange: A model would see the image almost flat, or the file does not say its range.
-    """
-    finite = values[np.isfinite(values)]
-    least = float(finite.min()) if finite.size else 0.0
-    largest = float(finite.max()) if finite.size else 0.0
-    (low, high), done = _file_range(image, values, depths, (least, largest))
-    steps = (finite - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
-    counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
-    levels = np.linspace(least, largest, _LARGEST + 1)
-    darkest, brightest = central_range(levels.tolist(), counts.tolist())
-    if 0 < brightest - darkest < (high - low) * _LEAST_USED:
-        raise UnclearRange(
-            f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
-            f"so that a model would see it almost flat ({done})",
-            (darkest, brightest),
-        )
-    return (low, high), done
 
 
 def _png_depths(source: ImageSource) -> tuple[int, ...]:

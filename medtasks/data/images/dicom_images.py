@@ -87,8 +87,8 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
 
 @contextlib.contextmanager
 def reading_dicom(
-    name: str,
     source: ImageSource,
+    name: str = "a DICOM file",
     *,
     force: bool = False,
     headers_only: bool = False,
@@ -97,8 +97,8 @@ def reading_dicom(
     """Yield ``pydicom`` and a file's data set, without its warnings.
 
     Args:
-        name: Name of the file's kind, for messages.
         source: The file.
+        name: Name of the file or its kind, for messages.
         force: Read a data set without preamble, too.
         headers_only: Stop before the pixels.
         cost: Bytes of memory for each of its values.
@@ -161,7 +161,7 @@ def read_window(source: ImageSource, value_range: Range | None) -> ConvertedImag
         UnusableFile: It would fill the memory.
     """
     try:
-        with reading_dicom("a DICOM file", source, force=True) as (pydicom, dataset):
+        with reading_dicom(source, force=True) as (pydicom, dataset):
             frames = numbers_of(dataset, "NumberOfFrames")
             if frames and frames[0] > 1:
                 raise UnreadableImage(
@@ -385,7 +385,7 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
     is withheld. Errors are those of :func:`reading_dicom`.
     """
     facts["kind"] = "DICOM"
-    with reading_dicom("a DICOM file", path, force=True) as (pydicom, dataset):
+    with reading_dicom(path, force=True) as (pydicom, dataset):
         syntax = dataset.file_meta.get("TransferSyntaxUID")
         if syntax in pydicom.uid.UID_dictionary:
             facts["kind"] += f", {syntax.name}"

@@ -158,7 +158,12 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
     """
     _check_source(info, recipe, options.source)
     with work_folder(info.name, info.access) as work:
-        source = options.source or _download_source(recipe, work / SCRATCH / "source")
+        source = options.source
+        if source is None:
+            assert recipe.download is not None  # or it would have been refused
+            folder = work / SCRATCH / "source"
+            folder.mkdir(parents=True, exist_ok=True)
+            source = recipe.download(folder)
         images = ImageStore(work, recipe.decoding)
         documents, left_out, outside = _gather(info, recipe, recipe.test_rows(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
@@ -200,12 +205,6 @@ def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) 
         raise SourceError(recipe.how_to_obtain or _how_to_obtain(info, recipe))
     if source is not None and not source.exists():
         raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
-
-
-def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
-    assert recipe.download is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    return recipe.download(folder)
 
 
 def first_and_number(causes: Sequence[str]) -> str:

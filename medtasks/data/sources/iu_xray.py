@@ -16,6 +16,7 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
@@ -57,11 +58,11 @@ def _annotation(source: Path) -> SourceFile | None:
     return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
+@dataclass(frozen=True)
 class _R2Gen(TableReader):
-    columns = REPORT
+    annotation: SourceFile
 
-    def __init__(self, annotation: SourceFile) -> None:
-        self.annotation = annotation
+    columns = REPORT
 
     def table(self, _source: Path, split: str) -> SourceTable:
         name = self.annotation.name
@@ -85,11 +86,11 @@ class _R2Gen(TableReader):
         return file_reader([self.annotation.path.parent / "images"])
 
 
+@dataclass(frozen=True)
 class _OpenI(TableReader):
-    columns = REPORT
+    unpacked: Path  # folder for files of an archive, which has no index
 
-    def __init__(self, unpacked: Path) -> None:
-        self.unpacked = unpacked  # folder for files of an archive, which has no index
+    columns = REPORT
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""

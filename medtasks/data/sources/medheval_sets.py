@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import file_sha256, read_file
 from medtasks.data.prepare.source_files import not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
@@ -381,10 +381,27 @@ def _rows(
     file = PurePosixPath(next(iter(info.sha256)))
     add = cache(images.add_file)
     for row in records:
-        path = roots.find(source_of(row), row.text("img_name"))
-        if path is not None:
-            columns = _KINDS[info.name][2](row)
-            yield _stored_row(row, file.stem, columns, partial(add, path))
+        key = source_of(row)
+        name = row.text("img_name")
+        path = roots.find(key, name)
+        if path is None:
+            continue
+        patient = _PATIENT.match(name)
+        document = {
+            "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
+            "patient_id": patient[1] if patient else None,
+            **_KINDS[info.name][2](row),
+            "image_id": None,
+        }
+        stored = images_row(row.place, [(name, partial(add, path))], document)
+        if stored.document is None:
+            # The error may name the file, and with it a patient.
+            image_source = IMAGE_SOURCES[key]
+            image = "its image" if image_source.private else f"its image {name}"
+            stored = PublishedRow(
+                row.place, cause=f"{image} ({image_source.title}) cannot be read"
+            )
+        yield stored
     for count in counts:
         if count.missing:
             image_source = IMAGE_SOURCES[count.source]
@@ -394,29 +411,6 @@ def _rows(
             yield PublishedRow(
                 file.name, cause=f"{cause}, and with them {count.questions} questions"
             )
-
-
-def _stored_row(
-    row: SourceRow,
-    file: str,
-    columns: NewDocument,
-    store: Callable[[], StoredImage],
-) -> PublishedRow:
-    name = row.text("img_name")
-    patient = _PATIENT.match(name)
-    document = {
-        "doc_id": f"{file}/{row.integer('qid')}",  # the number is unique in its file only
-        "patient_id": patient[1] if patient else None,
-        **columns,
-        "image_id": None,
-    }
-    stored = images_row(row.place, [(name, store)], document)
-    if stored.document is not None:
-        return stored
-    image_source = IMAGE_SOURCES[source_of(row)]
-    image = "its image" if image_source.private else f"its image {name}"
-    cause = f"{image} ({image_source.title}) cannot be read"
-    return PublishedRow(row.place, cause=cause)
 
 
 RECIPES = {info.name: partial(_recipe, info) for info in MEDHEVAL}

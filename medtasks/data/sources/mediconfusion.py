@@ -203,7 +203,7 @@ def _store_images(
         # In a folder apart: images that an interrupted run stored from another source were not fetched.
         targets = {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
         files |= targets
-        causes = _fetch_images(targets, _read_links(source / "image_dict.json"))
+        causes = _fetch_images(targets, source / "image_dict.json")
     stored = {}
     usable = sorted(files.keys() - causes)
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
@@ -214,9 +214,17 @@ def _store_images(
     return stored, causes
 
 
-def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
-    """Read the address of the package and the name of the file in the article, by image id."""
-    links = {}
+def _fetch_images(targets: Mapping[str, Path], listing: Path) -> dict[str, str]:
+    """Fetch images, and return the cause for each one that is still missing, by image id.
+
+    Args:
+        targets: File to write, by image id.
+        listing: ``image_dict.json``, which names the article and the file in it for each image.
+
+    Raises:
+        SourceError: The listing is missing or malformed, or the storage cannot be reached.
+    """
+    links = {}  # address of the article's package, and name of the file in the article, by image id
     try:
         for entry in parse_json(listing.read_text(encoding="utf-8")).values():
             links[str(entry["local"])] = (str(entry["dlink"]), str(entry["file_name"]))
@@ -228,13 +236,6 @@ def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(
             f"{listing} is malformed ({error!r}); get it again from the published repository"
         ) from error
-    return links
-
-
-def _fetch_images(
-    targets: Mapping[str, Path], links: Mapping[str, tuple[str, str]]
-) -> dict[str, str]:
-    """Fetch images into files, by image id, and return the cause for each one that is still missing."""
     figures = {}
     causes = {}
     for name, target in targets.items():

@@ -234,7 +234,14 @@ def mimic_iii(
     protocol: SetProtocol, source: Path, _images: ImageStore
 ) -> Iterator[PublishedRow]:
     """Read the notes of the test ids, group after group."""
-    places = _test_notes(source)
+    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    ids = required_file(source, [f"split/{_TEST_IDS}"], published)
+    places = {}  # location in the split, by the note's id
+    for row in csv_table(ids, ("ids",)).rows():
+        note = str(row.values["ids"]).strip()
+        if not note.isdecimal():
+            raise row.error("ids is no whole number")
+        places[note] = row.place
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
@@ -265,19 +272,6 @@ def mimic_iii(
         yield PublishedRow(location, cause=f"its note is not in {file.name}")
     if protocol == "head":  # of the other one the number of documents is published
         yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
-
-
-def _test_notes(source: Path) -> dict[str, str]:
-    """Return the location of each note's id in the split."""
-    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    file = required_file(source, [f"split/{_TEST_IDS}"], published)
-    places = {}
-    for row in csv_table(file, ("ids",)).rows():
-        note = str(row.values["ids"]).strip()
-        if not note.isdecimal():
-            raise row.error("ids is no whole number")
-        places[note] = row.place
-    return places
 
 
 def _test_studies(source: Path) -> dict[str, list[SourceRow]]:

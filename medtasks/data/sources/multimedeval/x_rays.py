@@ -115,10 +115,6 @@ _annotations = partial(
 MIMIC_CXR_JPG = "mimic-cxr-jpg/2.0.0"
 MIMIC_SPLIT = "mimic-cxr-2.0.0-split.csv.gz"
 _MIMIC_TABLES = (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz")
-_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
-_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
-_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
@@ -174,8 +170,9 @@ def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     Yields:
         Rows with ``dicom_id``, ``study_id`` and ``subject_id``.
     """
-    table = mimic_cxr_file(source, "split")
-    return csv_table(table, _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+    return csv_table(
+        mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split
+    ).rows()
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -335,7 +332,7 @@ def read_dicom(path: Path) -> Image.Image:
         UnreadableImage: It holds no single grey image. Further errors are those of
             :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
-    with reading_dicom(str(path), path) as (_, dataset):
+    with reading_dicom(path, str(path)) as (_, dataset):
         # Some files say 12 bits and use more.
         dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
         values = dataset.pixel_array
@@ -448,18 +445,27 @@ class _CbisDdsm(TableReader):
                 store = partial(images.add_file, source / name, root=source)
                 yield images_row(row.place, [(name, store)], document)
             else:
-                cause = f"dicom_info.csv has no image of its series {parts[2]}"
-                yield PublishedRow(row.place, cause=cause)
+                yield PublishedRow(
+                    row.place, cause=f"dicom_info.csv has no image of its series {parts[2]}"
+                )
 
 
 RECIPES: Mapping[str, SourceRecipe] = {
-    "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
-    "mimic_cxr_classification": _MimicCxr().physionet_recipe(
-        _MIMIC_LAYOUT, MIMIC_CXR_JPG, _MIMIC_TABLES
+    "chestxray14": _ChestXray14().recipe(
+        "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
     ),
-    "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
+    "mimic_cxr_classification": _MimicCxr().physionet_recipe(
+        "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG",
+        MIMIC_CXR_JPG,
+        _MIMIC_TABLES,
+    ),
+    "diff_vqa": _DiffVqa().recipe(
+        f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
+    ),
     "vindr_mammo": _VinDrMammo().physionet_recipe(
-        _VINDR_LAYOUT, "vindr-mammo/1.0.0", ["finding_annotations.csv"]
+        "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom",
+        "vindr-mammo/1.0.0",
+        ["finding_annotations.csv"],
     ),
     "cbis_ddsm_mass": _CbisDdsm("mass_case_description_{}_set").recipe(_CBIS_LAYOUT),
     "cbis_ddsm_calcification": _CbisDdsm("calc_case_description_{}_set").recipe(_CBIS_LAYOUT),
