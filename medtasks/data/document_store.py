@@ -5,15 +5,15 @@ a dataset that is half written.
 """
 
 import binascii
-import contextlib
 import errno
 import functools
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import filelock
@@ -39,7 +39,7 @@ _DIGITS = 16
 _ROWS = 16  # rows whose images are in memory at a time
 
 
-@contextlib.contextmanager
+@contextmanager
 def work_folder(name: str, access: Access) -> Iterator[Path]:
     """Yield the folder in which a dataset is being prepared.
 
@@ -59,7 +59,7 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
         make_folder(final.parent)
         with (
             filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False),
-            contextlib.ExitStack() as undo,
+            ExitStack() as undo,
         ):
             old = final.with_name(f".old-{final.name}")
             if (
@@ -130,13 +130,13 @@ def publish(
         fingerprint = digest.hexdigest()[:16]
         tables[split] = datasets.Dataset(table, info=info, fingerprint=fingerprint)
     for split in splits:  # of an attempt that was interrupted here
-        shutil.rmtree(work / split, ignore_errors=True)
+        rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
     manifest.write(work)
     final = dataset_folder(manifest.name)
     old = final.with_name(f".old-{final.name}")
-    shutil.rmtree(old, ignore_errors=True)
+    rmtree(old, ignore_errors=True)
     try:
         if final.exists():
             final.rename(old)
@@ -145,12 +145,12 @@ def publish(
         if old.exists() and not final.exists():
             old.rename(final)
         raise
-    shutil.rmtree(final / SCRATCH, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+    rmtree(final / SCRATCH, ignore_errors=True)
+    rmtree(old, ignore_errors=True)
     return final
 
 
-@contextlib.contextmanager
+@contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Keep the ``datasets`` library from showing bars within this block."""
     import datasets
@@ -209,7 +209,7 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
     return rows
 
 
-@contextlib.contextmanager
+@contextmanager
 def _report_damage(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
@@ -295,8 +295,9 @@ def with_image_files(
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
-    folder = str(home() / _EMBEDDED)
-    write = functools.partial(_write_images, name=name, folder=folder, places=places, root=root)
+    write = functools.partial(
+        _write_images, name=name, folder=str(home() / _EMBEDDED), places=places, root=root
+    )
 
     def names_in_documents(**settings: Any) -> list[Any]:
         names = stored.map(

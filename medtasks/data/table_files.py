@@ -8,7 +8,6 @@ import bz2
 import codecs
 import csv
 import gzip
-import io
 import itertools
 import lzma
 import re
@@ -18,6 +17,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,8 @@ _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 # No word of a western European language in Windows-1252, or a byte that is no letter in it.
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}|\ufffd")
+# Memory of a row, and of a value, in bytes, by what is in front of it.
 _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
-"""Memory of a row, and of a value, in bytes, by what is in front of it."""
 _LETTER_COST = 6
 # A letter of a workbook's text, such as _x000D_.
 _ESCAPED = re.compile(r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
@@ -125,7 +125,7 @@ def read_table(path: Path, kind: str = "csv", **options: Any) -> TableFile:
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
     for mark, unpack in _PACKED.items():
         if data.startswith(mark):
-            data = read_stream(unpack(io.BytesIO(data)))
+            data = read_stream(unpack(BytesIO(data)))
     if data.startswith(_ZIP):
         return _table_in_archive(location, data, kind, options)
     text, notes = _decode(location, data, options.get("encoding", ""))
@@ -160,7 +160,7 @@ def _table_in_archive(
     options: Mapping[str, Any],
 ) -> TableFile:
     """Read a workbook, or the tables in an archive one after the other."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+    with zipfile.ZipFile(BytesIO(data)) as archive:
         check_size(unpacked_size(archive))
         check_archive(archive, len(data))
         names = list(itertools.filterfalse(_NO_TABLE.match, archive.namelist()))
@@ -231,9 +231,7 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
     number = 1
     before = csv.field_size_limit(sys.maxsize)
     try:
-        for cells in csv.reader(
-            io.StringIO(text, newline=""), delimiter=separator, strict=True
-        ):
+        for cells in csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True):
             yield [cell if cell.strip() else None for cell in cells]
             number += 1
     except csv.Error as error:
@@ -252,8 +250,8 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
 
     has_formulas = options.get("has_formulas", True)
     with _report_damage(location):
-        written = load_workbook(io.BytesIO(data), read_only=not has_formulas)
-        computed = load_workbook(io.BytesIO(data), data_only=True) if has_formulas else written
+        written = load_workbook(BytesIO(data), read_only=not has_formulas)
+        computed = load_workbook(BytesIO(data), data_only=True) if has_formulas else written
     title, notes = _choose_sheet(location, computed, options.get("sheet_name"))
     with _report_damage(location):  # a sheet without formulas is read here
         if not has_formulas:

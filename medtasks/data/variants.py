@@ -33,11 +33,11 @@ and documents of ``rotated`` have further columns:
 """
 
 import hashlib
-import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import PurePath
+from random import Random
 from typing import Any, NamedTuple
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
@@ -285,7 +285,7 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
         options = document["options"]
         right = Sample(document).target
         wrong = sorted({*range(len(options))} - {right})
-        drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
+        drawn = Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
         new = _with_option(document, index, NONE_OF_THEM)
         new[COLUMN] = NOTA_CONTROL if control else NOTA
@@ -394,9 +394,7 @@ def degraded(documents: Documents) -> Changed:
     combinations = list(product(STRENGTHS, SEVERITIES))
     drawn: dict[int, tuple[str, int]] = {}
     for start in range(0, len(order), len(combinations)):
-        block = random.Random(f"{_DEGRADED_SEED} {start}").sample(
-            combinations, len(combinations)
-        )
+        block = Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
         drawn |= zip(order[start : start + len(block)], block, strict=False)
     changed = []
     for document, cluster in zip(documents, clusters, strict=True):
@@ -475,7 +473,7 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[
     others: dict[Shown, Shown] = {(): ()}
     for kinds, by_cluster in by_kinds.items():
         order = sorted(sorted(members) for members in by_cluster.values())
-        random.Random(_SEED).shuffle(order)
+        Random(_SEED).shuffle(order)
         if len(order) > 1:
             others |= _exchange_lists(order)
         elif kinds:
@@ -510,7 +508,7 @@ def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> 
         members for members, cluster in clusters.items() if cluster != clusters[images]
     ]
     foreign = sorted(set(chain.from_iterable(elsewhere)))
-    random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
+    Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []
     for position, image in enumerate(images):
         candidates = [other for other in foreign if _is_volume(other) == _is_volume(image)]

@@ -15,13 +15,13 @@ border; 99.6 % of those with a line of text or cropped by 1 %; 64 % with equalis
 or more, or rotated by 3 degrees. Neighbouring slices of a volume or frames of a video may count as copies.
 """
 
-import contextlib
 import hashlib
 import io
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -275,14 +275,14 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
             # Keys change when a file does, and do not show its path. Missing files have none.
             keys = {}
             for path in part:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
                     digest = hashlib.sha256(state.encode("utf-8", "surrogateescape"))
                     keys[path] = digest.digest()
             cached = cache.get(keys.values())
             for path, key in keys.items():
                 # An image may be new, or its hash damaged.
-                with contextlib.suppress(KeyError, ValidationError):
+                with suppress(KeyError, ValidationError):
                     hashes[path] = ImageHash.model_validate_json(cached[key])
             missing = [path for path in part if path not in hashes]
             made = {}

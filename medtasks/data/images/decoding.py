@@ -21,12 +21,12 @@ programs write black below it, so that both rules agree on most files. Colour pr
 A strict decoder is part of both: a cut file is an error, whatever the process is set to.
 """
 
-import contextlib
 import enum
 import re
 import struct
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -292,7 +292,7 @@ def _other_conversions(image: Image.Image) -> list[str]:
         conversions.append("palette to its colours")
     elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
         conversions.append(f"{image.mode} to RGB")
-    with contextlib.suppress(*_BROKEN):
+    with suppress(*_BROKEN):
         if getattr(image, "is_animated", False):
             conversions.append("first of several frames")
     return conversions
@@ -347,7 +347,7 @@ def _as_reference(image: Image.Image, deep: bool) -> ConvertedImage:
     elif deep:
         done.append("low byte of 16 bits dropped")
     # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
-    with contextlib.suppress(*_BROKEN):
+    with suppress(*_BROKEN):
         if image.has_transparency_data:
             alpha = image.convert("RGBA").getchannel("A")
             if alpha.getextrema()[0] != 255:

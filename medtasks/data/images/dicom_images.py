@@ -49,29 +49,30 @@ _BROKEN = (*_CUT, IndexError, RuntimeError, TypeError, ValueError)
 _LONGEST_CAUSE = 300  # characters
 _FUNCTIONAL_GROUPS = ("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
 _SHOWN_BY = ("PixelMeasuresSequence", "PixelValueTransformationSequence", "FrameVOILUTSequence")
+# Transfer syntax of files that do not name theirs, by implicit VR and little-endian order.
 _SYNTAXES: Mapping[tuple[bool, bool], str] = {
     (True, True): "1.2.840.10008.1.2",
     (False, True): "1.2.840.10008.1.2.1",
     (False, False): "1.2.840.10008.1.2.2",
 }
-"""Transfer syntax of files that do not name theirs, by implicit VR and little-endian order."""
 _COLOUR_TABLES = tuple(
     f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha")
 )
 _SIDES = ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
+# Height and width of a pixel, in DCMTK's order.
 _SPACINGS = (
     "PixelSpacing",
     "ImagerPixelSpacing",
     "NominalScannedPixelSpacing",
     "PixelAspectRatio",
 )
-"""Height and width of a pixel, in DCMTK's order."""
+# Least width of a window by its function; ``math.ulp(0)`` is the least positive number.
 _NARROWEST = {"LINEAR": 1.0, "LINEAR_EXACT": math.ulp(0), "SIGMOID": math.ulp(0)}
-"""Least width of a window by its function; ``math.ulp(0)`` is the least positive number."""
+# Code strings of the attributes below.
 _CODE = re.compile(
     "[A-Z]{1,3}|MONOCHROME[12]|PALETTE COLOR|YBR_[A-Z0-9_]+|IDENTITY|INVERSE|LINEAR|LINEAR_EXACT|SIGMOID"
 )
-"""Code strings of the attributes below."""
+# Attributes of DICOM files by the fact that they are shown as.
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "modality": ("Modality",),
     "values stand for": ("PhotometricInterpretation", "PresentationLUTShape"),
@@ -82,7 +83,6 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "orientation": ("ImageOrientationPatient", "PatientOrientation", "ViewPosition"),
     "frames": ("NumberOfFrames",),
 }
-"""Attributes of DICOM files by the fact that they are shown as."""
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ def reading_dicom(
         name: Name of the file or its kind, for messages.
         force: Read a data set without preamble, too.
         headers_only: Stop before the pixels.
-        cost: Bytes of memory for each of its values.
+        cost: Bytes of memory for each of its values, where these are read.
 
     Raises:
         MedTasksError: pydicom is not installed.
@@ -121,7 +121,7 @@ def reading_dicom(
             _check_deflated(pydicom, stream)
             dataset = pydicom.dcmread(stream, force=force, stop_before_pixels=headers_only)
             sides = [dataset.get(side) or 1 for side in _SIDES]
-            check_size(math.prod(sides, start=cost), MOST_MEMORY)
+            check_size(math.prod(sides, start=1 if headers_only else cost), MOST_MEMORY)
             if not dataset.file_meta.get("TransferSyntaxUID"):
                 syntax = _SYNTAXES[dataset.original_encoding]
                 dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(syntax)

@@ -121,7 +121,7 @@ def _name_in_errors(name: str) -> Iterator[None]:
 def _slices_of(path: Path) -> list[_Slice]:
     files = sorted(filter(is_slice, path.iterdir())) if path.is_dir() else [path]
     if len(files) == 1 and _is_dicom(files[0]):
-        with reading_dicom(files[0], force=True, headers_only=True, cost=1) as read:
+        with reading_dicom(files[0], force=True, headers_only=True) as read:
             pydicom, dataset = read
             frames = range(int(dataset.get("NumberOfFrames") or 1))
             return [
@@ -148,7 +148,7 @@ def _is_dicom(file: Path) -> bool:
 def _slice_in(file: Path) -> _Slice:
     with (
         _name_in_errors(file.name),
-        reading_dicom(file, force=True, headers_only=True, cost=1) as (
+        reading_dicom(file, force=True, headers_only=True) as (
             _,
             dataset,
         ),

@@ -62,7 +62,7 @@ def holds_volume(path: Path) -> bool:
             return False
         from medtasks.data.images.dicom_images import reading_dicom  # which brings NumPy
 
-        with reading_dicom(path, headers_only=True, cost=1) as (_, dataset):
+        with reading_dicom(path, headers_only=True) as (_, dataset):
             return int(dataset.get("NumberOfFrames") or 1) > 1
     except (OSError, MedTasksError, ValueError):  # as opening it says
         return False

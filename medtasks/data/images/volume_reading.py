@@ -1,6 +1,6 @@
 """Opening of volumes, see :mod:`medtasks.data.images.volume_files`."""
 
-import math
+from math import inf, isfinite, prod
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from medtasks.data.named_files import MOST_MEMORY, check_kind, check_size
 _LEAST_OF_OTHERS = -500  # values below are of air in CT; other scanners have hardly any
 _ARRAY_MARK = b"\x93NUMPY"
 _PIECE = 1 << 20  # bytes, or values
+# Axes from feet to head, front to back, and right to left, in nibabel's coordinates.
 _PRINTED = np.array([[0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], np.float64)
-"""Axes from feet to head, front to back, and right to left, in nibabel's coordinates."""
 
 
 def open_volume(path: Path) -> Volume:
@@ -57,12 +57,12 @@ def _nifti(path: Path) -> Volume:
     shape: tuple[int, int, int] = tuple(header["dim"].tolist()[1:4])
     kind = header.get_data_dtype()
     start = int(header["vox_offset"])
-    values = data[start : start + math.prod(shape) * kind.itemsize].view(kind)
+    values = data[start : start + prod(shape) * kind.itemsize].view(kind)
     slope = float(header["scl_slope"])
     intercept = float(header["scl_inter"])
     scaling = (1.0, 0.0)
-    if math.isfinite(slope) and slope != 0:
-        scaling = slope, intercept if math.isfinite(intercept) else 0.0
+    if isfinite(slope) and slope != 0:
+        scaling = slope, intercept if isfinite(intercept) else 0.0
     low, high = _value_range(values)
     least = min(low * scaling[0], high * scaling[0]) + scaling[1]
     coordinates = "none: columns are taken to run to the left"
@@ -126,12 +126,12 @@ def _value_range(values: Voxels) -> tuple[float, float]:
     Raises:
         UnreadableImage: One is no finite number.
     """
-    low = math.inf
-    high = -math.inf
+    low = inf
+    high = -inf
     for start in range(0, len(values), _PIECE):
         piece = values[start : start + _PIECE]
         low = min(low, float(piece.min()))
         high = max(high, float(piece.max()))
-        if not math.isfinite(low) or not math.isfinite(high):  # one that is no number is both
+        if not isfinite(low) or not isfinite(high):  # one that is no number is both
             raise UnreadableImage("it holds values that are no finite numbers; replace them")
     return low, high

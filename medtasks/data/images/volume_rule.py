@@ -84,8 +84,7 @@ class VolumeRule:
             raise MedTasksError(f"slices is {slices!r}; it must be 0 to {_MOST_SLICES}")
         plane = _one_of("plane", settings.get("plane", cls.plane), [*Plane])
         window = settings.get("window", AUTOMATIC)
-        is_one = isinstance(window, str) or is_range(window)
-        windows = [window] if is_one else window
+        windows = [window] if isinstance(window, str) or is_range(window) else window
         if not isinstance(windows, list | tuple) or not windows:
             raise _wrong_window(window)
         checked_windows = tuple(map(_window, windows))
@@ -113,8 +112,10 @@ class VolumeRule:
         """Return the rule on one line, the same for equal rules."""
         if not self.slices:
             return "the volume itself"
-        windows = " + ".join(map(window_name, self.windows))
-        return f"{self.plane}, {self.slices} slices as {self.arrangement}, window {windows}"
+        return (
+            f"{self.plane}, {self.slices} slices as {self.arrangement}, "
+            f"window {' + '.join(map(window_name, self.windows))}"
+        )
 
 
 def window_name(window: Window) -> str:

@@ -65,11 +65,10 @@ def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
     conversions = [f"volume, {rule}", f"window {' + '.join(windows)}"]
     if all(flat_mark(image) for image in images):
         conversions.append(NEARLY_FLAT)
-    numbers = ", ".join(str(position + 1) for position in positions)
     facts = volume_facts(volume) | {
         "window": " + ".join(windows),
         "values shown": f"{values.min():g}..{values.max():g}",
-        f"{rule.plane} slices shown": f"{numbers} of {depth}",
+        f"{rule.plane} slices shown": f"{', '.join(str(position + 1) for position in positions)} of {depth}",
     }
     return ShownVolume(images, tuple(conversions), facts)
 

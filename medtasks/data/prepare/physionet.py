@@ -98,7 +98,7 @@ class PhysioNet:
     ) -> Path:
         published = Published(f"{_HOST}/files/{project}/{quote(name)}", sha256=sha256)
         try:
-            return download(published, target, session=self._session)
+            return download(published, target, self._session)
         except SourceError as error:
             fault = (
                 type(error.__cause__).__name__ if error.__cause__ else "its checksum differs"

@@ -3,10 +3,10 @@
 ``medtasks data prepare``, ``select`` and ``verify`` call this module. It imports only the source that it prepares.
 """
 
-import dataclasses
 import enum
 import importlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from huggingface_hub import get_token
@@ -62,11 +62,12 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     # Some recipes depend on the options.
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
-        fetch = partial(recipe.login_download, PhysioNet(options.login))
-        return dataclasses.replace(recipe, download=fetch)
+        return replace(
+            recipe, download=partial(recipe.login_download, PhysioNet(options.login))
+        )
     if not recipe.hub_files:
         return recipe
-    return dataclasses.replace(
+    return replace(
         recipe,
         download=partial(hub_download, info, recipe.hub_files),
         revision=partial(hub_revision, info),

@@ -6,7 +6,6 @@ A source is a folder or a zip archive. Patterns are locations of a file, likelie
 nothing matches, a location in a folder may differ from its pattern in capitals and punctuation.
 """
 
-import contextlib
 import fnmatch
 import itertools
 import lzma
@@ -15,6 +14,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,7 +39,7 @@ _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError
 
 ReadFile = Callable[[str], bytes]
 """Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
-OpenedFiles = contextlib.AbstractContextManager[ReadFile]
+OpenedFiles = AbstractContextManager[ReadFile]
 """Files of a source that a ``with`` block may read."""
 
 
@@ -62,7 +62,7 @@ class SourceFile:
             return self.path.name
         return f"{self.path.name}/{Path(self.member).name}"
 
-    @contextlib.contextmanager
+    @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open for reading, as bytes, in a ``with`` statement.
 
@@ -98,7 +98,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     return archive
 
 
-@contextlib.contextmanager
+@contextmanager
 def unpacking(archive: Path) -> Iterator[None]:
     """Raise SourceError for Python's errors on a damaged or encrypted archive."""
     try:
@@ -109,7 +109,7 @@ def unpacking(archive: Path) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def file_reader(
     folders: Sequence[Path],
     archives: Iterable[Path] = (),
@@ -127,7 +127,7 @@ def file_reader(
     Raises:
         SourceError: An archive is damaged or encrypted; at the start, or where a file is read.
     """
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         opened = {}
         for path in archives:
             with unpacking(path):
@@ -135,12 +135,12 @@ def file_reader(
 
         def read(name: str) -> bytes:
             for folder in folders:
-                with contextlib.suppress(*_NO_FILE):
+                with suppress(*_NO_FILE):
                     return read_named(folder / name, folder)
             for path, archive in opened.items():
                 for prefix in below:
                     with (
-                        contextlib.suppress(KeyError),
+                        suppress(KeyError),
                         unpacking(path),
                         archive.open(prefix + name) as stream,
                     ):

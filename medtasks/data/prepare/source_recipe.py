@@ -61,6 +61,9 @@ class PublishedRow:
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
 
 
+PublishedRows = Iterator[PublishedRow]
+
+
 def images_row(
     location: str,
     adding: Iterable[tuple[str, Callable[[], StoredImage]]],
@@ -95,7 +98,7 @@ def images_row(
     )
 
 
-def check_count(table: str, rows: int, published: int | None) -> Iterator[PublishedRow]:
+def check_count(table: str, rows: int, published: int | None) -> PublishedRows:
     """Yield a row without document if a table has not as many rows as it was published with.
 
     For sets of which only the whole table's number is published, not that of the evaluated rows.
@@ -142,6 +145,10 @@ class SourceRecipe:
     how_to_obtain: str = ""  # where this is more than the catalogue and ``layout`` say
     # Writes what else belongs into a folder.
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
+
+
+Recipes = Mapping[str, SourceRecipe]
+"""Recipes of a module's datasets, by name without the prefix of their package."""
 
 
 def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
@@ -263,7 +270,7 @@ def _gather(
     causes = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
-    for row in tqdm(rows, desc=f"Reading {info.name}", unit="row", leave=False, disable=None):
+    for row in tqdm(rows, f"Reading {info.name}", unit="row", leave=False, disable=None):
         if row.outside:
             outside[row.cause] += 1
             continue

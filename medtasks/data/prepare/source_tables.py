@@ -9,7 +9,6 @@ import contextlib
 import csv
 import gzip
 import io
-import itertools
 import json
 import os
 import zlib
@@ -18,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,12 @@ from medtasks.data.named_files import (
 )
 from medtasks.data.prepare.physionet import PhysioNet
 from medtasks.data.prepare.source_files import OpenedFiles, SourceFile, required_shards
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+    images_row,
+)
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import Columns, NewDocument
 from medtasks.errors import SourceError
@@ -171,6 +176,9 @@ class SourceRow:
         return value
 
 
+SourceRows = Iterator[SourceRow]
+
+
 class SourceTable:
     """One split of a dataset. Columns are read of the requested rows only.
 
@@ -185,7 +193,7 @@ class SourceTable:
         """Return the number of rows, without reading them if the format allows it."""
         return sum(1 for _ in self._records())
 
-    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+    def rows(self, positions: Set[int] | None = None) -> SourceRows:
         """Read rows in order.
 
         Args:
@@ -195,7 +203,7 @@ class SourceTable:
             if positions is None or index in positions:
                 yield SourceRow(location, index, values())
 
-    def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
+    def spread(self, count: int = DEMONSTRATIONS) -> SourceRows:
         """Read the rows MultiMedEval shows as solved examples, evenly spread, first row first.
 
         Args:
@@ -217,7 +225,7 @@ class ParquetTable(SourceTable):
         """Return the number of rows."""
         return sum(self._open(file).metadata.num_rows for file in self.files)
 
-    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+    def rows(self, positions: Set[int] | None = None) -> SourceRows:
         """Read rows in order, see :meth:`SourceTable.rows`. Row groups without any of them are skipped."""
         from pyarrow import ArrowException
 
@@ -356,8 +364,10 @@ def check_columns(location: str, required: Iterable[str], present: Iterable[str]
     columns = set(present)
     missing = [column for column in required if column not in columns]
     if missing:
-        names = ", ".join(sorted(map(str, columns))) or "nothing"
-        raise SourceError(f"{location} lacks {', '.join(map(repr, missing))}; it has {names}")
+        raise SourceError(
+            f"{location} lacks {', '.join(map(repr, missing))}; "
+            f"it has {', '.join(sorted(map(str, columns))) or 'nothing'}"
+        )
 
 
 def kind_of(value: Any) -> str:
@@ -566,11 +576,11 @@ class TableReader:
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         """Read rows of a split in order. Their images are stored in several threads, a few rows ahead.
 
         Args:
@@ -659,8 +669,8 @@ class TableReader:
         def fetch(physionet: PhysioNet, folder: Path) -> Path:
             physionet.fetch(project, tables, folder)
             tested = self.table(folder, "test").rows()
-            rows = itertools.chain(tested, self.table(folder, "train").spread())
-            names = itertools.chain.from_iterable(map(self.names_of_images, rows))
+            rows = chain(tested, self.table(folder, "train").spread())
+            names = chain.from_iterable(map(self.names_of_images, rows))
             physionet.fetch(project, names, folder)
             return folder
 

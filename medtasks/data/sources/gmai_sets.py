@@ -19,7 +19,12 @@ from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+)
 from medtasks.data.prepare.source_tables import (
     Records,
     SourceRow,
@@ -138,7 +143,7 @@ def _option_letters(values: Mapping[str, Any]) -> list[str]:
     return letters
 
 
-def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
+def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> PublishedRows:
     """Read all rows, each with its image and the id of the case it shows.
 
     A row without an image gets that of the row it names.
@@ -226,7 +231,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
     changed = []  # files that are not the published ones
 
-    def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def rows(source: Path, images: ImageStore) -> PublishedRows:
         """Read all files of a folder, or the single file itself, and note which are changed."""
         files = _published_files(info, source)
         for path, published in files.items():
@@ -239,8 +244,9 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
                     f"{path} is not the published file (MD5 {md5}, published {published}); "
                     f"download it again, or accept this one with --allow-changed"
                 )
-        keyed = info is not TEST
-        yield from rows_of([GmaiFile(path, columns, keyed=keyed) for path in files], images)
+        yield from rows_of(
+            [GmaiFile(path, columns, keyed=info is not TEST) for path in files], images
+        )
 
     return SourceRecipe(
         columns,

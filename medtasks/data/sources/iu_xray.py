@@ -15,7 +15,7 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 """
 
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
@@ -32,7 +32,12 @@ from medtasks.data.prepare.source_files import (
     not_found,
     unpacking,
 )
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
+from medtasks.data.prepare.source_recipe import (
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+    check_count,
+)
 from medtasks.data.prepare.source_tables import (
     SourceRow,
     SourceTable,
@@ -156,7 +161,7 @@ class _OpenI(TableReader):
                     yield path
 
 
-def _test_rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _test_rows(source: Path, images: ImageStore) -> PublishedRows:
     annotation = _annotation(source)
     if annotation:
         reader: TableReader = _R2Gen(annotation)
@@ -177,7 +182,7 @@ def _download(folder: Path) -> Path:
     return folder
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "iu_xray_report": SourceRecipe(
         columns=REPORT,
         test_rows=_test_rows,

@@ -38,7 +38,11 @@ from medtasks.data.prepare.source_files import (
     required_file,
     required_shards,
 )
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_recipe import (
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+)
 from medtasks.data.prepare.source_tables import (
     ParquetTable,
     Records,
@@ -86,7 +90,6 @@ _QUESTIONS = "QA_information/Open-access/"
 _OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
 _LETTERS = "ABCD"
 _TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
-_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
@@ -105,8 +108,6 @@ _MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_
 _PRO_COLUMNS = ("id", "options", "answer", "subject")
 _MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
 _NAMED_IMAGE = re.compile(r"<image (\d)>")
-_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
-_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 
 
 def kit_choice(
@@ -254,7 +255,7 @@ def _omni_options(row: SourceRow) -> list[str]:
     return options
 
 
-def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _of_vlmevalkit(source: Path, images: ImageStore) -> PublishedRows:
     files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
         for row in rows_of([GmaiFile(path, GROUPED_CHOICE)], images):
@@ -313,8 +314,12 @@ class _PmcVqa(TableReader):
         )
 
     def kit_recipe(self) -> SourceRecipe:
-        layout = f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it"
-        return kit_recipe(self, layout, self.name, self.archive)
+        return kit_recipe(
+            self,
+            f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it",
+            self.name,
+            self.archive,
+        )
 
 
 @dataclass(frozen=True)
@@ -438,8 +443,12 @@ class _MMMU(TableReader):
 
     def kit_recipe(self, split: str) -> SourceRecipe:
         files = [f"{subject}/{split}-*.parquet" for subject in SUBJECTS]
-        layout = f"the Hub's parquet files {files[0]}, and so on for five subjects"
-        return kit_recipe(self, layout, *files, split=split)
+        return kit_recipe(
+            self,
+            f"the Hub's parquet files {files[0]}, and so on for five subjects",
+            *files,
+            split=split,
+        )
 
 
 class _MMMUPro(TableReader):
@@ -481,10 +490,17 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
-    "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
+RECIPES: Recipes = {
+    "medevalkit_omnimedvqa": kit_recipe(
+        _OmniMedVQA(),
+        f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/",
+        "OmniMedVQA.zip",
+    ),
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(
-        KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=_TSV_FILES
+        KIT_CHOICE,
+        _of_vlmevalkit,
+        "part_1.tsv to part_14.tsv",
+        hub_files=[f"{part}.tsv" for part in _TSV_PARTS],
     ),
     "medevalkit_pmc_vqa": _PmcVqa(
         "test_2.csv", "Answer", "figures", "images_2.zip"
@@ -493,7 +509,10 @@ RECIPES: Mapping[str, SourceRecipe] = {
         "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
     ).kit_recipe(),
     "medevalkit_medxpertqa_mm": kit_recipe(
-        _MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"
+        _MedXpertQA("MM"),
+        "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it",
+        "MM/test.jsonl",
+        "images.zip",
     ),
     "medevalkit_medxpertqa_text": kit_recipe(
         _MedXpertQA("Text"), "the Hub's Text/test.jsonl", "Text/test.jsonl"

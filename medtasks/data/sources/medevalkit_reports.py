@@ -12,7 +12,7 @@ Which studies are of one patient is not said, so the study is the cluster. Sourc
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from medtasks.data.named_files import read_stream
@@ -22,7 +22,7 @@ from medtasks.data.prepare.source_files import (
     required_file,
     required_shards,
 )
-from medtasks.data.prepare.source_recipe import SourceRecipe
+from medtasks.data.prepare.source_recipe import Recipes
 from medtasks.data.prepare.source_tables import (
     SourceRow,
     SourceTable,
@@ -39,7 +39,6 @@ _STUDIES = "test.json"
 _QUESTIONS = "test_qa_pairs"
 _FRONTAL = "id_to_img_mapping_frontal_reports.json"
 _TYPES = ("single_choice", "multi_choice", "fixed_choice")
-_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 
 
 class _Studies(TableReader):
@@ -131,8 +130,10 @@ class _RadReStruct(_Studies):
         )
 
 
-_REPORT_RECIPE = _Studies().recipe(_LAYOUT, ("test",))
-RECIPES: Mapping[str, SourceRecipe] = {
+_REPORT_RECIPE = _Studies().recipe(
+    f"MedEvalKit's {_STUDIES} of the set, and the folder images", ("test",)
+)
+RECIPES: Recipes = {
     "medevalkit_mimic_cxr_report": _REPORT_RECIPE,
     "medevalkit_chexpert_plus_report": _REPORT_RECIPE,
     "medevalkit_iu_xray_report": _REPORT_RECIPE,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medtasks.data.prepare.source_files import required_file, required_shards
-from medtasks.data.prepare.source_recipe import SourceRecipe
+from medtasks.data.prepare.source_recipe import Recipes
 from medtasks.data.prepare.source_tables import (
     ParquetTable,
     SourceRow,
@@ -151,7 +151,7 @@ _SETS: Mapping[str, TextSet] = {
         only=("discipline", ("Medicine",)),
     ),
 }
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     f"medevalkit_{name}": kit_recipe(text_set, f"the Hub's {text_set.file}", text_set.file)
     for name, text_set in _SETS.items()
 }

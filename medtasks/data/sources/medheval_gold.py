@@ -16,8 +16,8 @@ import unicodedata
 from collections.abc import Sequence
 from string import ascii_uppercase
 
+from medtasks.data.samples import first_letters, option_index
 from medtasks.data.samples import letter as letter_of
-from medtasks.data.samples import option_index
 
 _DENIALS = (
     r"no(?!\s+(?:doubt|question)\b)|not(?!\s+(?:only|just|merely|solely)\b)|without|never|nor|neither|none|absence of|"
@@ -328,7 +328,7 @@ def bare_letters(choices: str) -> list[str]:
         (['A', 'B', 'C'], [])
     """
     letters = _BARE_LETTER.findall(choices) if _BARE.fullmatch(choices.strip()) else []
-    return letters if letters == list(ascii_uppercase[: len(letters)]) else []
+    return letters if letters == first_letters(len(letters)) else []
 
 
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:

@@ -7,7 +7,7 @@ images. Each of four sources has a root of its own on the user's disk; questions
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,13 @@ from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import file_sha256, read_file
 from medtasks.data.prepare.source_files import not_found
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+    images_row,
+)
 from medtasks.data.prepare.source_tables import SourceRow, listed_records
 from medtasks.data.schema import (
     CLOSED_QUESTION,
@@ -55,11 +61,11 @@ _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 _SHARED = ("img_name", "question", "answer", "qid")
 _TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
 _DIGITS = 12
+# Sources of the images of the sets that show others than MIMIC-CXR's.
 _IMAGES_OF = {
     "medheval_visual_mm": ("slake", "vqa_rad"),
     "medheval_visual_cxr": ("iu_xray", "mimic_cxr"),
 }
-"""Sources of the images of the sets that show others than MIMIC-CXR's."""
 
 
 @dataclass(frozen=True)
@@ -365,7 +371,7 @@ def _rows(
     options: Options,
     source: Path,
     images: ImageStore,
-) -> Iterator[PublishedRow]:
+) -> PublishedRows:
     """Read the records whose image exists, and note those that are missing."""
     records = _records(info, source, options)
     roots = ImageRoots(source, options.images)

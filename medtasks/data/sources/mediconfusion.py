@@ -10,7 +10,7 @@ import re
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,7 @@ from medtasks.data.prepare.downloads import (
 from medtasks.data.prepare.source_recipe import (
     Options,
     PublishedRow,
+    PublishedRows,
     SourceRecipe,
     first_and_number,
 )
@@ -121,7 +122,7 @@ def _recipe(options: Options) -> SourceRecipe:
     )
 
 
-def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _rows(options: Options, source: Path, images: ImageStore) -> PublishedRows:
     """Read all pairs of which both images are usable."""
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
@@ -151,9 +152,11 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     if demonstrations.is_dir():
         for file in demonstrations.rglob("*"):
             named_file(file, demonstrations)
-        target = images.folder / DEMONSTRATIONS_FOLDER
         shutil.copytree(
-            demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile
+            demonstrations,
+            images.folder / DEMONSTRATIONS_FOLDER,
+            dirs_exist_ok=True,
+            copy_function=shutil.copyfile,
         )
 
 
@@ -206,7 +209,7 @@ def _store_images(
         causes = _fetch_images(targets, source / "image_dict.json")
     stored = {}
     usable = sorted(files.keys() - causes)
-    for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
+    for name in tqdm(usable, "Checking images", unit="image", leave=False, disable=None):
         try:
             stored[name] = images.add_file(files[name], f"{name}.jpg")
         except (UnreadableImage, UnusableFile) as error:

@@ -10,12 +10,16 @@ https://github.com/Tang-xiaoxiao/3D-RAD at 2e66113.
 """
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_files import SourceFile, not_found
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+    images_row,
+)
 from medtasks.data.prepare.source_tables import csv_table
 from medtasks.data.schema import CHOICE, new_document
 from medtasks.errors import SourceError
@@ -29,7 +33,7 @@ _PACKED = ".nii.gz"
 _OPEN = "open questions"
 
 
-def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def closed_questions(source: Path, images: ImageStore) -> PublishedRows:
     """Read the questions, file after file.
 
     Args:

@@ -14,12 +14,12 @@ folder ``split``. Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` 
 """
 
 import contextlib
-import dataclasses
 import fnmatch
 import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -41,9 +41,16 @@ from medtasks.data.prepare.source_files import (
     required_file,
     unpacking,
 )
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+    check_count,
+)
 from medtasks.data.prepare.source_tables import (
     SourceRow,
+    SourceRows,
     SourceTable,
     TableReader,
     csv_table,
@@ -68,7 +75,7 @@ CLASSES: Mapping[str, Sequence[str]] = read_json(
 PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
 _INFO = dataset_info("multimedeval_pad_ufes_20")
-_SPLIT = dataclasses.replace(
+_SPLIT = replace(
     _INFO,
     source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split",
     revision="main",
@@ -154,11 +161,11 @@ class _MedMNIST(TableReader):
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         split: str,
         _source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         """Store the pixels of each row."""
         classes = CLASSES[self.name]
         for row in rows:
@@ -190,7 +197,7 @@ class _MedMNIST(TableReader):
         return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
 
     def own_recipe(self) -> SourceRecipe:
-        return dataclasses.replace(
+        return replace(
             self.recipe(f"MedMNIST's {self.name}.npz"),
             download=lambda folder: download(self.publication(), folder / f"{self.name}.npz"),
             revision=self.revision,
@@ -256,7 +263,7 @@ class _PadUfes(TableReader):
                         readers.setdefault(PurePosixPath(member).name, read)
             yield lambda name: readers[name]()
 
-    def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def held_out(self, source: Path, images: ImageStore) -> PublishedRows:
         """Yield the held-out rows. Their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
         yield from check_count(metadata.name, csv_table(metadata, _COLUMNS).count(), _INFO.rows)
@@ -278,12 +285,10 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     **{name: _MedMNIST(name).own_recipe() for name in CLASSES},
-    "pad_ufes_20": dataclasses.replace(
-        _WHOLE, download=partial(_download, split_required=False)
-    ),
-    "pad_ufes_20_disjoint": dataclasses.replace(
+    "pad_ufes_20": replace(_WHOLE, download=partial(_download, split_required=False)),
+    "pad_ufes_20_disjoint": replace(
         _WHOLE,
         test_rows=_PadUfes().held_out,
         layout=f"{_NEEDED} and {_SPLIT_FILES}",

@@ -17,7 +17,7 @@ to ``taskType`` says which values are black and white in those with more than 8 
 Volumes are shown by the settings of :mod:`medtasks.data.images.volume_rule` next to it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,12 @@ from medtasks.data.prepare.source_files import (
     not_found,
     required_file,
 )
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+)
 from medtasks.data.prepare.source_tables import (
     SourceRow,
     SourceTable,
@@ -189,7 +194,7 @@ class _MMLU(TableReader):
             f"{split}/{row.index}", row.text("question"), options, right, subject=subject
         )
 
-    def first_quarters(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+    def first_quarters(self, source: Path, _images: ImageStore) -> PublishedRows:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
         by_subject: dict[str, list[SourceRow]] = {
             subject: [] for subject in sorted(MMLU_SUBJECTS)
@@ -356,7 +361,7 @@ class OwnQuestions(TableReader):
 
 
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "medqa": _MedQA().recipe(
         "data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]
     ),

@@ -37,7 +37,7 @@ https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.p
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,8 @@ from medtasks.data.prepare.source_files import (
 )
 from medtasks.data.prepare.source_recipe import (
     PublishedRow,
+    PublishedRows,
+    Recipes,
     SourceRecipe,
     check_count,
     images_row,
@@ -104,16 +106,11 @@ _NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_ID
 _UNPACKED = "mimic-cxr-reports"
 _ARCHIVE = f"{_UNPACKED}.zip"
 _PROJECT = "mimic-cxr/*/"
+# Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names.
 _PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
-"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
 _CT_REPORTS = "radiology_text_reports/validation_reports.csv"
 _CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
 _CT_FOLDERS = ("valid", "valid_fixed")
-_MIMIC_CXR_LAYOUT = (
-    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
-    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
-)
-_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 
 @dataclass(frozen=True)
@@ -230,9 +227,7 @@ def _without_placeholders(text: str) -> str:
     return text
 
 
-def mimic_iii(
-    protocol: SetProtocol, source: Path, _images: ImageStore
-) -> Iterator[PublishedRow]:
+def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> PublishedRows:
     """Read the notes of the test ids, group after group."""
     published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
     ids = required_file(source, [f"split/{_TEST_IDS}"], published)
@@ -290,7 +285,7 @@ def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
     return studies
 
 
-def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def mimic_cxr(source: Path, images: ImageStore) -> PublishedRows:
     """Read the studies of the test split."""
     studies = _test_studies(source)
     root = mimic_cxr_file(source, "split").path.parent
@@ -343,7 +338,7 @@ def _fetch_reports(physionet: PhysioNet, folder: Path) -> Path:
     return folder
 
 
-def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def ct_rate(source: Path, images: ImageStore) -> PublishedRows:
     """Read the volumes of the validation split."""
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     root = file.path.parents[1]
@@ -372,11 +367,19 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         yield images_row(row.place, adding, document)
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "mimic_iii_summary": SourceRecipe(REPORT, partial(mimic_iii, "paper"), _NOTES_LAYOUT),
     "mimic_iii_summary_head": SourceRecipe(REPORT, partial(mimic_iii, "head"), _NOTES_LAYOUT),
     "mimic_cxr_report": SourceRecipe(
-        REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports
+        REPORT,
+        mimic_cxr,
+        f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
+        f"MIMIC-CXR 2.0.0, or what was unpacked from it",
+        login_download=_fetch_reports,
     ),
-    "ct_rate_report": SourceRecipe(REPORT, ct_rate, _CT_RATE_LAYOUT),
+    "ct_rate_report": SourceRecipe(
+        REPORT,
+        ct_rate,
+        f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there",
+    ),
 }

@@ -44,13 +44,15 @@ from medtasks.data.prepare.source_files import (
 )
 from medtasks.data.prepare.source_recipe import (
     PublishedRow,
-    SourceRecipe,
+    PublishedRows,
+    Recipes,
     check_count,
     images_row,
 )
 from medtasks.data.prepare.source_tables import (
     Records,
     SourceRow,
+    SourceRows,
     SourceTable,
     TableReader,
     UnusableRow,
@@ -114,7 +116,6 @@ _annotations = partial(
 )
 MIMIC_CXR_JPG = "mimic-cxr-jpg/2.0.0"
 MIMIC_SPLIT = "mimic-cxr-2.0.0-split.csv.gz"
-_MIMIC_TABLES = (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz")
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
@@ -160,7 +161,7 @@ class _ChestXray14(TableReader):
             yield from source.glob(pattern)
 
 
-def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
+def split_rows(source: Path, split: str) -> SourceRows:
     """Yield the images of one split of MIMIC-CXR-JPG.
 
     Args:
@@ -273,11 +274,11 @@ class _DiffVqa(TableReader):
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         files = next(filter(Path.is_dir, map(source.joinpath, _MIMIC_IMAGES)), None)
         if files is None:
             raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
@@ -343,8 +344,7 @@ def read_dicom(path: Path) -> Image.Image:
             f"it holds values of shape {values.shape} and no single grey image"
         )
     spread = values - values.min()
-    grey = spread / (spread.max() or 1) * 255
-    return Image.fromarray(grey.astype(np.uint8))
+    return Image.fromarray((spread / (spread.max() or 1) * 255).astype(np.uint8))
 
 
 class _VinDrMammo(TableReader):
@@ -363,11 +363,11 @@ class _VinDrMammo(TableReader):
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         _split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         folder = _annotations(source).path.parent
 
         @cache
@@ -410,11 +410,11 @@ class _CbisDdsm(TableReader):
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         _split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         # The path of the JPEG to show for each series. Of several images in a series the last one counts.
         by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
         columns = ("image_path", "SeriesDescription")
@@ -450,14 +450,14 @@ class _CbisDdsm(TableReader):
                 )
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "chestxray14": _ChestXray14().recipe(
         "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
     ),
     "mimic_cxr_classification": _MimicCxr().physionet_recipe(
         "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG",
         MIMIC_CXR_JPG,
-        _MIMIC_TABLES,
+        (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz"),
     ),
     "diff_vqa": _DiffVqa().recipe(
         f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
