@@ -211,6 +211,7 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
 
 @contextmanager
 def _report_damage(name: str, folder: Path) -> Iterator[None]:
+    """Raise SourceError, with the command that prepares the dataset again, for errors in a block that reads it."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:  # also Arrow's own errors
@@ -288,7 +289,8 @@ def with_image_files(
         sources: Columns of encoded images (bytes, base64 or data URIs), paths, or lists of these. Of several columns,
             some may be empty.
         places: Locations of the rows, for messages.
-        root: Folder in which the paths begin.
+        root: Folder in which relative paths begin, None if unknown. Here only a path in place of missing bytes is
+            looked up.
 
     Raises:
         SourceError: An image is missing, or only its address is there.
@@ -300,6 +302,7 @@ def with_image_files(
     )
 
     def names_in_documents(**settings: Any) -> list[Any]:
+        """Return the names of a row's images, for each row. Images that are not on the disk are written."""
         names = stored.map(
             write,
             batched=True,
@@ -337,7 +340,19 @@ def _write_images(
     places: Sequence[str],
     root: str | None,
 ) -> dict[str, list[Any]]:
-    """Write the images of a batch unless they exist, and return the column of their names in documents."""
+    """Write the images of a batch unless they exist, and return the column of their names in documents.
+
+    Args:
+        batch: An Arrow table with the columns of images.
+        rows: Positions of the batch's rows in the whole table.
+        name: Of the new column; ``image_file`` holds the first image alone.
+        folder: Where the images go.
+        places: Locations of all rows, for messages.
+        root: See :func:`with_image_files`.
+
+    Raises:
+        SourceError: A cell holds neither an image nor the path of one.
+    """
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
         images = []
@@ -378,6 +393,17 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
 
 
 def _check_path(path: str, root: str | None, *, is_embedded: bool) -> None:
+    """Refuse a cell's path that cannot be the path of an image.
+
+    Args:
+        path: Of the image.
+        root: Folder in which a relative path begins, None if unknown.
+        is_embedded: Whether the cell is an object for an image, without its bytes. Then the file has to exist, and a
+            relative path needs a ``root``.
+
+    Raises:
+        ValueError: The fault of the cell, which continues a sentence that begins with the name of its column.
+    """
     if _ADDRESS.match(path):
         raise ValueError(
             "is an address, from which nothing is downloaded; save the image and write the path of its file"

@@ -148,6 +148,13 @@ def matching_values(
 def _values_like(
     name: str, published: Iterable[str], full_names: Mapping[str, str]
 ) -> set[str]:
+    """Return the published values that one word of the user means, none if it means nothing.
+
+    Args:
+        name: The word, case folded.
+        published: Values that occur.
+        full_names: By abbreviation, case folded.
+    """
     matches = {value for value in published if value.casefold() == name}
     if matches:
         return matches

@@ -123,6 +123,14 @@ def read_table(path: Path, kind: str = "csv", **options: Any) -> TableFile:
 
 
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
+    """Read a table from the content of a file.
+
+    Args:
+        location: Path of the file, or that of its archive and its name in it.
+        data: Its content, which may be packed.
+        kind: How to read a file that does not tell, one of ``TABLE_KINDS``.
+        options: See :func:`read_table`, whose errors are raised, too.
+    """
     for mark, unpack in _PACKED.items():
         if data.startswith(mark):
             data = read_stream(unpack(BytesIO(data)))
@@ -159,7 +167,12 @@ def _table_in_archive(
     kind: str,
     options: Mapping[str, Any],
 ) -> TableFile:
-    """Read a workbook, or the tables in an archive one after the other."""
+    """Read a workbook, or the tables in an archive one after the other.
+
+    Raises:
+        SourceError: It is a workbook of another program, or as of :func:`read_table`.
+        UnusableFile: It is too large when unpacked.
+    """
     with zipfile.ZipFile(BytesIO(data)) as archive:
         check_size(unpacked_size(archive))
         check_archive(archive, len(data))
@@ -228,6 +241,11 @@ def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
 
 
 def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
+    """Yield the cells of each row, None for a blank one.
+
+    Raises:
+        SourceError: A quotation mark is never closed, or as ``csv`` says.
+    """
     number = 1
     before = csv.field_size_limit(sys.maxsize)
     try:
@@ -246,6 +264,11 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
 
 
 def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFile:
+    """Read a sheet of a workbook.
+
+    Raises:
+        SourceError: The workbook is damaged, has no such sheet, or holds errors or formulas that were never computed.
+    """
     from openpyxl import load_workbook  # takes a third of a second
 
     has_formulas = options.get("has_formulas", True)
@@ -271,7 +294,16 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
 
 
 def _choose_sheet(location: str, workbook: Any, name: str | None) -> tuple[str, list[str]]:
-    """Return the title of the sheet of a name, or the first visible one, and a note on others."""
+    """Return the title of the sheet to read, and a note if others are not.
+
+    Args:
+        location: Of the workbook, for messages.
+        workbook: Of ``openpyxl``.
+        name: The user's choice; None takes the first visible sheet, or the first one if all are hidden.
+
+    Raises:
+        SourceError: There is no sheet of this name.
+    """
     titles = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
     title = name or (titles or workbook.sheetnames)[0]
     if title not in workbook.sheetnames:
@@ -285,6 +317,7 @@ def _choose_sheet(location: str, workbook: Any, name: str | None) -> tuple[str, 
 
 @contextmanager
 def _report_damage(location: str) -> Iterator[None]:
+    """Raise SourceError for any error of ``openpyxl`` within the block."""
     try:
         yield
     except Exception as error:
@@ -294,6 +327,7 @@ def _report_damage(location: str) -> Iterator[None]:
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
+    """Return whether a cell's format makes a person see another text than is read."""
     if isinstance(cell.value, str | bool | None) or cell.number_format in ("General", "@"):
         return False
     return not _SIMPLE_FORMAT.fullmatch(cell.number_format)
@@ -338,7 +372,15 @@ def _rows(
 ) -> list[TableRow]:
     """Return the rows under the names in the first one, or the first with all of ``header``.
 
-    Rows without any text are left out.
+    Rows without any text are left out. A cell that is empty or missing is None.
+
+    Args:
+        location: Of the table, for messages.
+        table: Cells of each row.
+        header: Names of columns; empty takes the first row with any text.
+
+    Raises:
+        SourceError: There are no rows, two columns have one name, or rows have more cells than names.
     """
     with_text = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
     with_text = with_text[_header_row(with_text, header) :]
@@ -376,7 +418,11 @@ def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) 
 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
-    """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
+    """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object.
+
+    Raises:
+        SourceError: Entries are no JSON objects, of which up to ten are named, or as of :func:`_json_entries`.
+    """
     rows = []
     faults = []
     for entry_place, entry in _json_entries(location, text, field):

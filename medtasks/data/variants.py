@@ -327,6 +327,7 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
 
 
 def _has_room_for(option: str, document: Document) -> bool:
+    """Return whether a document has two options, one of them right, and can get one more that is like no other."""
     options = document.get("options") or ()
     target = Sample(document).target
     if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
@@ -503,7 +504,11 @@ def _is_volume(image: ShownImage) -> bool:
 
 
 def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
-    """Return as many single images of other clusters, of which none has a list like ``images``."""
+    """Return as many single images of other clusters, of which none has a list like ``images``.
+
+    Raises:
+        MedTasksError: No other cluster has an image of the same kind; ``dataset`` is its name in the message.
+    """
     elsewhere = [
         members for members, cluster in clusters.items() if cluster != clusters[images]
     ]

@@ -123,6 +123,13 @@ def _pairs_within(
     distance: int,
 ) -> list[DuplicatePair]:
     # An image stands for all files with its pixels, so it is paired with itself: its uses may contradict each other.
+    """Pair the images of a set that look the same where that matters, see :func:`concern_of`.
+
+    Args:
+        images: Of the set, each with at least one view.
+        views: Of these images.
+        distance: Most bits that differ in their hashes.
+    """
     resemblances = {(number, number): _EXACT for number in range(len(images))}
     resemblances |= near(views, views, distance)
     pairs = []

@@ -205,6 +205,15 @@ def _add_use(
     *,
     example: bool = False,
 ) -> None:
+    """Add the showing of an image by a document to the uses of its file.
+
+    Args:
+        uses: By file.
+        path: The file.
+        document: The question or the solved example.
+        identity: Image id, or what stands in for it where the document names none.
+        example: Whether it is a solved example.
+    """
     patient_id = document.get("patient_id")
     use = Use(
         doc_id=document["doc_id"],
@@ -225,6 +234,19 @@ def _hash_shown(
     folders: tuple[Path, ...],
     private: Sequence[str],
 ) -> DatasetImages:
+    """Hash the images that documents show.
+
+    Args:
+        name: Of the dataset or task, for messages.
+        documents: Its questions.
+        uses: Of each file.
+        folders: Of the datasets that hold the images, none for a task of the user's own.
+        private: Datasets because of which no message may name a file; may be empty.
+
+    Raises:
+        MedTasksError: There is no image, or nothing but volumes.
+        SourceError: An image cannot be read.
+    """
     files = [file for file in uses if not holds_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
@@ -287,6 +309,13 @@ def _group_by_pixels(
     hashes: Mapping[Path, ImageHash],
     uses: Mapping[Path, Sequence[Use]],
 ) -> tuple[DistinctImage, ...]:
+    """Group files with the same pixels, in the order of the first file of each group.
+
+    Args:
+        files: Readable ones.
+        hashes: Of each of them.
+        uses: Of files by a dataset; a file without any has no entry.
+    """
     groups: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         groups[hashes[file].pixels_sha256].append(file)

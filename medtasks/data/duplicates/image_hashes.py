@@ -197,6 +197,7 @@ def close_pairs(
     words = np.ascontiguousarray(first.T)
 
     def compare(start: int) -> tuple[Any, ...]:
+        """Return the columns that :func:`close_pairs` yields, for the rows of ``second`` from ``start`` on."""
         rows = second[start : min(start + _ROWS, end)]
         differ = np.zeros((len(rows), len(first)), np.uint16)
         for number, word in enumerate(words):
@@ -372,6 +373,10 @@ def near(
         bits: int,
         inverted: bool,
     ) -> tuple[ImagePair, Resemblance] | None:
+        """Return the images of two views and their resemblance.
+
+        None if their details differ, and in one set for one image and for a pair in the other order.
+        """
         view = first.views[row]
         twin = second.views[other]
         if first is second and view.image >= twin.image:
@@ -417,6 +422,7 @@ def near_pairs(
         rows[view.image].append(row)
 
     def are_near(pair: ImagePair) -> bool:
+        """Return whether a view of one image looks like a view of the other."""
         for first, second in product(*(rows.get(image, ()) for image in pair)):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
             if min(bits, BITS - bits) > DISTANCE:
@@ -442,6 +448,7 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
         return details(sketch, side).astype(np.float16)
 
     def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
+        """Return the correlation of the details of two views, or None if it is too low for copies."""
         side = sketch_side(view.size, twin.size)
         correlation = float(
             details_of(view, side).astype(np.float32)

@@ -153,7 +153,8 @@ def decode_image(
     Args:
         source: The file.
         decoding: Rule of the conversion.
-        side: Pixels per side that are enough; a JPEG is decoded at down to an eighth of its size then.
+        side: Pixels per side that are enough; a JPEG is decoded at down to an eighth of its size then. None decodes the
+            whole size.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -192,8 +193,8 @@ def decode_for_viewing(
 ) -> DecodedImage:
     """Decode an image to view or compare it.
 
-    One of an unclear range, which no model would see, is stretched. Arguments and other errors are those of
-    :func:`decode_image`.
+    An image whose range is unclear, which no model would see, is stretched. Arguments (also ``side=None``, for the
+    whole size) and all other errors are those of :func:`decode_image`.
     """
     try:
         return decode_image(source, decoding, side)
@@ -239,6 +240,7 @@ def is_whole_image(source: ImageSource) -> bool:
 
 def _decode_dicom(source: ImageSource, decoding: Decoding) -> DecodedImage:
     # NumPy, which most images and commands do without.
+    """Decode a DICOM file at its whole size, by the window of the file or of the user."""
     from medtasks.data.images.dicom_images import read_window
 
     pixels, done = read_window(source, decoding.value_range)
@@ -246,6 +248,10 @@ def _decode_dicom(source: ImageSource, decoding: Decoding) -> DecodedImage:
 
 
 def _decode(source: ImageSource, decoding: Decoding, side: int | None) -> DecodedImage:
+    """Decode a file of any format, upright where the rule asks for that.
+
+    Arguments are those of :func:`decode_image`, which turns the errors of Pillow and pydicom into its own.
+    """
     is_linear = decoding.rule is ImageRule.LINEAR
     if is_linear and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
         return _decode_dicom(source, decoding)
@@ -287,6 +293,7 @@ def _turn_of(image: Image.Image) -> Image.Transpose | None:
 
 
 def _other_conversions(image: Image.Image) -> list[str]:
+    """Name the conversions of a decoded image that have nothing to do with the depth of its values."""
     conversions = []
     if image.mode in ("P", "PA"):
         conversions.append("palette to its colours")
@@ -311,6 +318,11 @@ def _to_rgb(
         raw: Pillow's name for the layout of the values in its file.
         source: Its file.
         decoding: The rule.
+
+    Raises:
+        UnreadableImage: By the rule ``linear``, its values are stored in a way that Pillow misreads.
+        UnclearRange: See :func:`~medtasks.data.images.deep_images.scale_to_8_bits`.
+        UnusableFile: It would fill the memory.
     """
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
@@ -340,6 +352,7 @@ def _to_rgb(
 
 
 def _as_reference(image: Image.Image, deep: bool) -> ConvertedImage:
+    """Decode an opened image by the rule ``reference``. ``deep`` says whether its values have more than 8 bits."""
     pixels = image.convert("RGB")
     done = []
     if image.mode.startswith(("I", "F")):

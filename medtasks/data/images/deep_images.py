@@ -57,7 +57,8 @@ def scale_to_8_bits(
         image: Opened from ``source``; decoded here.
         raw: Pillow's name for the layout of the values in the file.
         source: The file.
-        value_range: Values that are black and white, where a user knows better than the file.
+        value_range: Values that are black and white, where a user knows better than the file; None takes those of the
+            file.
 
     Returns:
         The image and its conversions.
@@ -172,6 +173,7 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
 
 
 def _decoded_as(source: ImageSource, raw: str) -> Any:
+    """Decode a file as if its values had another layout, ``raw`` by Pillow's name, and return them."""
     with open_image(source) as image:
         file: Any = image
         tiles = []
@@ -208,6 +210,7 @@ def _file_range(
 
 
 def _tiff_range(tags: Any, values: Any, ends: Range) -> tuple[Range, str]:
+    """Return :func:`_file_range` of a TIFF file, by its tags. Errors are the same, too."""
     kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
     full = max(tags.get(_BITS, (1,)))
     low = tags.get(_S_MIN_SAMPLE)
@@ -229,6 +232,11 @@ def _range_of_bits(bits: int) -> tuple[Range, str]:
 
 
 def _range_of_floats(values: Any, ends: Range) -> tuple[Range, str]:
+    """Return the range from 0 to 1, if the values are floats that lie in it.
+
+    Raises:
+        UnclearRange: They are other floats, or integers whose bit depth gives no range.
+    """
     is_float = values.dtype.kind == "f"
     if is_float and ends[0] >= 0 and ends[1] <= 1:
         return (0.0, 1.0), "floats scaled from 0..1"

@@ -232,6 +232,7 @@ def _lift_functional_groups(dataset: Any) -> None:
 
 
 def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Image:
+    """Return a DICOM image in colour, from its palette or from its stored colours."""
     if not palette:
         return from_unit(to_unit(stored, 0, 2 ** int(dataset.BitsStored) - 1))
     is_little = dataset.original_encoding[1]
@@ -252,6 +253,14 @@ def _grey_image(
     stored: Any,
     value_range: Range | None,
 ) -> ConvertedImage:
+    """Return a DICOM image in grey, and its conversions.
+
+    Args:
+        pixels: The module ``pydicom.pixels``.
+        dataset: Of the file.
+        stored: Its values, shape (rows, columns).
+        value_range: Values of the modality that are black and white; None takes those of the file.
+    """
     padding = is_padding(dataset, stored)
     share, scaling = _scale_grey(pixels, dataset, stored, padding, value_range)
     done = [scaling]
@@ -288,7 +297,19 @@ def _scale_grey(
     padding: Any,
     value_range: Range | None,
 ) -> tuple[Any, str]:
-    """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
+    """Return grey values from 0 to 1 before any inversion, and where their range comes from.
+
+    Args:
+        pixels: The module ``pydicom.pixels``.
+        dataset: Of the file.
+        stored: Its values, shape (rows, columns).
+        padding: Mask of the pixels that are no part of the body.
+        value_range: Values of the modality that are black and white; None takes those of the file.
+
+    Raises:
+        UnclearRange: The window is none that DICOM knows, or there is no window and all values are equal.
+        UnreadableImage: There is no window, and all pixels are padding.
+    """
     values = _of_modality(pixels, dataset, stored)
     if value_range is not None:
         low, high = value_range
@@ -364,6 +385,7 @@ def rescaling_of(dataset: Any) -> tuple[float, float]:
 
 def _through_voi_table(dataset: Any, values: Any) -> Any:
     # pydicom's own code takes tables of 8 bits to have 256 entries.
+    """Return grey values from 0 to 1 by the file's VOI lookup table (PS3.3 C.11.2.1.1)."""
     table = dataset.VOILUTSequence[0]
     entries, first, bits = (int(number) for number in table.LUTDescriptor)
     order = "<" if dataset.original_encoding[1] else ">"
@@ -404,6 +426,7 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
 
 
 def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of each fact that a data set holds, and its values as text, separated by commas."""
     for fact, names in _ATTRIBUTES.items():
         texts = []
         for name in names:

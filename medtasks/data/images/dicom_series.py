@@ -119,6 +119,11 @@ def _name_in_errors(name: str) -> Iterator[None]:
 
 
 def _slices_of(path: Path) -> list[_Slice]:
+    """Return the slices of a folder or file without their pixels: one per file, or the frames of a single file.
+
+    Raises:
+        UnreadableImage: A file is no DICOM file, is damaged, or is no slice of a volume.
+    """
     files = sorted(filter(is_slice, path.iterdir())) if path.is_dir() else [path]
     if len(files) == 1 and _is_dicom(files[0]):
         with reading_dicom(files[0], force=True, headers_only=True) as read:
@@ -146,6 +151,11 @@ def _is_dicom(file: Path) -> bool:
 
 
 def _slice_in(file: Path) -> _Slice:
+    """Return the slice in one of several files, without its pixels.
+
+    Raises:
+        UnreadableImage: It holds several frames, is damaged, or is no slice of a volume. The message names it.
+    """
     with (
         _name_in_errors(file.name),
         reading_dicom(file, force=True, headers_only=True) as (
@@ -172,6 +182,16 @@ def _of_frame(pydicom: Any, dataset: Any, frame: int) -> Any:
 
 
 def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
+    """Return a slice of a data set.
+
+    Args:
+        file: Of the slice.
+        dataset: With the values of the slice where files of one slice have them.
+        frame: Position in the file, from 0, or None for a file of one slice.
+
+    Raises:
+        UnreadableImage: Its place, orientation or spacing is missing or none of an image.
+    """
     directions = np.array(_vector(dataset, "ImageOrientationPatient", 6)).reshape(2, 3)
     height, width = _vector(dataset, "PixelSpacing", 2)
     lengths = np.linalg.norm(directions, axis=1)
@@ -213,6 +233,11 @@ def _stored_range(dataset: Any) -> tuple[int, int]:
 
 
 def _vector(dataset: Any, name: str, length: int) -> list[float]:
+    """Return the numbers of an attribute that every slice of a volume has.
+
+    Raises:
+        UnreadableImage: There are more or fewer than ``length`` numbers, or none.
+    """
     numbers = numbers_of(dataset, name)
     if len(numbers) != length:
         raise UnreadableImage(
@@ -222,7 +247,11 @@ def _vector(dataset: Any, name: str, length: int) -> list[float]:
 
 
 def _check_alike(slices: list[_Slice]) -> list[_Slice]:
-    """Return slices that are of one volume but for their places."""
+    """Return slices, unchanged, that are of one volume but for their places.
+
+    Raises:
+        UnreadableImage: They are in colour, of several series, or differ in kind, orientation or spacing.
+    """
     first = slices[0]
     if not first.kind["photometric interpretation"].startswith("MONOCHROME"):
         raise UnreadableImage(f"its slice {first.name} is in colour, which no volume is")

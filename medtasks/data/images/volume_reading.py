@@ -43,6 +43,7 @@ def open_volume(path: Path) -> Volume:
 
 
 def _nifti(path: Path) -> Volume:
+    """Open a NIfTI file, whose voxels are read into the memory. Errors are those of :func:`open_volume`."""
     with unpacked_volume(path) as plain:
         beginning = plain.read(HEADER_BYTES)
         header = read_header(beginning)
@@ -79,6 +80,11 @@ def _nifti(path: Path) -> Volume:
 
 
 def _array(path: Path) -> Volume:
+    """Open a NumPy array, whose voxels stay on the disk.
+
+    Raises:
+        UnreadableImage: It is damaged, no array of numbers, of another shape, or holds values that are no numbers.
+    """
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, SyntaxError) as error:
@@ -109,6 +115,15 @@ def _in_memory(
     least: float,
     facts: dict[str, str],
 ) -> Volume:
+    """Return the volume of voxels that any part can be read of at once.
+
+    Args:
+        voxels: Stored values, shape of the volume.
+        affine: From voxels to mm, shape (4, 4).
+        scaling: Slope and intercept of the stored values.
+        least: Least value after scaling, by which CT is known.
+        facts: Of the file, for people.
+    """
     shape: tuple[int, int, int] = voxels.shape
     return Volume(
         lambda planes: voxels if planes is None else voxels[list(planes)],

@@ -96,7 +96,11 @@ def volume_facts(volume: Volume) -> dict[str, str]:
 
 
 def volume_for_model(path: Path) -> Any:
-    """Return a volume for models that read volumes: the name of a NIfTI file, else an array (height, width, depth)."""
+    """Return a volume for models that read volumes: the name of a NIfTI file, else an array (height, width, depth).
+
+    Raises:
+        FileNotFoundError: There is no such NIfTI file. Other errors are those of :func:`open_volume`.
+    """
     if path.name.lower().endswith(NIFTI):
         if not path.is_file():
             raise FileNotFoundError(path)

@@ -96,6 +96,17 @@ class PhysioNet:
     def _download(
         self, project: str, name: str, target: Path, sha256: str | None = None
     ) -> Path:
+        """Download a file of a project.
+
+        Args:
+            project: Name and version.
+            name: Path in the project.
+            target: Location of the downloaded file.
+            sha256: Published digest, None for a file whose digest is unknown.
+
+        Raises:
+            SourceError: PhysioNet cannot be reached or refuses, or the file differs. The reason says what to do.
+        """
         published = Published(f"{_HOST}/files/{project}/{quote(name)}", sha256=sha256)
         try:
             return download(published, target, self._session)

@@ -140,10 +140,11 @@ def publish_part(
         dataset: The prepared one.
         criteria: Values by column.
         name: Of the new dataset.
-        request: What to draw, in place of ``criteria``.
+        request: What to draw, in place of choosing by ``criteria``. None chooses.
 
     Raises:
-        MedTasksError: An image is broken, or nothing can be written. Further errors are those of
+        SourceError: An image is broken.
+        MedTasksError: Nothing can be written. Further errors are those of
             :func:`medtasks.data.selecting.choose` and :func:`medtasks.data.drawing.draw_documents`.
     """
     folder = prepared_folder(dataset)

@@ -134,6 +134,7 @@ def file_reader(
                 opened[path] = stack.enter_context(open_archive(path))
 
         def read(name: str) -> bytes:
+            """Return the content of a file, see :func:`file_reader`."""
             for folder in folders:
                 with suppress(*_NO_FILE):
                     return read_named(folder / name, folder)
@@ -300,6 +301,7 @@ def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
 
 
 def _files_at(source: Path, pattern: str) -> list[SourceFile]:
+    """Return the files at exactly the location of a pattern, by name. There may be none."""
     outer, _, inner = pattern.partition("!")
     paths = sorted(source.glob(outer)) if source.is_dir() else []
     if not inner:

@@ -208,6 +208,11 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
 
 
 def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
+    """Refuse to prepare without a source.
+
+    Raises:
+        SourceError: The user's folder does not exist, or there is none (None) and the dataset cannot be downloaded.
+    """
     if source is None and recipe.download is None:
         raise SourceError(recipe.how_to_obtain or _how_to_obtain(info, recipe))
     if source is not None and not source.exists():
@@ -248,6 +253,7 @@ def _origin_of(
 
 
 def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
+    """Say what a person has to do for a dataset that cannot be downloaded here."""
     need = {
         Access.CREDENTIALED: f"needs credentials: sign its agreement at {info.source}, download it there",
         Access.GATED: f"has to be downloaded by a person at {info.source}",
@@ -265,7 +271,11 @@ def _gather(
     recipe: SourceRecipe,
     rows: Iterable[PublishedRow],
 ) -> tuple[DocumentCollection, list[str], list[str]]:
-    """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
+    """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set.
+
+    Raises:
+        SourceError: Two documents have the same id. Further errors are those of the iterator of ``rows``.
+    """
     documents = []
     causes = []
     outside: Counter[str] = Counter()

@@ -222,11 +222,18 @@ class ParquetTable(SourceTable):
     optional: Sequence[str] = ()  # that some have
 
     def count(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows of all files, by their metadata."""
         return sum(self._open(file).metadata.num_rows for file in self.files)
 
     def rows(self, positions: Set[int] | None = None) -> SourceRows:
-        """Read rows in order, see :meth:`SourceTable.rows`. Row groups without any of them are skipped."""
+        """Read rows in order. Row groups without any of the requested rows are skipped.
+
+        Args:
+            positions: Of the rows to read, from 0 over all files, or None for all.
+
+        Raises:
+            SourceError: A file is damaged, or lacks a column.
+        """
         from pyarrow import ArrowException
 
         end = 0
@@ -261,6 +268,12 @@ class ParquetTable(SourceTable):
                     ) from error
 
     def _open(self, file: SourceFile) -> Any:
+        """Open a file and check its columns.
+
+        Raises:
+            SourceError: It is no whole Parquet file, or lacks a column.
+            OSError: It cannot be read.
+        """
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
 
@@ -287,10 +300,13 @@ def csv_table(
 ) -> SourceTable:
     """Return rows of a CSV file. A line of more than ``MOST_TEXT`` is an error.
 
+    The file is opened when rows are read. Then it is a SourceError if it is no UTF-8 text or no table, lacks a
+    column, or cannot be unpacked.
+
     Args:
         file: Packed if its name ends with ``.gz``.
         columns: That it must have.
-        belongs: Tells by its values whether a row is one of the table.
+        belongs: Tells by its values whether a row is one of the table. By default all are.
         missing: Value of the columns that a short row lacks. With None, asking for the text of one is an error.
         tabs: Whether tabs are between its columns. It may have fields of megabytes, and no open quotation at its end.
     """
@@ -436,6 +452,9 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
         name: Of the file.
         data: Its content.
         columns: That every object must have.
+
+    Raises:
+        SourceError: It is no JSON or no list. Later, when rows are read: an entry is no object, or lacks a column.
     """
     values = _json(name, data)
     if not isinstance(values, list):
@@ -456,6 +475,12 @@ def numbered_table(label: str, values: Iterable[Any], columns: Sequence[str]) ->
 
 
 def _json(location: str, data: bytes | str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        SourceError: It is no JSON, or holds half a surrogate pair.
+        UnusableFile: It is longer than ``MOST_TEXT``.
+    """
     check_size(len(data), MOST_TEXT, location)
     try:
         content = parse_json(data)
@@ -470,6 +495,11 @@ def _json(location: str, data: bytes | str) -> Any:
 
 
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    """Return an object with all columns, from its JSON text or as it is.
+
+    Raises:
+        SourceError: It is no JSON, no object, or lacks a column.
+    """
     value = _json(location, value) if isinstance(value, bytes) else value
     if not isinstance(value, dict):
         raise SourceError(
@@ -609,6 +639,7 @@ class TableReader:
                 return add_volume(path, source)
 
             def published_row(row: SourceRow) -> PublishedRow:
+                """Return the row of the source, with the cause in place of a document if it gives none."""
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
@@ -667,6 +698,7 @@ class TableReader:
         """
 
         def fetch(physionet: PhysioNet, folder: Path) -> Path:
+            """Download the tables, and then the images that their rows name."""
             physionet.fetch(project, tables, folder)
             tested = self.table(folder, "test").rows()
             rows = chain(tested, self.table(folder, "train").spread())

@@ -112,6 +112,14 @@ class GmaiFile(TableReader):
 
 
 def _values_of(row: SourceRow) -> Mapping[str, Any]:
+    """Return the columns of a row of the TSV file, see :meth:`GmaiFile.table`.
+
+    The key ``_SHOWN`` names the row whose image is shown, and is empty for the row itself. Then ``image`` has its
+    bytes, none of a broken image.
+
+    Raises:
+        SourceError: The row has more or fewer fields than the header.
+    """
     if None in row.values or None in row.values.values():
         raise row.error("it has more or fewer fields than the header; download the file again")
     texts: dict[str, Any] = {}
@@ -172,6 +180,7 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> PublishedRows:
 
 
 def _case_of(image: str, first: Mapping[str, str]) -> str:
+    """Return the image by which a case is known, found from twin to twin. An image without a twin is its own."""
     while first.get(image, image) != image:
         image = first[image]
     return image
@@ -197,6 +206,7 @@ def _twins(
 
 
 def _texts_of_case(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a mask question and its contour question have in common, as a key."""
     options = document["options"]
     answers = document.get("answers") or [document["answer"]]
     right = [options[option_index(answer)] for answer in answers if answer]
@@ -228,6 +238,7 @@ def _image_of(
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
+    """Return the recipe of a set. Reading raises SourceError for a changed file, unless the user accepts it."""
     columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
     changed = []  # files that are not the published ones
 

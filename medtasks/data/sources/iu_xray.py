@@ -60,6 +60,7 @@ _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 
 
 def _annotation(source: Path) -> SourceFile | None:
+    """Return R2Gen's file of reports, or None for a source in Open-i's layout."""
     return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
@@ -162,6 +163,7 @@ class _OpenI(TableReader):
 
 
 def _test_rows(source: Path, images: ImageStore) -> PublishedRows:
+    """Read R2Gen's test split if the source has its annotation, else all reports of Open-i."""
     annotation = _annotation(source)
     if annotation:
         reader: TableReader = _R2Gen(annotation)

@@ -245,6 +245,11 @@ class _OmniMedVQA(TableReader):
 
 
 def _omni_options(row: SourceRow) -> list[str]:
+    """Return the options of a row, without the null ones at the end.
+
+    Raises:
+        UnusableRow: There are fewer than two, or one after a null one.
+    """
     texts = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
     options = [text for text in texts.values() if text is not None]
     for name in _LETTERS[: len(options)]:
@@ -256,6 +261,7 @@ def _omni_options(row: SourceRow) -> list[str]:
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> PublishedRows:
+    """Read the rows of the TSV parts, each with an id that begins with the name of its part."""
     files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
         for row in rows_of([GmaiFile(path, GROUPED_CHOICE)], images):

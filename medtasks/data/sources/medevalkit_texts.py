@@ -75,7 +75,11 @@ class TextSet(TableReader):
         return list(dict.fromkeys([self.question, *options, self.gold, *filter(None, others)]))
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
-        """Return a document of the ``KIT_TEXT`` schema."""
+        """Return a document of the ``KIT_TEXT`` schema.
+
+        Raises:
+            UnusableRow: The row is none that the kit asks, or has no two options in order.
+        """
         if self.inside:
             row = row.inner(self.inside, self._needed_columns())
         if self.only:
@@ -89,6 +93,11 @@ class TextSet(TableReader):
         return document
 
     def _question(self, row: SourceRow, split: str) -> NewDocument:
+        """Return the columns of the ``KIT_CHOICE`` schema.
+
+        Raises:
+            UnusableRow: It has fewer than two options, or one after a null one.
+        """
         texts = self._option_texts(row)
         options = [text for text in texts if text is not None]
         if len(options) < 2 or None in texts[: len(options)]:

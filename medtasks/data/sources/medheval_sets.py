@@ -217,6 +217,7 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
 
 
 def _open_columns(row: SourceRow) -> NewDocument:
+    """Return the columns of an open question."""
     return {
         "question": row.text("question"),
         "answer": row.text("answer"),
@@ -225,6 +226,7 @@ def _open_columns(row: SourceRow) -> NewDocument:
 
 
 def _report_columns(row: SourceRow) -> NewDocument:
+    """Return the columns of a reference report. The texts of its components are lists, which may be empty."""
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
         raise row.error(
@@ -301,7 +303,12 @@ def _changed_files(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
-    """Return the records of a set's file in order, whose numbers must be unique."""
+    """Return the records of a set's file in order.
+
+    Raises:
+        SourceError: The file is missing, malformed or not the published one (unless that is allowed), or two records
+            have the same number.
+    """
     name = next(iter(info.sha256))
     path = _published_file(source, name)
     if path is None:
@@ -325,6 +332,7 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
 
 
 def _count_images(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount]:
+    """Count the images that records name, by source. A source of which none is named is left out."""
     questions: dict[str, Counter[str]] = {key: Counter() for key in IMAGE_SOURCES}
     for row in records:
         questions[source_of(row)][row.text("img_name")] += 1
@@ -340,7 +348,10 @@ def _count_images(records: Sequence[SourceRow], roots: ImageRoots) -> list[Image
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
+    """Return the recipe of a set, with the user's options for its images."""
+
     def revision(source: Path) -> str:
+        """Return the published commit, and the digests of files that differ from it, if there are any."""
         changed = []
         for path, (digest, _) in _changed_files(info, source).items():
             changed.append(f"{path.name} (SHA-256 {digest})")
@@ -372,7 +383,12 @@ def _rows(
     source: Path,
     images: ImageStore,
 ) -> PublishedRows:
-    """Read the records whose image exists, and note those that are missing."""
+    """Read the records whose image exists, and note those that are missing.
+
+    Raises:
+        SourceError: All images of a source are missing, unless the user accepts the loss. Further errors are those of
+            :func:`_records` and of the columns.
+    """
     records = _records(info, source, options)
     roots = ImageRoots(source, options.images)
     counts = _count_images(records, roots)

@@ -95,10 +95,12 @@ _PAIRS = TypeAdapter(dict[_Text, Pair])
 
 
 def _recipe(options: Options) -> SourceRecipe:
+    """Return the recipe. It raises SourceError at once for a user's folder without a question file."""
     if options.source is not None:
         find_question_file(options.source)  # an error before anything is written
 
     def revision(source: Path) -> str:
+        """Return the published commit if the question file is the published one, else ``local``, or ``sample``."""
         question_file = find_question_file(source)
         digest = file_sha256(question_file)
         if options.sample:
@@ -166,7 +168,17 @@ def _usable_pairs(
     stored: Mapping[str, StoredImage],
     causes: Mapping[str, str],
 ) -> tuple[list[Pair], list[str]]:
-    """Return the pairs with two stored images, and notes on what is missing, which is an error unless allowed."""
+    """Return the pairs with two stored images, and notes on what is missing.
+
+    Args:
+        options: Settings of the user.
+        pairs: All pairs of the question file.
+        stored: Images by id.
+        causes: Why other images are unusable, by id; empty if all are stored.
+
+    Raises:
+        SourceError: Anything is missing, unless the user accepts the loss.
+    """
     notes = [cause for _, cause in sorted(causes.items())]
     expected = (MEDICONFUSION.rows or 0) // 2
     if not options.sample and len(pairs) != expected:
@@ -341,6 +353,12 @@ class ObjectStorage:
         return self._patiently(partial(self._body, key, query))
 
     def _body(self, key: str, query: Mapping[str, str] | None) -> bytes:
+        """Return an object of the storage by one request, see :meth:`get`.
+
+        Raises:
+            Failure: The server refuses, or the download was interrupted.
+            Transient: There is no answer, or a damaged one.
+        """
         what = quote(key) or "the listing"
         url = f"{self.base_url}/{quote(key)}"
         if self.stop.is_set():
@@ -419,7 +437,7 @@ def _fetch_article(
     pmc_id: str,
     figures: Sequence[Figure],
 ) -> dict[Figure, Failure]:
-    """Fetch the figures of one article with one listing, and return the failures."""
+    """Fetch the figures of one article with one listing, and return the failures. Empty if all are there."""
     try:
         keys = _list_files(storage, pmc_id)
     except Failure as failure:

@@ -94,6 +94,11 @@ _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFE
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
+    """Read an array of an ``.npz`` archive completely.
+
+    Raises:
+        SourceError: There is no such array, or the archive is damaged.
+    """
     try:
         with open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
             array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
@@ -110,6 +115,7 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
 
 
 def _other_array(path: Path, name: str, array: NDArray[Any], form: str) -> SourceError:
+    """Build the error for an array of another type or shape than the published one, which is ``form``."""
     return SourceError(
         f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}"
     )
@@ -210,6 +216,7 @@ def _metadata(source: Path) -> SourceFile:
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
+    """Return the ids of the lesions of a split."""
     rows = hub_table(source / "split", split, ("ids",)).rows()
     return frozenset(str(row.values["ids"]).strip() for row in rows)
 
@@ -274,6 +281,12 @@ class _PadUfes(TableReader):
 
 def _download(folder: Path, split_required: bool) -> Path:
     # Without the split only the demonstrations of the whole set are missing.
+    """Download the published files and the split into a folder, and return it.
+
+    Args:
+        folder: Where they go.
+        split_required: Whether a split that cannot be downloaded is an error.
+    """
     with contextlib.nullcontext() if split_required else contextlib.suppress(SourceError):
         hub_download(_SPLIT, ["*test*", "*train*"], folder / "split")
     base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)

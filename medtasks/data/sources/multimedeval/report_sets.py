@@ -175,6 +175,7 @@ def report_sections(report: str) -> list[ReportSection]:
 
 
 def _common_name(header: str) -> str:
+    """Return the common name of a header in lower case, or the header itself if it is unknown."""
     if header in _CANONICAL:
         return _CANONICAL[header]
     for main in _MAIN:
@@ -270,7 +271,11 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Publi
 
 
 def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
-    """Return the rows of the test split by study."""
+    """Return the rows of the test split by study.
+
+    Raises:
+        SourceError: An image occurs twice, or a study belongs to two patients.
+    """
     studies: dict[str, list[SourceRow]] = {}
     for row in split_rows(source, "test"):
         rows = studies.setdefault(row.text("study_id"), [])
