@@ -101,6 +101,7 @@ class ShownImage(NamedTuple):
 
 
 Shown = tuple[ShownImage, ...]
+Replacements = dict[Shown, Shown]  # images of others, by the images of a question
 
 
 def blind(documents: Documents) -> Changed:
@@ -447,7 +448,7 @@ def swapped_images(documents: Documents) -> list[Shown]:
     return swaps
 
 
-def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[Shown, Shown]:
+def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> Replacements:
     """Return for each list of images another one, of the same number and kinds, from another cluster.
 
     Each list is used once if no cluster has more than half of those of its number and kinds.
@@ -471,7 +472,7 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[
     for images, cluster in clusters.items():
         kinds = tuple(_is_volume(image) for image in images)
         by_kinds.setdefault(kinds, {}).setdefault(cluster, []).append(images)
-    others: dict[Shown, Shown] = {(): ()}
+    others: Replacements = {(): ()}
     for kinds, by_cluster in by_kinds.items():
         order = sorted(sorted(members) for members in by_cluster.values())
         Random(_SEED).shuffle(order)
@@ -483,7 +484,7 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[
     return others
 
 
-def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
+def _exchange_lists(members: Sequence[Sequence[Shown]]) -> Replacements:
     """Return for each list of images another one. ``members`` are the lists of each of several clusters."""
     lists = list(chain.from_iterable(members))
     largest = max(members, key=len)

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, OtherImages, Use
+from medtasks.data.duplicates.image_copies import (
+    DatasetImages,
+    DistinctImage,
+    DistinctImages,
+    OtherImages,
+    Use,
+)
 from medtasks.data.duplicates.image_hashes import ImageViews, Resemblance, near
 from medtasks.data.samples import Documents
 from medtasks.stats.standard_error import connected_components
@@ -65,8 +71,8 @@ class Duplicates:
         DuplicatePair, ...
     ]  # findings within the set, the weightiest and surest first
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
-    groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
-    uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, not compared
+    groups: tuple[DistinctImages, ...]  # connected by ``within``, the largest first
+    uniform: DistinctImages  # images of the set of a single grey, not compared
     uniform_outside: int  # number of distinct ones in ``other``
     # Ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
     # and of equal images all questions but those on the first. Pairs go as a whole.

@@ -44,6 +44,9 @@ class Use:
     pair_id: str | None = None
 
 
+UsesByFile = dict[Path, list[Use]]
+
+
 @dataclass(frozen=True)
 class DistinctImage:
     """All files with the same pixels."""
@@ -67,6 +70,9 @@ class DistinctImage:
     def examples(self) -> tuple[str, ...]:
         """Ids or files of the solved examples that show it."""
         return tuple(dict.fromkeys(use.doc_id for use in self.uses if use.example))
+
+
+DistinctImages = tuple[DistinctImage, ...]
 
 
 @dataclass
@@ -122,7 +128,7 @@ class DatasetImages:
     """Images of a prepared dataset, or of a task of the user's own."""
 
     documents: Documents  # questions, in order
-    images: tuple[DistinctImage, ...]  # in the order of the questions, of solved examples last
+    images: DistinctImages  # in the order of the questions, of solved examples last
     folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
     volumes: int  # number of distinct volumes, which are not compared
@@ -136,7 +142,7 @@ class OtherImages:
     name: str  # the folder or dataset as the user named it
     # Paths are shown below it. None for a dataset, whose images are called by their questions.
     folder: Path | None
-    images: tuple[DistinctImage, ...]
+    images: DistinctImages
     files: int  # number of files read
     unreadable: Mapping[Path, str]  # error messages of files that cannot be read
     listed: FolderImages  # what else the folder holds; of a dataset, its volumes
@@ -155,7 +161,7 @@ def dataset_images(name: str) -> DatasetImages:
     """
     documents = load_documents(name)
     examples = load_documents(name, DEMONSTRATIONS_SPLIT)
-    uses: dict[Path, list[Use]] = defaultdict(list)
+    uses: UsesByFile = defaultdict(list)
     for is_example, split in ((False, documents), (True, examples)):
         for document in split:
             folder = prepared_folder(str(document["dataset"]))
@@ -189,7 +195,7 @@ def own_images(
         SourceError: Images cannot be read.
         MedTasksError: The questions show none.
     """
-    uses: dict[Path, list[Use]] = defaultdict(list)
+    uses: UsesByFile = defaultdict(list)
     for document, paths in zip(documents, files, strict=True):
         for path in paths:  # the id of a question with several images is that of all of them
             image_id = document.get("image_id") if len(paths) == 1 else None
@@ -198,7 +204,7 @@ def own_images(
 
 
 def _add_use(
-    uses: Mapping[Path, list[Use]],
+    uses: UsesByFile,
     path: Path,
     document: Document,
     identity: str,
@@ -230,7 +236,7 @@ def _add_use(
 def _hash_shown(
     name: str,
     documents: Documents,
-    uses: Mapping[Path, Sequence[Use]],
+    uses: UsesByFile,
     folders: tuple[Path, ...],
     private: Sequence[str],
 ) -> DatasetImages:
@@ -307,8 +313,8 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
 def _group_by_pixels(
     files: Sequence[Path],
     hashes: Mapping[Path, ImageHash],
-    uses: Mapping[Path, Sequence[Use]],
-) -> tuple[DistinctImage, ...]:
+    uses: UsesByFile,
+) -> DistinctImages:
     """Group files with the same pixels, in the order of the first file of each group.
 
     Args:

@@ -44,6 +44,9 @@ _LARGEST = 2**_FULL - 1
 # Ends of Pillow's names for layouts with the high byte first.
 _BIG_ENDIAN = ("B", "N") if sys.byteorder == "big" else ("B",)
 
+DeclaredRange = tuple[Range, str]
+"""Values that are black and white by a file's metadata, and the name of the conversion from them."""
+
 
 def scale_to_8_bits(
     image: Image.Image,
@@ -184,9 +187,7 @@ def _decoded_as(source: ImageSource, raw: str) -> Any:
         return np.array(image)
 
 
-def _file_range(
-    image: Any, values: Any, depths: tuple[int, ...], ends: Range
-) -> tuple[Range, str]:
+def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -> DeclaredRange:
     """Return the values that are black and white by the file's metadata, and the conversion's name.
 
     Args:
@@ -209,7 +210,7 @@ def _file_range(
     return _range_of_bits(bits)
 
 
-def _tiff_range(tags: Any, values: Any, ends: Range) -> tuple[Range, str]:
+def _tiff_range(tags: Any, values: Any, ends: Range) -> DeclaredRange:
     """Return :func:`_file_range` of a TIFF file, by its tags. Errors are the same, too."""
     kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
     full = max(tags.get(_BITS, (1,)))
@@ -227,11 +228,11 @@ def _tiff_range(tags: Any, values: Any, ends: Range) -> tuple[Range, str]:
     return _range_of_bits(used_bits(values, (named,), full))
 
 
-def _range_of_bits(bits: int) -> tuple[Range, str]:
+def _range_of_bits(bits: int) -> DeclaredRange:
     return (0.0, float(2**bits - 1)), f"{bits} bits scaled from 0..{2**bits - 1}"
 
 
-def _range_of_floats(values: Any, ends: Range) -> tuple[Range, str]:
+def _range_of_floats(values: Any, ends: Range) -> DeclaredRange:
     """Return the range from 0 to 1, if the values are floats that lie in it.
 
     Raises:

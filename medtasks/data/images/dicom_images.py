@@ -174,7 +174,7 @@ def read_window(source: ImageSource, value_range: Range | None) -> ConvertedImag
                 image = _colour_image(pydicom.pixels, dataset, stored, palette)
                 done = ["DICOM colours"]
             else:
-                image, done = _grey_image(pydicom.pixels, dataset, stored, value_range)
+                image, done = _grey_image(dataset, stored, value_range)
             for name in _SPACINGS:
                 spacing = numbers_of(dataset, name)
                 if len(spacing) == 2 and min(spacing) > 0:
@@ -248,7 +248,6 @@ def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Imag
 
 
 def _grey_image(
-    pixels: Any,
     dataset: Any,
     stored: Any,
     value_range: Range | None,
@@ -256,13 +255,12 @@ def _grey_image(
     """Return a DICOM image in grey, and its conversions.
 
     Args:
-        pixels: The module ``pydicom.pixels``.
         dataset: Of the file.
         stored: Its values, shape (rows, columns).
         value_range: Values of the modality that are black and white; None takes those of the file.
     """
     padding = is_padding(dataset, stored)
-    share, scaling = _scale_grey(pixels, dataset, stored, padding, value_range)
+    share, scaling = _scale_grey(dataset, stored, padding, value_range)
     done = [scaling]
     is_inverted = dataset.PhotometricInterpretation == "MONOCHROME1"
     shape = dataset.get("PresentationLUTShape")
@@ -291,7 +289,6 @@ def is_padding(dataset: Any, stored: Any) -> Any:
 
 
 def _scale_grey(
-    pixels: Any,
     dataset: Any,
     stored: Any,
     padding: Any,
@@ -300,7 +297,6 @@ def _scale_grey(
     """Return grey values from 0 to 1 before any inversion, and where their range comes from.
 
     Args:
-        pixels: The module ``pydicom.pixels``.
         dataset: Of the file.
         stored: Its values, shape (rows, columns).
         padding: Mask of the pixels that are no part of the body.
@@ -310,7 +306,7 @@ def _scale_grey(
         UnclearRange: The window is none that DICOM knows, or there is no window and all values are equal.
         UnreadableImage: There is no window, and all pixels are padding.
     """
-    values = _of_modality(pixels, dataset, stored)
+    values = _of_modality(dataset, stored)
     if value_range is not None:
         low, high = value_range
         return to_unit(values, low, high), f"DICOM scaled from {low:g}..{high:g}, as given"
@@ -325,7 +321,7 @@ def _scale_grey(
         return _through_window(dataset, values, centers[0], widths[0]), "DICOM window applied"
     bits = int(dataset.get("BitsStored", 64))
     if bits <= _READY_BITS and not dataset.PixelRepresentation:
-        bounds = _of_modality(pixels, dataset, np.array([0, 2**bits - 1], stored.dtype))
+        bounds = _of_modality(dataset, np.array([0, 2**bits - 1], stored.dtype))
         share = to_unit(values, *sorted(bounds))
         return share, f"DICOM without a window scaled from the {bits} bits stored"
     visible = values[np.isfinite(values) & ~padding]
@@ -362,9 +358,10 @@ def _unclear(fault: str, values: Any) -> UnclearRange:
     return UnclearRange(fault, (float(np.nanmin(values)), float(np.nanmax(values))))
 
 
-def _of_modality(pixels: Any, dataset: Any, stored: Any) -> Any:
+def _of_modality(dataset: Any, stored: Any) -> Any:
     """Return values of the modality, as floats. A slope or intercept that is blank changes nothing."""
     if dataset.get("ModalityLUTSequence"):
+        pixels = importlib.import_module("pydicom.pixels")
         return pixels.apply_modality_lut(stored, dataset).astype(np.float64)
     slope, intercept = rescaling_of(dataset)
     return stored.astype(np.float64) * slope + intercept

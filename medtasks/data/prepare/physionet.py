@@ -20,7 +20,6 @@ from medtasks.errors import SourceError, join_names
 from medtasks.version import __version__
 
 _HOST = "https://physionet.org"
-_AGENT = f"Wget/1.21 (medtasks {__version__})"
 _CHECKSUMS = "SHA256SUMS.txt"
 _REFUSALS = {
     401: f"PhysioNet does not know this login; check {join_names(PHYSIONET_VARIABLES)}, or the entry in ~/.netrc",
@@ -54,7 +53,7 @@ class PhysioNet:
     def __init__(self, login: HTTPBasicAuth) -> None:
         self._session = SafeSession()
         self._session.auth = login
-        self._session.headers["User-Agent"] = _AGENT
+        self._session.headers["User-Agent"] = f"Wget/1.21 (medtasks {__version__})"
 
     def fetch(self, project: str, names: Iterable[str], folder: Path) -> None:
         """Download files of a project into a folder, under their own names.

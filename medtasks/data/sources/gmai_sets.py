@@ -47,6 +47,7 @@ _GROUPS = {
 }
 _SHOWN = "row of the image"  # no name of a column
 _, TEST, MULTI_ANSWER_SET = GMAI
+CaseKey = tuple[Any, ...]  # texts, answer and groups that a mask and a contour question share
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,8 @@ def _twins(
     rows: Iterable[PublishedRow], images: Iterable[StoredImage | str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the images of the n-th mask and the n-th contour question with the same texts, answer and groups."""
-    masks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    contours: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    masks: dict[CaseKey, list[str]] = defaultdict(list)
+    contours: dict[CaseKey, list[str]] = defaultdict(list)
     for row, image in zip(rows, images, strict=True):
         if row.document is None or isinstance(image, str):
             continue
@@ -205,7 +206,7 @@ def _twins(
         yield from zip(of_masks, contours.get(texts, ()), strict=False)
 
 
-def _texts_of_case(document: Mapping[str, Any]) -> tuple[Any, ...]:
+def _texts_of_case(document: Mapping[str, Any]) -> CaseKey:
     """Return what a mask question and its contour question have in common, as a key."""
     options = document["options"]
     answers = document.get("answers") or [document["answer"]]

@@ -29,8 +29,6 @@ _COLUMNS = CHOICE | {"question_type": "string"}
 _CHOICES = [f"Choice {name}" for name in "ABCD"]
 _NEEDED = ("VolumeName", "Question", "QuestionType", "AnswerChoice", *_CHOICES)
 _CLOSED, _NO_CHOICE = "Close", "-"
-_PACKED = ".nii.gz"
-_OPEN = "open questions"
 
 
 def closed_questions(source: Path, images: ImageStore) -> PublishedRows:
@@ -60,9 +58,9 @@ def closed_questions(source: Path, images: ImageStore) -> PublishedRows:
         kind = folder.partition("_")[2].replace("_", " ")
         for row in csv_table(SourceFile(table), _NEEDED).rows():
             if row.text("QuestionType") != _CLOSED:
-                yield PublishedRow(row.place, cause=_OPEN, outside=True)
+                yield PublishedRow(row.place, cause="open questions", outside=True)
                 continue
-            name = row.text("VolumeName").removesuffix(_PACKED)
+            name = row.text("VolumeName").removesuffix(".nii.gz")
             path = volumes.get(name, source / f"{name}.npy")
             adding = [(path.name, functools.partial(add_volume, path, source))]
             options = [text for column in _CHOICES if (text := row.text(column)) != _NO_CHOICE]

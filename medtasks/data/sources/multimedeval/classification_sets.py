@@ -19,7 +19,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -121,11 +121,11 @@ def _other_array(path: Path, name: str, array: NDArray[Any], form: str) -> Sourc
     )
 
 
+@dataclass(frozen=True)
 class _MedMNIST(TableReader):
-    columns = CLASSIFICATION
+    name: str  # of the set
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    columns = CLASSIFICATION
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return rows with the columns ``image`` (pixels, channels last) and ``label``.

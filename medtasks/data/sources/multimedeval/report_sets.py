@@ -94,7 +94,6 @@ _NOTES = "NOTEEVENTS.csv"
 _COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
 _TEST_IDS = "idsTest.csv"
 _NUMBER_OF_IDS = 13_057
-_OUTSIDE = "notes of the split without findings and exactly one impression"
 _EXAMS = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
@@ -263,7 +262,8 @@ def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> Publi
             outside += 1
     for rows in by_group.values():
         yield from rows
-    yield from [PublishedRow(file.name, cause=_OUTSIDE, outside=True)] * outside
+    cause = "notes of the split without findings and exactly one impression"
+    yield from [PublishedRow(file.name, cause=cause, outside=True)] * outside
     for location in missing.values():
         yield PublishedRow(location, cause=f"its note is not in {file.name}")
     if protocol == "head":  # of the other one the number of documents is published
