@@ -312,6 +312,7 @@ def csv_table(
     """
     dialect = csv.excel_tab if tabs else csv.excel
 
+    # The file is open, and the limit of ``csv`` on fields raised, only while rows are read.
     def csv_records() -> Records:
         name = file.name
         number = 0
