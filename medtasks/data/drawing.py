@@ -26,7 +26,7 @@ class DrawRequest(NamedTuple):
     """Arguments of a draw."""
 
     rows: int  # about as many
-    by: str | None = None  # column of the strata
+    by: str | None = None  # column of the strata; None draws from all clusters alike
     seed: int = 0
 
 

@@ -341,9 +341,11 @@ def _has_room_for(option: str, document: Document) -> bool:
 def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
     """Log the number of questions that cannot be asked in the form of a variant, if there are any."""
     if remaining < len(documents):
-        numbers = f"{len(documents) - remaining:,} of {len(documents):,} questions"
-        of = documents[0].get("dataset", "this task")
-        warn_once(f"{numbers} of {of} cannot be asked {form}, and are left out", "INFO")
+        warn_once(
+            f"{len(documents) - remaining:,} of {len(documents):,} questions of "
+            f"{documents[0].get('dataset', 'this task')} cannot be asked {form}, and are left out",
+            "INFO",
+        )
 
 
 def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Use:
     example: bool  # it is a solved example of few-shot prompts and no question
     # By image id and patient. It is equal for uses that say they show the same.
     identity: tuple[str, str | None]
+    # Columns of the document. None where it has no such column, and for an example without a document.
     image_id: str | None = None
     patient_id: str | None = None
     pair_id: str | None = None

@@ -82,12 +82,11 @@ def volume_facts(volume: Volume) -> dict[str, str]:
     aligned = directions[volume.orientation[:, 0].astype(int), range(3)]
     # The largest angle in degrees between an axis of the volume and the closest one of the body.
     tilt = math.degrees(math.acos(min(1.0, float(abs(aligned).min()))))
-    codes = "".join(nibabel.aff2axcodes(volume.affine))
     slope, intercept = volume.scaling
     return {
         **volume.facts,
         "voxels, as stored": " x ".join(map(str, volume.shape)),
-        "axes run towards": codes,
+        "axes run towards": "".join(nibabel.aff2axcodes(volume.affine)),
         "voxel size": f"{spacing[0]:g} mm right-left, {spacing[1]:g} mm front-back, {spacing[2]:g} mm feet-head",
         "tilt": f"{tilt:.1f} degrees",
         "scaling": f"value = {slope:g} x stored + {intercept:g}",

@@ -43,7 +43,9 @@ class Options:
     allow_changed: bool = False
     # Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
     images: Mapping[str, Path] = field(default_factory=dict)
-    login: HTTPBasicAuth | None = field(default=None, repr=False)  # at PhysioNet
+    login: HTTPBasicAuth | None = field(
+        default=None, repr=False
+    )  # at PhysioNet; None downloads nothing from there
 
 
 @dataclass(frozen=True)
@@ -126,16 +128,19 @@ class SourceRecipe:
     layout: (
         str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
     )
-    demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if any
+    demonstrations: RowReader | None = (
+        None  # reads the examples for few-shot prompts; None: there are none
+    )
     # Patterns of the files to download, where the source is on the Hub.
     hub_files: Sequence[str] = ()
     # Brings the source into a folder. None: a person has to.
     download: Callable[[Path], Path] | None = None
-    # The same with a login at PhysioNet.
+    # The same with a login at PhysioNet. None: the source is not at PhysioNet.
     login_download: Callable[[PhysioNet, Path], Path] | None = None
     # Options with which a copy is prepared, with words to fill in.
     arguments: Sequence[str] = ("--source DIR",)
-    # Revision of a source folder, for recipes that can tell it from the files.
+    # Revision of a source folder, for recipes that can tell it from the files. None: it is that of the catalogue, or
+    # unknown for a user's folder.
     revision: Callable[[Path], str] | None = None
     # On the documents, a sentence each.
     remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()
