@@ -438,10 +438,10 @@ def swapped_images(documents: Documents) -> list[Shown]:
     at = {(row.get("pair_id"), row.get("position")): row for row in documents}
     # Images of the other question of each pair, None without one or if its images are the same.
     from_pairs: list[Shown | None] = []
-    for row, own in zip(documents, originals, strict=True):
+    for row, original in zip(documents, originals, strict=True):
         partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
         images = images_of(partner) if partner else ()
-        same = [image.sha256 for image in images] == [image.sha256 for image in own]
+        same = [image.sha256 for image in images] == [image.sha256 for image in original]
         from_pairs.append(None if partner is None or same else images)
     others = _images_of_others(documents, originals) if None in from_pairs else {}
     swaps = []

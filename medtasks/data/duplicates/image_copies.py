@@ -218,7 +218,7 @@ def _add_use(
         uses: By file.
         path: The file.
         document: The question or the solved example.
-        identity: Image id, or what stands in for it where the document names none.
+        identity: Image id, or a replacement where the document names none.
         example: Whether it is a solved example.
     """
     patient_id = document.get("patient_id")

@@ -213,10 +213,10 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
 
 
 def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
-    """Refuse to prepare without a source.
+    """Check that a source exists or can be downloaded.
 
     Raises:
-        SourceError: The user's folder does not exist, or there is none (None) and the dataset cannot be downloaded.
+        SourceError: The user's folder does not exist, or ``source`` is None and the dataset cannot be downloaded.
     """
     if source is None and recipe.download is None:
         raise SourceError(recipe.how_to_obtain or _how_to_obtain(info, recipe))
@@ -258,7 +258,7 @@ def _origin_of(
 
 
 def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
-    """Say what a person has to do for a dataset that cannot be downloaded here."""
+    """Describe how a person obtains a dataset that cannot be downloaded here."""
     need = {
         Access.CREDENTIALED: f"needs credentials: sign its agreement at {info.source}, download it there",
         Access.GATED: f"has to be downloaded by a person at {info.source}",

@@ -207,7 +207,7 @@ def _twins(
 
 
 def _texts_of_case(document: Mapping[str, Any]) -> CaseKey:
-    """Return what a mask question and its contour question have in common, as a key."""
+    """Return the key that a mask question and its contour question share."""
     options = document["options"]
     answers = document.get("answers") or [document["answer"]]
     right = [options[option_index(answer)] for answer in answers if answer]

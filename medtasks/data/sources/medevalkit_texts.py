@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medtasks.data.prepare.source_files import required_file, required_shards
-from medtasks.data.prepare.source_recipe import Recipes
+from medtasks.data.prepare.source_recipe import Recipes, SourceRecipe
 from medtasks.data.prepare.source_tables import (
     ParquetTable,
     SourceRow,
@@ -127,6 +127,10 @@ class TextSet(TableReader):
             raise row.error("the options' keys are not A, B, ... in order")
         return [by_letter.optional_text(name) for name in by_letter.values]
 
+    def kit_recipe(self) -> SourceRecipe:
+        """Return the recipe of the set."""
+        return kit_recipe(self, f"the Hub's {self.file}", self.file)
+
 
 _SETS: Mapping[str, TextSet] = {
     "mmlu_med": TextSet(
@@ -161,6 +165,5 @@ _SETS: Mapping[str, TextSet] = {
     ),
 }
 RECIPES: Recipes = {
-    f"medevalkit_{name}": kit_recipe(text_set, f"the Hub's {text_set.file}", text_set.file)
-    for name, text_set in _SETS.items()
+    f"medevalkit_{name}": text_set.kit_recipe() for name, text_set in _SETS.items()
 }
