@@ -48,6 +48,7 @@ class DatasetInfo:
 
 
 def _read_catalogue() -> dict[str, DatasetInfo]:
+    """Return the entries of ``catalogue.toml`` by name, each with its own facts and those of its source."""
     catalogue = {}
     for shared in packaged_facts(__package__, "catalogue")["sources"]:
         for name, changes in shared.pop("datasets").items():

@@ -6,10 +6,10 @@ when tasks are listed: it imports the module before the last dot and takes the r
 the user's own. So each of the three has a module whose attributes are its results.
 """
 
-import contextlib
 import json
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ def label_of(task: str) -> str:
         if is_known(task):  # a task of the user's own whose dataset is gone
             return task
         raise AttributeError(f"no dataset name is the beginning of task name {task!r}")
-    with contextlib.suppress(MedTasksError):
+    with suppress(MedTasksError):
         manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)]))
         if warning := data_warning(manifest.model_dump()):
             return f"{task} [{warning}]"
@@ -247,7 +247,7 @@ def preparing_again(name: str) -> str:
     """Return the command that prepares a dataset again."""
     if (study := study_of(name)) is not None:
         options = ["--as", name]
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        with suppress(OSError, ValueError, LookupError, TypeError):
             sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
             options = [str(option) for option in sheet[OPTIONS]]
         return shlex.join(["medtasks", "curate", "publish", study, *options])

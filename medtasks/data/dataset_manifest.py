@@ -39,7 +39,7 @@ class Draw(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int
-    by: str | None  # column of the strata
+    by: str | None  # column of the strata, None for a draw from all clusters alike
     strata: tuple[DrawnStratum, ...]
 
     def __str__(self) -> str:
@@ -65,13 +65,14 @@ class Manifest(BaseModel):
     text_sha256: str  # fingerprint of all columns but the image bytes, independent of row order
     pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
     left_out: tuple[str, ...] = ()  # rows left out and why, one sentence each
-    selected_from: str | None = None  # the dataset this one is a part of; the images stay there
+    # The dataset that this one is a part of, and where its images stay. None for a whole one.
+    selected_from: str | None = None
     selection: Mapping[
         str, tuple[str, ...]
     ] = {}  # values by column that the part was chosen by
-    draw: Draw | None = None  # design, if the part was drawn at random
+    draw: Draw | None = None  # design of a part that was drawn at random, None of any other set
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
-    # black and white, of images with more than 8 bits
+    # black and white, of images with more than 8 bits; None: as files say
     image_range: tuple[float, float] | None = None
     # how volumes are shown; empty: as a task's settings say
     volume_settings: Mapping[str, Any] = {}

@@ -5,15 +5,15 @@ a dataset that is half written.
 """
 
 import binascii
-import contextlib
 import errno
 import functools
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import filelock
@@ -29,8 +29,8 @@ from medtasks.home import dataset_folder, home, make_folder, owner_only, written
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 DocumentCollection = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
-_DATA_URI = re.compile(r"data:[^,]{,200}(?:,|$)", re.IGNORECASE)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_DATA_URI = re.compile(r"(?i)data:[^,]{,200}(?:,|$)")
+_ADDRESS = re.compile(r"(?i)[a-z][a-z0-9+.-]+://")
 LONGEST_NUMBER = 64  # characters of base64 that are no image
 _LONGEST_NAME = 255  # characters of a file's name
 _MARK = "embedded:"
@@ -39,7 +39,7 @@ _DIGITS = 16
 _ROWS = 16  # rows whose images are in memory at a time
 
 
-@contextlib.contextmanager
+@contextmanager
 def work_folder(name: str, access: Access) -> Iterator[Path]:
     """Yield the folder in which a dataset is being prepared.
 
@@ -59,7 +59,7 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
         make_folder(final.parent)
         with (
             filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False),
-            contextlib.ExitStack() as undo,
+            ExitStack() as undo,
         ):
             old = final.with_name(f".old-{final.name}")
             if (
@@ -108,20 +108,35 @@ def publish(
         The final folder.
     """
     import datasets
+    import pyarrow
 
     features = datasets.Features.from_arrow_schema(schema)
     splits = {SPLIT: documents}
     if demonstrations:
         splits[DEMONSTRATIONS_SPLIT] = demonstrations
-    tables = {split: _dataset_of(rows, features) for split, rows in splits.items()}
+    tables = {}
+    for split, rows in splits.items():
+        names = next(
+            iter(rows), features
+        )  # in the documents' order, without rows in the schema's
+        columns = [features.arrow_schema.field(name) for name in names]
+        table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
+        digest = hashlib.sha256()
+        for batch in table.to_batches(BATCH):
+            digest.update(batch.serialize())
+        # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
+        in_order = datasets.Features({name: features[name] for name in table.column_names})
+        info = datasets.DatasetInfo(features=in_order)
+        fingerprint = digest.hexdigest()[:16]
+        tables[split] = datasets.Dataset(table, info=info, fingerprint=fingerprint)
     for split in splits:  # of an attempt that was interrupted here
-        shutil.rmtree(work / split, ignore_errors=True)
+        rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
     manifest.write(work)
     final = dataset_folder(manifest.name)
     old = final.with_name(f".old-{final.name}")
-    shutil.rmtree(old, ignore_errors=True)
+    rmtree(old, ignore_errors=True)
     try:
         if final.exists():
             final.rename(old)
@@ -130,28 +145,12 @@ def publish(
         if old.exists() and not final.exists():
             old.rename(final)
         raise
-    shutil.rmtree(final / SCRATCH, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+    rmtree(final / SCRATCH, ignore_errors=True)
+    rmtree(old, ignore_errors=True)
     return final
 
 
-def _dataset_of(rows: DocumentCollection, features: Any) -> Any:
-    import datasets
-    import pyarrow
-
-    names = next(iter(rows), features)  # in the documents' order, without rows in the schema's
-    columns = [features.arrow_schema.field(name) for name in names]
-    table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
-    digest = hashlib.sha256()
-    for batch in table.to_batches(BATCH):
-        digest.update(batch.serialize())
-    # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
-    in_order = datasets.Features({name: features[name] for name in table.column_names})
-    info = datasets.DatasetInfo(features=in_order)
-    return datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
-
-
-@contextlib.contextmanager
+@contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Keep the ``datasets`` library from showing bars within this block."""
     import datasets
@@ -210,8 +209,9 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
     return rows
 
 
-@contextlib.contextmanager
+@contextmanager
 def _report_damage(name: str, folder: Path) -> Iterator[None]:
+    """Raise SourceError, with the command that prepares the dataset again, for errors in a block that reads it."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError) as error:  # also Arrow's own errors
@@ -289,17 +289,20 @@ def with_image_files(
         sources: Columns of encoded images (bytes, base64 or data URIs), paths, or lists of these. Of several columns,
             some may be empty.
         places: Locations of the rows, for messages.
-        root: Folder in which the paths begin.
+        root: Folder in which relative paths begin, None if unknown. Here only a path in place of missing bytes is
+            looked up.
 
     Raises:
         SourceError: An image is missing, or only its address is there.
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
-    folder = str(home() / _EMBEDDED)
-    write = functools.partial(_write_images, name=name, folder=folder, places=places, root=root)
+    write = functools.partial(
+        _write_images, name=name, folder=str(home() / _EMBEDDED), places=places, root=root
+    )
 
     def names_in_documents(**settings: Any) -> list[Any]:
+        """Return the names of a row's images, for each row. Images that are not on the disk are written."""
         names = stored.map(
             write,
             batched=True,
@@ -337,7 +340,19 @@ def _write_images(
     places: Sequence[str],
     root: str | None,
 ) -> dict[str, list[Any]]:
-    """Write the images of a batch unless they exist, and return the column of their names in documents."""
+    """Write the images of a batch unless they exist, and return the column of their names in documents.
+
+    Args:
+        batch: An Arrow table with the columns of images.
+        rows: Positions of the batch's rows in the whole table.
+        name: Of the new column; ``image_file`` holds the first image alone.
+        folder: Where the images go.
+        places: Locations of all rows, for messages.
+        root: See :func:`with_image_files`.
+
+    Raises:
+        SourceError: A cell holds neither an image nor the path of one.
+    """
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
         images = []
@@ -378,6 +393,17 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
 
 
 def _check_path(path: str, root: str | None, *, is_embedded: bool) -> None:
+    """Refuse a cell's path that cannot be the path of an image.
+
+    Args:
+        path: Of the image.
+        root: Folder in which a relative path begins, None if unknown.
+        is_embedded: Whether the cell is an object for an image, without its bytes. Then the file has to exist, and a
+            relative path needs a ``root``.
+
+    Raises:
+        ValueError: The fault of the cell, which continues a sentence that begins with the name of its column.
+    """
     if _ADDRESS.match(path):
         raise ValueError(
             "is an address, from which nothing is downloaded; save the image and write the path of its file"

@@ -8,12 +8,11 @@ seed holds the smaller one, and any first part of a draw is a random one, too.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from medtasks.data.dataset_manifest import Draw, DrawnStratum
-from medtasks.data.samples import DRAWN, Documents
+from medtasks.data.samples import DRAWN, Document, Documents
 from medtasks.data.selecting import values
 from medtasks.data.shards import clusters_of
 from medtasks.errors import MedTasksError, unknown_name
@@ -27,7 +26,7 @@ class DrawRequest(NamedTuple):
     """Arguments of a draw."""
 
     rows: int  # about as many
-    by: str | None = None  # column of the strata
+    by: str | None = None  # column of the strata; None draws from all clusters alike
     seed: int = 0
 
 
@@ -85,12 +84,12 @@ def draw_documents(
 
 def _strata(
     documents: Documents, request: DrawRequest
-) -> dict[str, list[tuple[str, list[Mapping[str, Any]]]]]:
+) -> dict[str, list[tuple[str, list[Document]]]]:
     """Return the clusters of each stratum, each with the digest by which it is drawn."""
     column = request.by
     if column is not None and not any(column in document for document in documents):
         raise unknown_name("column", column, documents[0])
-    clusters: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    clusters: dict[int, list[Document]] = defaultdict(list)
     for cluster, document in zip(clusters_of(documents), documents, strict=True):
         clusters[cluster].append(document)
     strata = defaultdict(list)

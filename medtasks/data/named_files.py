@@ -45,6 +45,11 @@ def check_size(size: int, most: int = MOST_WHOLE, name: str = "it") -> None:
         )
 
 
+def unpacked_size(archive: zipfile.ZipFile) -> int:
+    """Return the size of all members of an archive in bytes, as its directory states it."""
+    return sum(member.file_size for member in archive.infolist())
+
+
 def check_archive(archive: zipfile.ZipFile, packed: int) -> None:
     """Refuse an archive that is large only when unpacked.
 
@@ -55,7 +60,7 @@ def check_archive(archive: zipfile.ZipFile, packed: int) -> None:
     Raises:
         UnusableFile: It takes too much.
     """
-    size = sum(member.file_size for member in archive.infolist())
+    size = unpacked_size(archive)
     if size > max(MOST_TEXT, _MOST_RATIO * packed):
         raise UnusableFile(
             f"it unpacks to {size / 1e6:,.0f} MB, over {_MOST_RATIO} times its size, as no results do"

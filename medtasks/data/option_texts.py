@@ -4,12 +4,11 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import Document, first_letters, letter
 
 _MARK = re.compile(
-    r"\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
-    r"(?!(?<=\d[.:])\d)\s*",  # no number such as "1.5 mm" or "1:10"
-    re.IGNORECASE,
+    r"(?i)\s*(?:(?:option|choice|answer|选项)\s*)?[(\[（【]?\s*([^\W_]{1,2})\s*(?:[.:)\]．：。、）】]+|(?<!\d)\s[-–—](?=\s))"
+    r"(?!(?<=\d[.:])\d)\s*",
 )
 # Of Chinese, a character is a word.
 _WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3400-\u9fff]")
@@ -27,13 +26,12 @@ _KNOWN_WORD = re.compile(
 )
 _JOINED = re.compile(r"\w\W*[^\w\s]\W*\w")  # letters by a sign
 _REFERRING = re.compile(
-    r"\b(?:of|all|none|any|both|either|neither|each) the (?:above|preceding|foregoing|aforementioned)\b"
+    r"(?i)\b(?:of|all|none|any|both|either|neither|each) the (?:above|preceding|foregoing|aforementioned)\b"
     r"|^\W*(?:alle|keine\w?|beide\w?|toutes|tous|aucune?|tod[ao]s|ningun[ao]|nenhuma?|amb[ao]s|tutt[ei]|nessun[ao])\b"
     r".*\b(?:genannten|obigen|antworten|dessus|réponses|propositions|anteriores|acima|opciones|respuestas|alternativas"
     r"|precedenti|risposte)\b"
     r"|\b(?:options?|choices?|answers?) \(?\d"
     r"|以上(?:都|均|皆|全|所有|各|任)|(?:有|部|何|无|無)以上|上記|上述|위의|ما سبق|ما ذكر|перечисленн|उपरोक्त",
-    re.IGNORECASE,
 )
 
 
@@ -51,7 +49,7 @@ def without_marks(options: Sequence[str]) -> list[str] | None:
     marks = list(filter(None, map(_MARK.match, options)))
     names = [unicodedata.normalize("NFKC", mark[1]).upper() for mark in marks]
     texts = [mark.string[mark.end() :].strip() for mark in marks]
-    is_lettered = names == list(map(letter, range(len(options))))
+    is_lettered = names == first_letters(len(options))
     is_numbered = names == [str(number) for number in range(1, len(options) + 1)]
     tells_apart = is_lettered or (is_numbered and len({*texts}) == len(texts))
     return texts if tells_apart and all(texts) else None
@@ -67,7 +65,7 @@ def refers_to_others(option: str, count: int) -> bool:
     text = unicodedata.normalize("NFKC", option).casefold()
     if _REFERRING.search(text):
         return True
-    letters = {letter(index).casefold() for index in range(count)}
+    letters = {name.casefold() for name in first_letters(count)}
     named = []
     kinds = set()
     for word in _WORD.findall(text):

@@ -138,8 +138,9 @@ def matching_values(
         matches = _values_like(word.strip().casefold(), published, full_names)
         if not matches:
             hint = near_match(word.casefold(), [value.casefold() for value in published])
-            hint = hint or "; see what there is with --list"
-            raise MedTasksError(f"no question has the {column} '{word}'{hint}")
+            raise MedTasksError(
+                f"no question has the {column} '{word}'{hint or '; see what there is with --list'}"
+            )
         selected |= matches
     return selected
 
@@ -147,6 +148,13 @@ def matching_values(
 def _values_like(
     name: str, published: Iterable[str], full_names: Mapping[str, str]
 ) -> set[str]:
+    """Return the published values that one word of the user means, none if it means nothing.
+
+    Args:
+        name: The word, case folded.
+        published: Values that occur.
+        full_names: By abbreviation, case folded.
+    """
     matches = {value for value in published if value.casefold() == name}
     if matches:
         return matches

@@ -129,13 +129,12 @@ def clusters_of(documents: Any) -> list[int]:
     """
     keys: list[list[Hashable]] = [[] for _ in range(len(documents))]
     for name in _TOGETHER:
-        for row, value in enumerate(_column(documents, name)):
+        column: Sequence[Any] = ()  # of a table without this column
+        if not hasattr(documents, "column_names"):
+            column = [row.get(name) if isinstance(row, Mapping) else None for row in documents]
+        elif name in documents.column_names:
+            column = documents[name]
+        for row, value in enumerate(column):
             if value is not None:
                 keys[row].append((name, value))
     return connected_components(keys)
-
-
-def _column(documents: Any, name: str) -> Sequence[Any]:
-    if not hasattr(documents, "column_names"):
-        return [row.get(name) if isinstance(row, Mapping) else None for row in documents]
-    return documents[name] if name in documents.column_names else ()

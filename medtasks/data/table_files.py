@@ -8,7 +8,6 @@ import bz2
 import codecs
 import csv
 import gzip
-import io
 import itertools
 import lzma
 import re
@@ -18,6 +17,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from medtasks.data.named_files import (
     check_size,
     read_file,
     read_stream,
+    unpacked_size,
 )
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, join_names, several
@@ -69,8 +70,8 @@ _SEPARATORS = ",;\t|"  # of equally likely ones the first
 _SEPARATOR_LINE = re.compile(r"\Asep=.\r?\n")  # which Excel reads and does not show
 # No word of a western European language in Windows-1252, or a byte that is no letter in it.
 _FOREIGN_WORD = re.compile(r"[^\x00-\x7f]{4}|\ufffd")
+# Memory of a row, and of a value, in bytes, by what is in front of it.
 _COSTS = {"\n": 600, "\r": 600, **dict.fromkeys(f"{_SEPARATORS}[{{", 100)}
-"""Memory of a row, and of a value, in bytes, by what is in front of it."""
 _LETTER_COST = 6
 # A letter of a workbook's text, such as _x000D_.
 _ESCAPED = re.compile(r"_x((?![Dd][89A-Fa-f])[0-9A-Fa-f]{4})_")
@@ -122,12 +123,19 @@ def read_table(path: Path, kind: str = "csv", **options: Any) -> TableFile:
 
 
 def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any]) -> TableFile:
+    """Read a table from the content of a file.
+
+    Args:
+        location: Path of the file, or that of its archive and its name in it.
+        data: Its content, which may be packed.
+        kind: How to read a file that does not tell, one of ``TABLE_KINDS``.
+        options: See :func:`read_table`, whose errors are raised, too.
+    """
     for mark, unpack in _PACKED.items():
         if data.startswith(mark):
-            data = read_stream(unpack(io.BytesIO(data)))
+            data = read_stream(unpack(BytesIO(data)))
     if data.startswith(_ZIP):
         return _table_in_archive(location, data, kind, options)
-    _check_is_text(location, data)
     text, notes = _decode(location, data, options.get("encoding", ""))
     cost = sum(text.count(mark) * cost for mark, cost in _COSTS.items())
     check_size(_LETTER_COST * len(text) + cost, MOST_MEMORY)
@@ -138,7 +146,13 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
             _json_rows(location, text, options.get("field", "")), notes, is_typed=True
         )
     text = _SEPARATOR_LINE.sub("", text)
-    separator = options.get("sep") or options.get("delimiter") or _separator(text)
+    separator = options.get("sep") or options.get("delimiter")
+    if not separator:
+        # The one that splits the first line into the most cells.
+        line = text.lstrip("\r\n").splitlines()[0]
+        separator = max(
+            _SEPARATORS, key=lambda mark: len(next(csv.reader([line], delimiter=mark)))
+        )
     if separator not in (",", *options.values()):
         notes.append(
             "columns are separated by " + {"\t": "tabs"}.get(separator, f"'{separator}'")
@@ -147,23 +161,20 @@ def _table_in(location: str, data: bytes, kind: str, options: Mapping[str, Any])
     return TableFile(_rows(location, cells, options.get("header", ())), notes)
 
 
-def _check_is_text(location: str, data: bytes) -> None:
-    for mark, description in _OTHER_FILES.items():
-        if data.startswith(mark):
-            raise SourceError(f"{location} is {description}")
-    if not data.strip(_BLANK):
-        raise SourceError(f"{location} is empty")
-
-
 def _table_in_archive(
     location: str,
     data: bytes,
     kind: str,
     options: Mapping[str, Any],
 ) -> TableFile:
-    """Read a workbook, or the tables in an archive one after the other."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        check_size(sum(member.file_size for member in archive.infolist()))
+    """Read a workbook, or the tables in an archive one after the other.
+
+    Raises:
+        SourceError: It is a workbook of another program, or as of :func:`read_table`.
+        UnusableFile: It is too large when unpacked.
+    """
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        check_size(unpacked_size(archive))
         check_archive(archive, len(data))
         names = list(itertools.filterfalse(_NO_TABLE.match, archive.namelist()))
         if "xl/workbook.xml" in names:
@@ -196,7 +207,21 @@ def utf_16_of(data: bytes) -> str:
 
 
 def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
-    """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen."""
+    """Return the text of a file, with a note on its encoding unless that is UTF-8 or was chosen.
+
+    Args:
+        location: Of the file, for messages.
+        data: Its content.
+        encoding: The user's choice, empty without one.
+
+    Raises:
+        SourceError: It is empty, no text, or in another encoding, or the encoding does not exist.
+    """
+    for mark, description in _OTHER_FILES.items():
+        if data.startswith(mark):
+            raise SourceError(f"{location} is {description}")
+    if not data.strip(_BLANK):
+        raise SourceError(f"{location} is empty")
     recognised = encoding or utf_16_of(data)
     try:
         text = data.decode(recognised or "utf-8-sig")
@@ -215,19 +240,16 @@ def _decode(location: str, data: bytes, encoding: str) -> tuple[str, list[str]]:
     return text, ["its encoding is UTF-16"] if recognised != encoding else []
 
 
-def _separator(text: str) -> str:
-    """Return the separator that splits the first line into the most cells."""
-    line = text.lstrip("\r\n").splitlines()[0]
-    return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([line], delimiter=mark))))
-
-
 def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
+    """Yield the cells of each row, None for a blank one.
+
+    Raises:
+        SourceError: A quotation mark is never closed, or as ``csv`` says.
+    """
     number = 1
     before = csv.field_size_limit(sys.maxsize)
     try:
-        for cells in csv.reader(
-            io.StringIO(text, newline=""), delimiter=separator, strict=True
-        ):
+        for cells in csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True):
             yield [cell if cell.strip() else None for cell in cells]
             number += 1
     except csv.Error as error:
@@ -242,12 +264,17 @@ def _csv_cells(location: str, text: str, separator: str) -> Iterator[TextCells]:
 
 
 def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFile:
+    """Read a sheet of a workbook.
+
+    Raises:
+        SourceError: The workbook is damaged, has no such sheet, or holds errors or formulas that were never computed.
+    """
     from openpyxl import load_workbook  # takes a third of a second
 
     has_formulas = options.get("has_formulas", True)
     with _report_damage(location):
-        written = load_workbook(io.BytesIO(data), read_only=not has_formulas)
-        computed = load_workbook(io.BytesIO(data), data_only=True) if has_formulas else written
+        written = load_workbook(BytesIO(data), read_only=not has_formulas)
+        computed = load_workbook(BytesIO(data), data_only=True) if has_formulas else written
     title, notes = _choose_sheet(location, computed, options.get("sheet_name"))
     with _report_damage(location):  # a sheet without formulas is read here
         if not has_formulas:
@@ -267,7 +294,16 @@ def _workbook(location: str, data: bytes, options: Mapping[str, Any]) -> TableFi
 
 
 def _choose_sheet(location: str, workbook: Any, name: str | None) -> tuple[str, list[str]]:
-    """Return the title of the sheet of a name, or the first visible one, and a note on others."""
+    """Return the title of the sheet to read, and a note if others are not.
+
+    Args:
+        location: Of the workbook, for messages.
+        workbook: Of ``openpyxl``.
+        name: The user's choice; None takes the first visible sheet, or the first one if all are hidden.
+
+    Raises:
+        SourceError: There is no sheet of this name.
+    """
     titles = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
     title = name or (titles or workbook.sheetnames)[0]
     if title not in workbook.sheetnames:
@@ -281,6 +317,7 @@ def _choose_sheet(location: str, workbook: Any, name: str | None) -> tuple[str, 
 
 @contextmanager
 def _report_damage(location: str) -> Iterator[None]:
+    """Raise SourceError for any error of ``openpyxl`` within the block."""
     try:
         yield
     except Exception as error:
@@ -290,6 +327,7 @@ def _report_damage(location: str) -> Iterator[None]:
 
 
 def _is_shown_otherwise(cell: Any) -> bool:
+    """Return whether a cell's format makes a person see another text than is read."""
     if isinstance(cell.value, str | bool | None) or cell.number_format in ("General", "@"):
         return False
     return not _SIMPLE_FORMAT.fullmatch(cell.number_format)
@@ -312,7 +350,14 @@ def _shown_text(cell: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
-        return _shown_number(value, cell.number_format)
+        simple = _SIMPLE_FORMAT.fullmatch(cell.number_format)
+        if simple:
+            zeros, decimals, percent = simple.groups(default="")
+            scaled = value * 100 if percent else value
+            return f"{scaled:0{len(zeros + decimals)}.{len(decimals or '.') - 1}f}{percent}"
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))
+        return str(value)
     if isinstance(value, str):
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
     else:
@@ -320,25 +365,22 @@ def _shown_text(cell: Any) -> str | None:
     return text if text.strip() else None
 
 
-def _shown_number(value: float, number_format: str) -> str:
-    simple = _SIMPLE_FORMAT.fullmatch(number_format)
-    if simple:
-        zeros, decimals, percent = simple.groups(default="")
-        scaled = value * 100 if percent else value
-        return f"{scaled:0{len(zeros + decimals)}.{len(decimals or '.') - 1}f}{percent}"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 def _rows(
     location: str,
     table: Iterator[TextCells] | Sequence[TextCells],
-    header: Collection[str] = (),
+    header: Collection[str],
 ) -> list[TableRow]:
     """Return the rows under the names in the first one, or the first with all of ``header``.
 
-    Rows without any text are left out.
+    Rows without any text are left out. A cell that is empty or missing is None.
+
+    Args:
+        location: Of the table, for messages.
+        table: Cells of each row.
+        header: Names of columns; empty takes the first row with any text.
+
+    Raises:
+        SourceError: There are no rows, two columns have one name, or rows have more cells than names.
     """
     with_text = [(number, cells) for number, cells in enumerate(table, start=1) if any(cells)]
     with_text = with_text[_header_row(with_text, header) :]
@@ -347,7 +389,11 @@ def _rows(
     if len(with_text) == 1:
         raise SourceError(f"{location} is empty: it has names of columns and no row")
     (_, first), *others = with_text
-    names = _column_names(location, first)
+    names = [(cell or f"column {number}").strip() for number, cell in enumerate(first, start=1)]
+    if len({*names}) < len(names):
+        raise SourceError(
+            f"{location} has several columns called '{max(names, key=names.count)}'; give each its own name"
+        )
     rows = []
     faults = []
     for number, cells in others:
@@ -363,16 +409,6 @@ def _rows(
     return rows
 
 
-def _column_names(location: str, cells: TextCells) -> list[str]:
-    names = [(cell or f"column {number}").strip() for number, cell in enumerate(cells, start=1)]
-    if len({*names}) < len(names):
-        repeated = max(names, key=names.count)
-        raise SourceError(
-            f"{location} has several columns called '{repeated}'; give each its own name"
-        )
-    return names
-
-
 def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) -> int:
     """Return the position of the first row with all names in ``header``, or 0 without one."""
     for position, (_, cells) in enumerate(rows):
@@ -382,7 +418,11 @@ def _header_row(rows: Sequence[tuple[int, TextCells]], header: Collection[str]) 
 
 
 def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
-    """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object."""
+    """Return the objects of a JSON file: one a line, or a list, which may be a ``field`` of an object.
+
+    Raises:
+        SourceError: Entries are no JSON objects, of which up to ten are named, or as of :func:`_json_entries`.
+    """
     rows = []
     faults = []
     for entry_place, entry in _json_entries(location, text, field):
@@ -399,15 +439,18 @@ def _json_rows(location: str, text: str, field: str) -> list[TableRow]:
 
 
 def _json_entries(location: str, text: str, field: str) -> list[tuple[str, Any]]:
+    """Return the location and the content of each entry of a JSON file.
+
+    The content is a text if the first line of the file is a whole object: then each line is one. Otherwise it is a
+    value of the list in the file, or in the ``field`` of its object, where that is not empty.
+
+    Raises:
+        SourceError: It is no JSON, or there is no such list, or it is empty.
+    """
     first = text.strip().partition("\n")[0].strip()
-    if field or first[0] + first[-1] != "{}":
-        numbered = enumerate(_json_list(location, text, field), 1)
-        return [(f"{location}, entry {number}", entry) for number, entry in numbered]
-    lines = enumerate(text.split("\n"), 1)
-    return [(f"{location}, line {number}", line) for number, line in lines if line.strip()]
-
-
-def _json_list(location: str, text: str, field: str) -> list[Any]:
+    if not field and first[0] + first[-1] == "{}":
+        lines = enumerate(text.split("\n"), 1)
+        return [(f"{location}, line {number}", line) for number, line in lines if line.strip()]
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -422,4 +465,4 @@ def _json_list(location: str, text: str, field: str) -> list[Any]:
         raise SourceError(f"{location} is empty")
     if not isinstance(rows, list):
         raise SourceError(f"{location} holds no list of questions")
-    return rows
+    return [(f"{location}, entry {number}", row) for number, row in enumerate(rows, 1)]

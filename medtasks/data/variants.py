@@ -33,11 +33,11 @@ and documents of ``rotated`` have further columns:
 """
 
 import hashlib
-import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import PurePath
+from random import Random
 from typing import Any, NamedTuple
 
 from medtasks.data.images.degrading import SEVERITIES, STRENGTHS
@@ -101,6 +101,7 @@ class ShownImage(NamedTuple):
 
 
 Shown = tuple[ShownImage, ...]
+Replacements = dict[Shown, Shown]  # images of others, by the images of a question
 
 
 def blind(documents: Documents) -> Changed:
@@ -232,20 +233,15 @@ def _rotation(document: Document, number: int) -> dict[str, Any]:
             listed_options(options), listed_options(turned)
         )
     if number and "option_lines" in document:
-        columns["option_lines"] = _rotated_lines(document["option_lines"], turned, number)
+        lines = document["option_lines"]
+        turned_lines = [*lines[number:count], *lines[:number]]
+        relettered = []
+        for index, (line, option) in enumerate(zip(turned_lines, turned, strict=True)):
+            relettered.append("".join(_split_line(line, option, index)))
+        # Lines after the last option are of options that are null.
+        columns["option_lines"] = [*relettered, *lines[count:]]
         columns["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return columns
-
-
-def _rotated_lines(lines: Sequence[str], options: Sequence[str], number: int) -> list[str]:
-    """Return the lines of rotated ``options``, with the letters of their new positions."""
-    count = len(options)
-    turned = [*lines[number:count], *lines[:number]]
-    relettered = []
-    for index, (line, option) in enumerate(zip(turned, options, strict=True)):
-        relettered.append("".join(_split_line(line, option, index)))
-    # Those after the last option are of options that are null.
-    return [*relettered, *lines[count:]]
 
 
 def _split_line(line: str, option: str, index: int) -> tuple[str, str]:
@@ -290,7 +286,7 @@ def nota(documents: Documents, *, control: bool = False) -> Changed:
         options = document["options"]
         right = Sample(document).target
         wrong = sorted({*range(len(options))} - {right})
-        drawn = random.Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
+        drawn = Random(f"{_REPLACED_SEED} {document['doc_id']}").choice(wrong)
         index = drawn if control or right is None else right
         new = _with_option(document, index, NONE_OF_THEM)
         new[COLUMN] = NOTA_CONTROL if control else NOTA
@@ -332,6 +328,7 @@ def _with_room_for(option: str, documents: Documents) -> list[Document]:
 
 
 def _has_room_for(option: str, document: Document) -> bool:
+    """Return whether a document has two options, one of them right, and can get one more that is like no other."""
     options = document.get("options") or ()
     target = Sample(document).target
     if len(options) < 2 or target is None or any(map(_SUCH_OPTIONS[option].match, options)):
@@ -344,9 +341,11 @@ def _has_room_for(option: str, document: Document) -> bool:
 def _log_left_out(documents: Documents, remaining: int, form: str) -> None:
     """Log the number of questions that cannot be asked in the form of a variant, if there are any."""
     if remaining < len(documents):
-        numbers = f"{len(documents) - remaining:,} of {len(documents):,} questions"
-        of = documents[0].get("dataset", "this task")
-        warn_once(f"{numbers} of {of} cannot be asked {form}, and are left out", "INFO")
+        warn_once(
+            f"{len(documents) - remaining:,} of {len(documents):,} questions of "
+            f"{documents[0].get('dataset', 'this task')} cannot be asked {form}, and are left out",
+            "INFO",
+        )
 
 
 def _with_option(document: Document, index: int, text: str) -> dict[str, Any]:
@@ -389,29 +388,23 @@ def degraded(documents: Documents) -> Changed:
         if of_document:
             name = str(document["doc_id"])
             names[cluster] = min(name, names.get(cluster, name))
-    drawn = _draw_degradations(names)
+    # Kind and severity of each cluster, by its name alone.
+    order = sorted(
+        names,
+        key=lambda cluster: hashlib.sha256(
+            f"{_DEGRADED_SEED} {names[cluster]}".encode()
+        ).digest(),
+    )
+    combinations = list(product(STRENGTHS, SEVERITIES))
+    drawn: dict[int, tuple[str, int]] = {}
+    for start in range(0, len(order), len(combinations)):
+        block = Random(f"{_DEGRADED_SEED} {start}").sample(combinations, len(combinations))
+        drawn |= zip(order[start : start + len(block)], block, strict=False)
     changed = []
     for document, cluster in zip(documents, clusters, strict=True):
         kind, severity = drawn.get(cluster, (None, None))
         changed.append({**document, DEGRADATION: kind, SEVERITY: severity, COLUMN: DEGRADED})
     return changed
-
-
-def _draw_degradations(names: Mapping[int, str]) -> dict[int, tuple[str, int]]:
-    """Draw kind and severity for clusters, by their names alone."""
-
-    def digest(cluster: int) -> bytes:
-        return hashlib.sha256(f"{_DEGRADED_SEED} {names[cluster]}".encode()).digest()
-
-    order = sorted(names, key=digest)
-    combinations = list(product(STRENGTHS, SEVERITIES))
-    drawn: dict[int, tuple[str, int]] = {}
-    for start in range(0, len(order), len(combinations)):
-        block = random.Random(f"{_DEGRADED_SEED} {start}").sample(
-            combinations, len(combinations)
-        )
-        drawn |= zip(order[start : start + len(block)], block, strict=False)
-    return drawn
 
 
 def images_of(document: Document) -> Shown:
@@ -441,8 +434,15 @@ def swapped_images(documents: Documents) -> list[Shown]:
     Raises:
         MedTasksError: No patient has others.
     """
-    from_pairs = _partner_images(documents)
     originals = list(map(images_of, documents))
+    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
+    # Images of the other question of each pair, None without one or if its images are the same.
+    from_pairs: list[Shown | None] = []
+    for row, original in zip(documents, originals, strict=True):
+        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
+        images = images_of(partner) if partner else ()
+        same = [image.sha256 for image in images] == [image.sha256 for image in original]
+        from_pairs.append(None if partner is None or same else images)
     others = _images_of_others(documents, originals) if None in from_pairs else {}
     swaps = []
     for original, of_partner in zip(originals, from_pairs, strict=True):
@@ -450,8 +450,18 @@ def swapped_images(documents: Documents) -> list[Shown]:
     return swaps
 
 
-def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[Shown, Shown]:
-    """Return for each list of images one of another cluster. ``originals`` are the images of each document."""
+def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> Replacements:
+    """Return for each list of images another one, of the same number and kinds, from another cluster.
+
+    Each list is used once if no cluster has more than half of those of its number and kinds.
+
+    Args:
+        documents: Of one dataset.
+        originals: The images of each document, shape (documents,).
+
+    Raises:
+        MedTasksError: One cluster has all images of a kind.
+    """
     keys = []
     for document, images in zip(documents, originals, strict=True):
         keys_of_document = []
@@ -460,42 +470,23 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> dict[
                 keys_of_document.append((name, document[name]))
         keys.append(keys_of_document + [image.sha256 for image in images])
     clusters = dict(zip(originals, connected_components(keys), strict=True))
-    return _between_clusters(clusters, str(documents[0].get("dataset")))
-
-
-def _partner_images(documents: Documents) -> list[Shown | None]:
-    """Return the images of the other question of each pair, None without one or if its images are the same."""
-    at = {(row.get("pair_id"), row.get("position")): row for row in documents}
-    partner_images = []
-    for row in documents:
-        partner = at.get((row["pair_id"], 3 - row["position"])) if "pair_id" in row else None
-        images = images_of(partner) if partner else ()
-        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(row)]
-        partner_images.append(None if partner is None or same else images)
-    return partner_images
-
-
-def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
-    """Return for each list of images another one, of the same number and kinds, from another cluster.
-
-    Each list is used once if no cluster has more than half of those of its number and kinds.
-    """
     by_kinds: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
     for images, cluster in clusters.items():
         kinds = tuple(_is_volume(image) for image in images)
         by_kinds.setdefault(kinds, {}).setdefault(cluster, []).append(images)
-    others: dict[Shown, Shown] = {(): ()}
+    others: Replacements = {(): ()}
     for kinds, by_cluster in by_kinds.items():
         order = sorted(sorted(members) for members in by_cluster.values())
-        random.Random(_SEED).shuffle(order)
+        Random(_SEED).shuffle(order)
         if len(order) > 1:
             others |= _exchange_lists(order)
         elif kinds:
+            dataset = str(documents[0].get("dataset"))
             others |= {images: _join_images(images, clusters, dataset) for images in order[0]}
     return others
 
 
-def _exchange_lists(members: Sequence[Sequence[Shown]]) -> dict[Shown, Shown]:
+def _exchange_lists(members: Sequence[Sequence[Shown]]) -> Replacements:
     """Return for each list of images another one. ``members`` are the lists of each of several clusters."""
     lists = list(chain.from_iterable(members))
     largest = max(members, key=len)
@@ -516,12 +507,16 @@ def _is_volume(image: ShownImage) -> bool:
 
 
 def _join_images(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
-    """Return as many single images of other clusters, of which none has a list like ``images``."""
+    """Return as many single images of other clusters, of which none has a list like ``images``.
+
+    Raises:
+        MedTasksError: No other cluster has an image of the same kind; ``dataset`` is its name in the message.
+    """
     elsewhere = [
         members for members, cluster in clusters.items() if cluster != clusters[images]
     ]
     foreign = sorted(set(chain.from_iterable(elsewhere)))
-    random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
+    Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
     joined = []
     for position, image in enumerate(images):
         candidates = [other for other in foreign if _is_volume(other) == _is_volume(image)]

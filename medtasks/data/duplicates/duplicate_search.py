@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from medtasks.data.duplicates.image_copies import DatasetImages, DistinctImage, OtherImages, Use
+from medtasks.data.duplicates.image_copies import (
+    DatasetImages,
+    DistinctImage,
+    DistinctImages,
+    OtherImages,
+    Use,
+)
 from medtasks.data.duplicates.image_hashes import ImageViews, Resemblance, near
 from medtasks.data.samples import Documents
 from medtasks.stats.standard_error import connected_components
@@ -65,8 +71,8 @@ class Duplicates:
         DuplicatePair, ...
     ]  # findings within the set, the weightiest and surest first
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
-    groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
-    uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, not compared
+    groups: tuple[DistinctImages, ...]  # connected by ``within``, the largest first
+    uniform: DistinctImages  # images of the set of a single grey, not compared
     uniform_outside: int  # number of distinct ones in ``other``
     # Ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
     # and of equal images all questions but those on the first. Pairs go as a whole.
@@ -90,16 +96,23 @@ def find_duplicates(
     uniform_outside = 0
     if other:
         others = [image for image in other.images if image.known.views]
-        outside = _equal_outside(images, others) + _similar_outside(
-            images, views, others, distance
-        )
+        outside = _pairs_outside(images, views, others, distance)
         uniform_outside = len(other.images) - len(others)
+    # The images that findings connect, in groups, the largest first.
+    pairs = [(id(finding.first), id(finding.second)) for finding in within]
+    component_of: dict[int, int] = {}
+    for pair, component in zip(pairs, connected_components(pairs), strict=True):
+        component_of |= dict.fromkeys(pair, component)
+    groups: dict[int, list[DistinctImage]] = defaultdict(list)
+    for image in images:
+        if id(image) in component_of:
+            groups[component_of[id(image)]].append(image)
     return Duplicates(
         shown=dataset,
         other=other,
         within=tuple(sorted(within, key=_weight)),
         outside=tuple(sorted(outside, key=_weight)),
-        groups=_connected_images(images, within),
+        groups=tuple(sorted(map(tuple, groups.values()), key=len, reverse=True)),
         uniform=tuple(image for image in dataset.images if not image.known.views),
         uniform_outside=uniform_outside,
         left_out=left_out_of(dataset.documents, within, outside),
@@ -116,6 +129,13 @@ def _pairs_within(
     distance: int,
 ) -> list[DuplicatePair]:
     # An image stands for all files with its pixels, so it is paired with itself: its uses may contradict each other.
+    """Pair the images of a set that look the same where that matters, see :func:`concern_of`.
+
+    Args:
+        images: Of the set, each with at least one view.
+        views: Of these images.
+        distance: Most bits that differ in their hashes.
+    """
     resemblances = {(number, number): _EXACT for number in range(len(images))}
     resemblances |= near(views, views, distance)
     pairs = []
@@ -132,9 +152,13 @@ def _pairs_within(
     return pairs
 
 
-def _equal_outside(
-    images: Sequence[DistinctImage], others: Sequence[DistinctImage]
+def _pairs_outside(
+    images: Sequence[DistinctImage],
+    views: ImageViews,
+    others: Sequence[DistinctImage],
+    distance: int,
 ) -> list[DuplicatePair]:
+    """Pair the images that questions show with equal images of another set, and with similar ones."""
     by_pixels = {image.known.pixels_sha256: image for image in others}
     pairs = []
     for image in images:
@@ -142,16 +166,6 @@ def _equal_outside(
         if match and image.questions:
             kind = CopyKind.FILE if image.file_digests & match.file_digests else CopyKind.PIXELS
             pairs.append(DuplicatePair(image, match, kind, None, _EXACT))
-    return pairs
-
-
-def _similar_outside(
-    images: Sequence[DistinctImage],
-    views: ImageViews,
-    others: Sequence[DistinctImage],
-    distance: int,
-) -> list[DuplicatePair]:
-    pairs = []
     for (number, twin), resemblance in near(views, _views_of(others), distance).items():
         first = images[number]
         second = others[twin]
@@ -168,21 +182,6 @@ def _weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
         -finding.alike.likeness,
         str(finding.first.files[0]),
     )
-
-
-def _connected_images(
-    images: Iterable[DistinctImage], findings: Sequence[DuplicatePair]
-) -> tuple[tuple[DistinctImage, ...], ...]:
-    """Return the images that findings connect, in groups, the largest first."""
-    pairs = [(id(finding.first), id(finding.second)) for finding in findings]
-    component_of: dict[int, int] = {}
-    for pair, component in zip(pairs, connected_components(pairs), strict=True):
-        component_of |= dict.fromkeys(pair, component)
-    groups: dict[int, list[DistinctImage]] = defaultdict(list)
-    for image in images:
-        if id(image) in component_of:
-            groups[component_of[id(image)]].append(image)
-    return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
 def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:

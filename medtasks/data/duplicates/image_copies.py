@@ -39,9 +39,13 @@ class Use:
     example: bool  # it is a solved example of few-shot prompts and no question
     # By image id and patient. It is equal for uses that say they show the same.
     identity: tuple[str, str | None]
+    # Columns of the document. None where it has no such column, and for an example without a document.
     image_id: str | None = None
     patient_id: str | None = None
     pair_id: str | None = None
+
+
+UsesByFile = dict[Path, list[Use]]
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class DistinctImage:
         return tuple(dict.fromkeys(use.doc_id for use in self.uses if use.example))
 
 
+DistinctImages = tuple[DistinctImage, ...]
+
+
 @dataclass
 class FolderImages:
     """Image files of a folder, and numbers of what else is in it."""
@@ -87,7 +94,10 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         folder: Where to start.
         without: Files and folders to leave out.
     """
-    readable = _readable_endings()
+    formats = Image.registered_extensions()
+    readable = {ending for ending, name in formats.items() if name in FORMATS}
+    if importlib.util.find_spec("pydicom"):
+        readable.update(DICOM_ENDINGS)
     images = FolderImages()
     closed = list[OSError]()
     visited = set(map(os.path.realpath, without))
@@ -114,20 +124,12 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
     return images
 
 
-def _readable_endings() -> set[str]:
-    formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in FORMATS}
-    if importlib.util.find_spec("pydicom"):
-        readable.update(DICOM_ENDINGS)
-    return readable
-
-
 @dataclass(frozen=True)
 class DatasetImages:
     """Images of a prepared dataset, or of a task of the user's own."""
 
     documents: Documents  # questions, in order
-    images: tuple[DistinctImage, ...]  # in the order of the questions, of solved examples last
+    images: DistinctImages  # in the order of the questions, of solved examples last
     folders: tuple[Path, ...]  # below which files are named; none of a task of the user's own
     own: tuple[Path, ...]  # its folders, or its files where others are next to them
     volumes: int  # number of distinct volumes, which are not compared
@@ -141,7 +143,7 @@ class OtherImages:
     name: str  # the folder or dataset as the user named it
     # Paths are shown below it. None for a dataset, whose images are called by their questions.
     folder: Path | None
-    images: tuple[DistinctImage, ...]
+    images: DistinctImages
     files: int  # number of files read
     unreadable: Mapping[Path, str]  # error messages of files that cannot be read
     listed: FolderImages  # what else the folder holds; of a dataset, its volumes
@@ -160,7 +162,7 @@ def dataset_images(name: str) -> DatasetImages:
     """
     documents = load_documents(name)
     examples = load_documents(name, DEMONSTRATIONS_SPLIT)
-    uses: dict[Path, list[Use]] = defaultdict(list)
+    uses: UsesByFile = defaultdict(list)
     for is_example, split in ((False, documents), (True, examples)):
         for document in split:
             folder = prepared_folder(str(document["dataset"]))
@@ -194,7 +196,7 @@ def own_images(
         SourceError: Images cannot be read.
         MedTasksError: The questions show none.
     """
-    uses: dict[Path, list[Use]] = defaultdict(list)
+    uses: UsesByFile = defaultdict(list)
     for document, paths in zip(documents, files, strict=True):
         for path in paths:  # the id of a question with several images is that of all of them
             image_id = document.get("image_id") if len(paths) == 1 else None
@@ -203,13 +205,22 @@ def own_images(
 
 
 def _add_use(
-    uses: Mapping[Path, list[Use]],
+    uses: UsesByFile,
     path: Path,
     document: Document,
     identity: str,
     *,
     example: bool = False,
 ) -> None:
+    """Add the showing of an image by a document to the uses of its file.
+
+    Args:
+        uses: By file.
+        path: The file.
+        document: The question or the solved example.
+        identity: Image id, or a replacement where the document names none.
+        example: Whether it is a solved example.
+    """
     patient_id = document.get("patient_id")
     use = Use(
         doc_id=document["doc_id"],
@@ -226,10 +237,23 @@ def _add_use(
 def _hash_shown(
     name: str,
     documents: Documents,
-    uses: Mapping[Path, Sequence[Use]],
+    uses: UsesByFile,
     folders: tuple[Path, ...],
     private: Sequence[str],
 ) -> DatasetImages:
+    """Hash the images that documents show.
+
+    Args:
+        name: Of the dataset or task, for messages.
+        documents: Its questions.
+        uses: Of each file.
+        folders: Of the datasets that hold the images, none for a task of the user's own.
+        private: Datasets because of which no message may name a file; may be empty.
+
+    Raises:
+        MedTasksError: There is no image, or nothing but volumes.
+        SourceError: An image cannot be read.
+    """
     files = [file for file in uses if not holds_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
@@ -261,21 +285,17 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
         MedTasksError: There is neither, or it holds no image that can be read.
     """
     folder = Path(named).expanduser()
-    if folder.is_dir():
-        return _images_of_folder(named, folder, without)
-    if folder.exists() or not is_known(named):
-        raise MedTasksError(
-            f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
+    if not folder.is_dir():
+        if folder.exists() or not is_known(named):
+            raise MedTasksError(
+                f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
+            )
+        dataset = dataset_images(named)
+        files_read = sum(len(image.files) for image in dataset.images)
+        volumes = FolderImages(volumes=dataset.volumes)
+        return OtherImages(
+            named, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
         )
-    dataset = dataset_images(named)
-    files_read = sum(len(image.files) for image in dataset.images)
-    volumes = FolderImages(volumes=dataset.volumes)
-    return OtherImages(
-        named, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
-    )
-
-
-def _images_of_folder(named: str, folder: Path, without: Sequence[Path]) -> OtherImages:
     listed = images_below(folder, without)
     hashes, errors = hash_images(listed.files)
     if hashes:
@@ -294,19 +314,27 @@ def _images_of_folder(named: str, folder: Path, without: Sequence[Path]) -> Othe
 def _group_by_pixels(
     files: Sequence[Path],
     hashes: Mapping[Path, ImageHash],
-    uses: Mapping[Path, Sequence[Use]],
-) -> tuple[DistinctImage, ...]:
+    uses: UsesByFile,
+) -> DistinctImages:
+    """Group files with the same pixels, in the order of the first file of each group.
+
+    Args:
+        files: Readable ones.
+        hashes: Of each of them.
+        uses: Of files by a dataset; a file without any has no entry.
+    """
     groups: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         groups[hashes[file].pixels_sha256].append(file)
     images = []
     for group in groups.values():
         uses_of_group = chain.from_iterable(uses.get(file, ()) for file in group)
-        image = DistinctImage(
-            files=tuple(group),
-            known=hashes[group[0]],
-            file_digests=frozenset(hashes[file].file_sha256 for file in group),
-            uses=tuple(uses_of_group),
+        images.append(
+            DistinctImage(
+                files=tuple(group),
+                known=hashes[group[0]],
+                file_digests=frozenset(hashes[file].file_sha256 for file in group),
+                uses=tuple(uses_of_group),
+            )
         )
-        images.append(image)
     return tuple(images)

@@ -15,13 +15,13 @@ border; 99.6 % of those with a line of text or cropped by 1 %; 64 % with equalis
 or more, or rotated by 3 degrees. Neighbouring slices of a volume or frames of a video may count as copies.
 """
 
-import contextlib
 import hashlib
 import io
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -49,6 +49,8 @@ SIDE, TINY_SIDE = 64, 28
 LIKENESS = {SIDE: 0.85, TINY_SIDE: 0.985}
 """Least correlation of the details of near-duplicates, by the side of the sketches compared."""
 
+Size = tuple[int, int]  # width and height in pixels
+ImagePair = tuple[int, int]  # positions of two images, of one set or of two
 Sketch = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
@@ -140,7 +142,7 @@ def stack_hashes(hashes: Sequence[str]) -> Hashes:
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
 
-def sketch_side(first: tuple[int, int], second: tuple[int, int]) -> int:
+def sketch_side(first: Size, second: Size) -> int:
     """Return the side of the sketches to compare two images by, given their sizes in pixels.
 
     Example:
@@ -195,6 +197,7 @@ def close_pairs(
     words = np.ascontiguousarray(first.T)
 
     def compare(start: int) -> tuple[Any, ...]:
+        """Return the columns that :func:`close_pairs` yields, for the rows of ``second`` from ``start`` on."""
         rows = second[start : min(start + _ROWS, end)]
         differ = np.zeros((len(rows), len(first)), np.uint16)
         for number, word in enumerate(words):
@@ -238,7 +241,7 @@ class ImageHash(BaseModel, frozen=True):
 
     file_sha256: str  # of the file's bytes
     pixels_sha256: str  # of size and RGB pixels
-    size: tuple[int, int]  # width and height in pixels
+    size: Size
     views: tuple[str, ...]  # hash of each of its sketches, none for an image of a single grey
 
 
@@ -270,11 +273,17 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
         warnings.simplefilter("ignore")
         for start in range(0, total, _CHUNK):
             part = files[start : start + _CHUNK]
-            keys = _cache_keys(part)
+            # Keys change when a file does, and do not show its path. Missing files have none.
+            keys = {}
+            for path in part:
+                with suppress(OSError):
+                    state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
+                    digest = hashlib.sha256(state.encode("utf-8", "surrogateescape"))
+                    keys[path] = digest.digest()
             cached = cache.get(keys.values())
             for path, key in keys.items():
                 # An image may be new, or its hash damaged.
-                with contextlib.suppress(KeyError, ValidationError):
+                with suppress(KeyError, ValidationError):
                     hashes[path] = ImageHash.model_validate_json(cached[key])
             missing = [path for path in part if path not in hashes]
             made = {}
@@ -288,16 +297,6 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
             cache.put(made)
             bar.update(len(part))
     return hashes, errors
-
-
-def _cache_keys(files: Sequence[Path]) -> dict[Path, bytes]:
-    """Return keys that change when a file does, and do not show its path. Missing files have none."""
-    keys = {}
-    for path in files:
-        with contextlib.suppress(OSError):
-            state = f"{_VERSION}\0{path.absolute()}\0{file_state(path)}"
-            keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
-    return keys
 
 
 def _hash_file(path: Path) -> ImageHash | str:
@@ -329,7 +328,7 @@ class Resemblance:
 class _View:
     image: int
     file: Path
-    size: tuple[int, int]
+    size: Size
     sketch: int  # 0 for the whole image, 1 for the part inside its border
 
 
@@ -350,7 +349,7 @@ def near(
     first: ImageViews,
     second: ImageViews,
     distance: int,
-) -> dict[tuple[int, int], Resemblance]:
+) -> dict[ImagePair, Resemblance]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
     Args:
@@ -365,7 +364,7 @@ def near(
     Raises:
         MedTasksError: More than a million pairs look the same, which says nothing about any of them.
     """
-    pairs: dict[tuple[int, int], Resemblance] = {}
+    pairs: dict[ImagePair, Resemblance] = {}
     likeness_of = _likenesses()
 
     def resemblance_of(
@@ -373,7 +372,11 @@ def near(
         other: int,
         bits: int,
         inverted: bool,
-    ) -> tuple[tuple[int, int], Resemblance] | None:
+    ) -> tuple[ImagePair, Resemblance] | None:
+        """Return the images of two views and their resemblance.
+
+        None if their details differ, and in one set for one image and for a pair in the other order.
+        """
         view = first.views[row]
         twin = second.views[other]
         if first is second and view.image >= twin.image:
@@ -390,8 +393,7 @@ def near(
     ):
         for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
             columns = [column.tolist() for column in candidates]
-            matches = filter(None, workers.map(resemblance_of, *columns))
-            for pair, resemblance in matches:
+            for pair, resemblance in filter(None, workers.map(resemblance_of, *columns)):
                 closest = pairs.setdefault(pair, resemblance)
                 if resemblance.likeness > closest.likeness:
                     pairs[pair] = resemblance
@@ -405,7 +407,7 @@ def near(
 
 
 def near_pairs(
-    images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]
+    images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[ImagePair]
 ) -> list[bool]:
     """Return for each pair of images, in order, whether they look the same. Unlike :func:`near` it skips other pairs.
 
@@ -419,7 +421,8 @@ def near_pairs(
     for row, view in enumerate(looks.views):
         rows[view.image].append(row)
 
-    def are_near(pair: tuple[int, int]) -> bool:
+    def are_near(pair: ImagePair) -> bool:
+        """Return whether a view of one image looks like a view of the other."""
         for first, second in product(*(rows.get(image, ()) for image in pair)):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
             if min(bits, BITS - bits) > DISTANCE:
@@ -445,6 +448,7 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
         return details(sketch, side).astype(np.float16)
 
     def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
+        """Return the correlation of the details of two views, or None if it is too low for copies."""
         side = sketch_side(view.size, twin.size)
         correlation = float(
             details_of(view, side).astype(np.float32)

@@ -21,12 +21,12 @@ programs write black below it, so that both rules agree on most files. Colour pr
 A strict decoder is part of both: a cut file is an error, whatever the process is set to.
 """
 
-import contextlib
 import enum
 import re
 import struct
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_
 from medtasks.data.images.strict_pillow import (
     FORMATS,
     ON_BLACK,
+    ConvertedImage,
     ImageSource,
     NoReader,
     Range,
@@ -152,7 +153,8 @@ def decode_image(
     Args:
         source: The file.
         decoding: Rule of the conversion.
-        side: Pixels per side that are enough; a JPEG is decoded at down to an eighth of its size then.
+        side: Pixels per side that are enough; a JPEG is decoded at down to an eighth of its size then. None decodes the
+            whole size.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -191,8 +193,8 @@ def decode_for_viewing(
 ) -> DecodedImage:
     """Decode an image to view or compare it.
 
-    One of an unclear range, which no model would see, is stretched. Arguments and other errors are those of
-    :func:`decode_image`.
+    An image whose range is unclear, which no model would see, is stretched. Arguments (also ``side=None``, for the
+    whole size) and all other errors are those of :func:`decode_image`.
     """
     try:
         return decode_image(source, decoding, side)
@@ -238,6 +240,7 @@ def is_whole_image(source: ImageSource) -> bool:
 
 def _decode_dicom(source: ImageSource, decoding: Decoding) -> DecodedImage:
     # NumPy, which most images and commands do without.
+    """Decode a DICOM file at its whole size, by the window of the file or of the user."""
     from medtasks.data.images.dicom_images import read_window
 
     pixels, done = read_window(source, decoding.value_range)
@@ -245,6 +248,10 @@ def _decode_dicom(source: ImageSource, decoding: Decoding) -> DecodedImage:
 
 
 def _decode(source: ImageSource, decoding: Decoding, side: int | None) -> DecodedImage:
+    """Decode a file of any format, upright where the rule asks for that.
+
+    Arguments are those of :func:`decode_image`, which turns the errors of Pillow and pydicom into its own.
+    """
     is_linear = decoding.rule is ImageRule.LINEAR
     if is_linear and is_dicom(read_head(source)):  # such a file may be a TIFF file as well
         return _decode_dicom(source, decoding)
@@ -286,22 +293,16 @@ def _turn_of(image: Image.Image) -> Image.Transpose | None:
 
 
 def _other_conversions(image: Image.Image) -> list[str]:
+    """Name the conversions of a decoded image that have nothing to do with the depth of its values."""
     conversions = []
     if image.mode in ("P", "PA"):
         conversions.append("palette to its colours")
     elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
         conversions.append(f"{image.mode} to RGB")
-    with contextlib.suppress(*_BROKEN):
+    with suppress(*_BROKEN):
         if getattr(image, "is_animated", False):
             conversions.append("first of several frames")
     return conversions
-
-
-def _bytes_per_pixel(image: Image.Image, *, is_scaled: bool) -> int:
-    """Return the memory that decoding takes for a pixel, as measured."""
-    if is_scaled:
-        return _DEEP_COST * len(image.getbands())
-    return _COPIED_COST if image.has_transparency_data or image.format in _COPIED else _COST
 
 
 def _to_rgb(
@@ -309,7 +310,7 @@ def _to_rgb(
     raw: str,
     source: ImageSource,
     decoding: Decoding,
-) -> tuple[Image.Image, list[str]]:
+) -> ConvertedImage:
     """Decode an opened image by a rule, without turning it, and name the conversions.
 
     Args:
@@ -317,11 +318,19 @@ def _to_rgb(
         raw: Pillow's name for the layout of the values in its file.
         source: Its file.
         decoding: The rule.
+
+    Raises:
+        UnreadableImage: By the rule ``linear``, its values are stored in a way that Pillow misreads.
+        UnclearRange: See :func:`~medtasks.data.images.deep_images.scale_to_8_bits`.
+        UnusableFile: It would fill the memory.
     """
     # More than 8 bits per value that reach Python, or could.
     deep = image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
-    is_scaled = deep and decoding.rule is ImageRule.LINEAR
-    cost = _bytes_per_pixel(image, is_scaled=is_scaled)
+    cost = _COST  # bytes for a pixel, as measured
+    if deep and decoding.rule is ImageRule.LINEAR:
+        cost = _DEEP_COST * len(image.getbands())
+    elif image.has_transparency_data or image.format in _COPIED:
+        cost = _COPIED_COST
     check_size(cost * image.width * image.height, MOST_MEMORY)
     if decoding.rule is ImageRule.REFERENCE:
         return _as_reference(image, deep)
@@ -342,7 +351,8 @@ def _to_rgb(
     return _on_black(image)
 
 
-def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str]]:
+def _as_reference(image: Image.Image, deep: bool) -> ConvertedImage:
+    """Decode an opened image by the rule ``reference``. ``deep`` says whether its values have more than 8 bits."""
     pixels = image.convert("RGB")
     done = []
     if image.mode.startswith(("I", "F")):
@@ -350,7 +360,7 @@ def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str
     elif deep:
         done.append("low byte of 16 bits dropped")
     # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
-    with contextlib.suppress(*_BROKEN):
+    with suppress(*_BROKEN):
         if image.has_transparency_data:
             alpha = image.convert("RGBA").getchannel("A")
             if alpha.getextrema()[0] != 255:
@@ -358,7 +368,8 @@ def _as_reference(image: Image.Image, deep: bool) -> tuple[Image.Image, list[str
     return pixels, done
 
 
-def _on_black(image: Image.Image) -> tuple[Image.Image, list[str]]:
+def _on_black(image: Image.Image) -> ConvertedImage:
+    """Return an opened image in RGB, on black where it is transparent, and the conversions: none if it is not."""
     if not image.has_transparency_data:
         return image.convert("RGB"), []
     transparent = image.convert("RGBA")

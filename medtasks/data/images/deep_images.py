@@ -27,6 +27,7 @@ from PIL import Image
 
 from medtasks.data.images.strict_pillow import (
     ON_BLACK,
+    ConvertedImage,
     ImageSource,
     Range,
     UnclearRange,
@@ -43,26 +44,31 @@ _LARGEST = 2**_FULL - 1
 # Ends of Pillow's names for layouts with the high byte first.
 _BIG_ENDIAN = ("B", "N") if sys.byteorder == "big" else ("B",)
 
+DeclaredRange = tuple[Range, str]
+"""Values that are black and white by a file's metadata, and the name of the conversion from them."""
+
 
 def scale_to_8_bits(
     image: Image.Image,
     raw: str,
     source: ImageSource,
     value_range: Range | None,
-) -> tuple[Image.Image, list[str]]:
+) -> ConvertedImage:
     """Scale an image of more than 8 bits to 8, in grey or RGB, on black where it is transparent.
 
     Args:
         image: Opened from ``source``; decoded here.
         raw: Pillow's name for the layout of the values in the file.
         source: The file.
-        value_range: Values that are black and white, where a user knows better than the file.
+        value_range: Values that are black and white, where a user knows better than the file; None takes those of the
+            file.
 
     Returns:
         The image and its conversions.
 
     Raises:
-        UnclearRange: The values that are black and white are unknown.
+        UnclearRange: The values that are black and white are unknown, or the image uses so little of the range that
+            its file says that a model would see it almost flat.
         OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
@@ -71,7 +77,20 @@ def scale_to_8_bits(
         low, high = value_range
         done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
-        (low, high), done = _used_file_range(image, values, depths)
+        finite = values[np.isfinite(values)]
+        least = float(finite.min()) if finite.size else 0.0
+        largest = float(finite.max()) if finite.size else 0.0
+        (low, high), done = _file_range(image, values, depths, (least, largest))
+        steps = (finite - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
+        counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
+        levels = np.linspace(least, largest, _LARGEST + 1)
+        darkest, brightest = central_range(levels.tolist(), counts.tolist())
+        if 0 < brightest - darkest < (high - low) * _LEAST_USED:
+            raise UnclearRange(
+                f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
+                f"so that a model would see it almost flat ({done})",
+                (darkest, brightest),
+            )
     share = to_unit(values, low, high)
     if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
         share = 1 - share
@@ -83,33 +102,6 @@ def scale_to_8_bits(
             if not raw.startswith("RGBa"):  # these are multiplied already
                 share = share * (opacity if share.ndim == 2 else opacity[..., None])
     return from_unit(share), conversions
-
-
-def _used_file_range(
-    image: Image.Image,
-    values: Any,
-    depths: tuple[int, ...],
-) -> tuple[Range, str]:
-    """Return :func:`_file_range` if the values use enough of it.
-
-    Raises:
-        UnclearRange: A model would see the image almost flat, or the file does not say its range.
-    """
-    finite = values[np.isfinite(values)]
-    least = float(finite.min()) if finite.size else 0.0
-    largest = float(finite.max()) if finite.size else 0.0
-    (low, high), done = _file_range(image, values, depths, (least, largest))
-    steps = (finite - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
-    counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
-    levels = np.linspace(least, largest, _LARGEST + 1)
-    darkest, brightest = central_range(levels.tolist(), counts.tolist())
-    if 0 < brightest - darkest < (high - low) * _LEAST_USED:
-        raise UnclearRange(
-            f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
-            f"so that a model would see it almost flat ({done})",
-            (darkest, brightest),
-        )
-    return (low, high), done
 
 
 def _png_depths(source: ImageSource) -> tuple[int, ...]:
@@ -184,6 +176,7 @@ def _samples(image: Image.Image, raw: str, source: ImageSource) -> tuple[Any, An
 
 
 def _decoded_as(source: ImageSource, raw: str) -> Any:
+    """Decode a file as if its values had another layout, ``raw`` by Pillow's name, and return them."""
     with open_image(source) as image:
         file: Any = image
         tiles = []
@@ -194,9 +187,7 @@ def _decoded_as(source: ImageSource, raw: str) -> Any:
         return np.array(image)
 
 
-def _file_range(
-    image: Any, values: Any, depths: tuple[int, ...], ends: Range
-) -> tuple[Range, str]:
+def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -> DeclaredRange:
     """Return the values that are black and white by the file's metadata, and the conversion's name.
 
     Args:
@@ -219,7 +210,8 @@ def _file_range(
     return _range_of_bits(bits)
 
 
-def _tiff_range(tags: Any, values: Any, ends: Range) -> tuple[Range, str]:
+def _tiff_range(tags: Any, values: Any, ends: Range) -> DeclaredRange:
+    """Return :func:`_file_range` of a TIFF file, by its tags. Errors are the same, too."""
     kind = max(tags.get(_FORMAT, (_UNSIGNED,)))
     full = max(tags.get(_BITS, (1,)))
     low = tags.get(_S_MIN_SAMPLE)
@@ -236,11 +228,16 @@ def _tiff_range(tags: Any, values: Any, ends: Range) -> tuple[Range, str]:
     return _range_of_bits(used_bits(values, (named,), full))
 
 
-def _range_of_bits(bits: int) -> tuple[Range, str]:
+def _range_of_bits(bits: int) -> DeclaredRange:
     return (0.0, float(2**bits - 1)), f"{bits} bits scaled from 0..{2**bits - 1}"
 
 
-def _range_of_floats(values: Any, ends: Range) -> tuple[Range, str]:
+def _range_of_floats(values: Any, ends: Range) -> DeclaredRange:
+    """Return the range from 0 to 1, if the values are floats that lie in it.
+
+    Raises:
+        UnclearRange: They are other floats, or integers whose bit depth gives no range.
+    """
     is_float = values.dtype.kind == "f"
     if is_float and ends[0] >= 0 and ends[1] <= 1:
         return (0.0, 1.0), "floats scaled from 0..1"

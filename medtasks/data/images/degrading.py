@@ -66,6 +66,7 @@ def degrade(image: Image.Image, kind: str, severity: int, seed: int) -> Image.Im
 
 
 def _changed_level(level: int, kind: str, strength: float) -> int:
+    """Return the level that replaces a grey level of an image of 8 bits, for kinds that change each level alone."""
     if kind == "brightness":
         return min(255, level + int(strength))
     if kind == "contrast":

@@ -32,6 +32,7 @@ from PIL import Image
 from medtasks.data.images.deep_images import from_unit, to_unit, used_bits
 from medtasks.data.images.square_pixels import with_square_pixels
 from medtasks.data.images.strict_pillow import (
+    ConvertedImage,
     ImageSource,
     NoReader,
     Range,
@@ -48,29 +49,30 @@ _BROKEN = (*_CUT, IndexError, RuntimeError, TypeError, ValueError)
 _LONGEST_CAUSE = 300  # characters
 _FUNCTIONAL_GROUPS = ("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
 _SHOWN_BY = ("PixelMeasuresSequence", "PixelValueTransformationSequence", "FrameVOILUTSequence")
+# Transfer syntax of files that do not name theirs, by implicit VR and little-endian order.
 _SYNTAXES: Mapping[tuple[bool, bool], str] = {
     (True, True): "1.2.840.10008.1.2",
     (False, True): "1.2.840.10008.1.2.1",
     (False, False): "1.2.840.10008.1.2.2",
 }
-"""Transfer syntax of files that do not name theirs, by implicit VR and little-endian order."""
 _COLOUR_TABLES = tuple(
     f"{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue", "Alpha")
 )
 _SIDES = ("NumberOfFrames", "Rows", "Columns", "SamplesPerPixel")
+# Height and width of a pixel, in DCMTK's order.
 _SPACINGS = (
     "PixelSpacing",
     "ImagerPixelSpacing",
     "NominalScannedPixelSpacing",
     "PixelAspectRatio",
 )
-"""Height and width of a pixel, in DCMTK's order."""
+# Least width of a window by its function; ``math.ulp(0)`` is the least positive number.
 _NARROWEST = {"LINEAR": 1.0, "LINEAR_EXACT": math.ulp(0), "SIGMOID": math.ulp(0)}
-"""Least width of a window by its function; ``math.ulp(0)`` is the least positive number."""
+# Code strings of the attributes below.
 _CODE = re.compile(
     "[A-Z]{1,3}|MONOCHROME[12]|PALETTE COLOR|YBR_[A-Z0-9_]+|IDENTITY|INVERSE|LINEAR|LINEAR_EXACT|SIGMOID"
 )
-"""Code strings of the attributes below."""
+# Attributes of DICOM files by the fact that they are shown as.
 _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "modality": ("Modality",),
     "values stand for": ("PhotometricInterpretation", "PresentationLUTShape"),
@@ -81,13 +83,12 @@ _ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "orientation": ("ImageOrientationPatient", "PatientOrientation", "ViewPosition"),
     "frames": ("NumberOfFrames",),
 }
-"""Attributes of DICOM files by the fact that they are shown as."""
 
 
 @contextlib.contextmanager
 def reading_dicom(
-    name: str,
     source: ImageSource,
+    name: str = "a DICOM file",
     *,
     force: bool = False,
     headers_only: bool = False,
@@ -96,11 +97,11 @@ def reading_dicom(
     """Yield ``pydicom`` and a file's data set, without its warnings.
 
     Args:
-        name: Name of the file's kind, for messages.
         source: The file.
+        name: Name of the file or its kind, for messages.
         force: Read a data set without preamble, too.
         headers_only: Stop before the pixels.
-        cost: Bytes of memory for each of its values.
+        cost: Bytes of memory for each of its values, where these are read.
 
     Raises:
         MedTasksError: pydicom is not installed.
@@ -120,7 +121,7 @@ def reading_dicom(
             _check_deflated(pydicom, stream)
             dataset = pydicom.dcmread(stream, force=force, stop_before_pixels=headers_only)
             sides = [dataset.get(side) or 1 for side in _SIDES]
-            check_size(math.prod(sides, start=cost), MOST_MEMORY)
+            check_size(math.prod(sides, start=1 if headers_only else cost), MOST_MEMORY)
             if not dataset.file_meta.get("TransferSyntaxUID"):
                 syntax = _SYNTAXES[dataset.original_encoding]
                 dataset.file_meta.TransferSyntaxUID = pydicom.uid.UID(syntax)
@@ -146,9 +147,7 @@ def _cause(error: Exception) -> str:
     return cause
 
 
-def read_window(
-    source: ImageSource, value_range: Range | None
-) -> tuple[Image.Image, list[str]]:
+def read_window(source: ImageSource, value_range: Range | None) -> ConvertedImage:
     """Read the image of a DICOM file, with or without preamble, in grey or RGB, and its conversions.
 
     Args:
@@ -162,7 +161,7 @@ def read_window(
         UnusableFile: It would fill the memory.
     """
     try:
-        with reading_dicom("a DICOM file", source, force=True) as (pydicom, dataset):
+        with reading_dicom(source, force=True) as (pydicom, dataset):
             frames = numbers_of(dataset, "NumberOfFrames")
             if frames and frames[0] > 1:
                 raise UnreadableImage(
@@ -175,7 +174,7 @@ def read_window(
                 image = _colour_image(pydicom.pixels, dataset, stored, palette)
                 done = ["DICOM colours"]
             else:
-                image, done = _grey_image(pydicom.pixels, dataset, stored, value_range)
+                image, done = _grey_image(dataset, stored, value_range)
             for name in _SPACINGS:
                 spacing = numbers_of(dataset, name)
                 if len(spacing) == 2 and min(spacing) > 0:
@@ -233,14 +232,15 @@ def _lift_functional_groups(dataset: Any) -> None:
 
 
 def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Image.Image:
+    """Return a DICOM image in colour, from its palette or from its stored colours."""
     if not palette:
         return from_unit(to_unit(stored, 0, 2 ** int(dataset.BitsStored) - 1))
     is_little = dataset.original_encoding[1]
     if is_little != (sys.byteorder == "little"):  # pydicom takes tables to be in this order
         for table in _COLOUR_TABLES:
             if table in dataset:
-                entries = np.frombuffer(dataset[table].value, "u2")
-                dataset[table].value = entries.byteswap().tobytes()
+                swapped = np.frombuffer(dataset[table].value, "u2").byteswap()
+                dataset[table].value = swapped.tobytes()
     colours = pixels.apply_color_lut(stored, dataset)
     named = tuple(int(number) for number in dataset.RedPaletteColorLookupTableDescriptor[2:])
     bits = used_bits(colours, named, 8 * colours.itemsize)
@@ -248,13 +248,19 @@ def _colour_image(pixels: Any, dataset: Any, stored: Any, palette: bool) -> Imag
 
 
 def _grey_image(
-    pixels: Any,
     dataset: Any,
     stored: Any,
     value_range: Range | None,
-) -> tuple[Image.Image, list[str]]:
+) -> ConvertedImage:
+    """Return a DICOM image in grey, and its conversions.
+
+    Args:
+        dataset: Of the file.
+        stored: Its values, shape (rows, columns).
+        value_range: Values of the modality that are black and white; None takes those of the file.
+    """
     padding = is_padding(dataset, stored)
-    share, scaling = _scale_grey(pixels, dataset, stored, padding, value_range)
+    share, scaling = _scale_grey(dataset, stored, padding, value_range)
     done = [scaling]
     is_inverted = dataset.PhotometricInterpretation == "MONOCHROME1"
     shape = dataset.get("PresentationLUTShape")
@@ -283,14 +289,24 @@ def is_padding(dataset: Any, stored: Any) -> Any:
 
 
 def _scale_grey(
-    pixels: Any,
     dataset: Any,
     stored: Any,
     padding: Any,
     value_range: Range | None,
 ) -> tuple[Any, str]:
-    """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
-    values = _of_modality(pixels, dataset, stored)
+    """Return grey values from 0 to 1 before any inversion, and where their range comes from.
+
+    Args:
+        dataset: Of the file.
+        stored: Its values, shape (rows, columns).
+        padding: Mask of the pixels that are no part of the body.
+        value_range: Values of the modality that are black and white; None takes those of the file.
+
+    Raises:
+        UnclearRange: The window is none that DICOM knows, or there is no window and all values are equal.
+        UnreadableImage: There is no window, and all pixels are padding.
+    """
+    values = _of_modality(dataset, stored)
     if value_range is not None:
         low, high = value_range
         return to_unit(values, low, high), f"DICOM scaled from {low:g}..{high:g}, as given"
@@ -305,7 +321,7 @@ def _scale_grey(
         return _through_window(dataset, values, centers[0], widths[0]), "DICOM window applied"
     bits = int(dataset.get("BitsStored", 64))
     if bits <= _READY_BITS and not dataset.PixelRepresentation:
-        bounds = _of_modality(pixels, dataset, np.array([0, 2**bits - 1], stored.dtype))
+        bounds = _of_modality(dataset, np.array([0, 2**bits - 1], stored.dtype))
         share = to_unit(values, *sorted(bounds))
         return share, f"DICOM without a window scaled from the {bits} bits stored"
     visible = values[np.isfinite(values) & ~padding]
@@ -342,9 +358,10 @@ def _unclear(fault: str, values: Any) -> UnclearRange:
     return UnclearRange(fault, (float(np.nanmin(values)), float(np.nanmax(values))))
 
 
-def _of_modality(pixels: Any, dataset: Any, stored: Any) -> Any:
+def _of_modality(dataset: Any, stored: Any) -> Any:
     """Return values of the modality, as floats. A slope or intercept that is blank changes nothing."""
     if dataset.get("ModalityLUTSequence"):
+        pixels = importlib.import_module("pydicom.pixels")
         return pixels.apply_modality_lut(stored, dataset).astype(np.float64)
     slope, intercept = rescaling_of(dataset)
     return stored.astype(np.float64) * slope + intercept
@@ -365,6 +382,7 @@ def rescaling_of(dataset: Any) -> tuple[float, float]:
 
 def _through_voi_table(dataset: Any, values: Any) -> Any:
     # pydicom's own code takes tables of 8 bits to have 256 entries.
+    """Return grey values from 0 to 1 by the file's VOI lookup table (PS3.3 C.11.2.1.1)."""
     table = dataset.VOILUTSequence[0]
     entries, first, bits = (int(number) for number in table.LUTDescriptor)
     order = "<" if dataset.original_encoding[1] else ">"
@@ -386,7 +404,7 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
     is withheld. Errors are those of :func:`reading_dicom`.
     """
     facts["kind"] = "DICOM"
-    with reading_dicom("a DICOM file", path, force=True) as (pydicom, dataset):
+    with reading_dicom(path, force=True) as (pydicom, dataset):
         syntax = dataset.file_meta.get("TransferSyntaxUID")
         if syntax in pydicom.uid.UID_dictionary:
             facts["kind"] += f", {syntax.name}"
@@ -405,6 +423,7 @@ def add_dicom_facts(path: Path, facts: dict[str, str]) -> None:
 
 
 def _attributes(dataset: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of each fact that a data set holds, and its values as text, separated by commas."""
     for fact, names in _ATTRIBUTES.items():
         texts = []
         for name in names:

@@ -54,7 +54,7 @@ class _Slice:
     frame: int | None
     series: str  # its identifier
     series_name: str  # number and description
-    kind: Mapping[str, Any]
+    kind: Mapping[str, Any]  # what all slices of a volume share, by its name in messages
     directions: NDArray[np.float64]  # of columns and rows, shape (2, 3)
     spacing: tuple[float, float]  # height and width of a pixel
     place: NDArray[np.float64]  # of the first pixel
@@ -99,14 +99,13 @@ def read_series(path: Path) -> Volume:
             voxels[number] = values
         return voxels
 
-    modality = first.kind["modality"]
     return Volume(
         read,
         (len(slices), rows, columns),
         affine,
         in_hounsfield_units=first.kind["units"] == "HU",
         is_inverted=first.kind["photometric interpretation"] == "MONOCHROME1",
-        facts={"file": "DICOM", "modality": modality, "type": str(kind)},
+        facts={"file": "DICOM", "modality": first.kind["modality"], "type": str(kind)},
     )
 
 
@@ -120,11 +119,14 @@ def _name_in_errors(name: str) -> Iterator[None]:
 
 
 def _slices_of(path: Path) -> list[_Slice]:
+    """Return the slices of a folder or file without their pixels: one per file, or the frames of a single file.
+
+    Raises:
+        UnreadableImage: A file is no DICOM file, is damaged, or is no slice of a volume.
+    """
     files = sorted(filter(is_slice, path.iterdir())) if path.is_dir() else [path]
     if len(files) == 1 and _is_dicom(files[0]):
-        with reading_dicom(
-            "a DICOM file", files[0], force=True, headers_only=True, cost=1
-        ) as read:
+        with reading_dicom(files[0], force=True, headers_only=True) as read:
             pydicom, dataset = read
             frames = range(int(dataset.get("NumberOfFrames") or 1))
             return [
@@ -149,9 +151,14 @@ def _is_dicom(file: Path) -> bool:
 
 
 def _slice_in(file: Path) -> _Slice:
+    """Return the slice in one of several files, without its pixels.
+
+    Raises:
+        UnreadableImage: It holds several frames, is damaged, or is no slice of a volume. The message names it.
+    """
     with (
         _name_in_errors(file.name),
-        reading_dicom("a DICOM file", file, force=True, headers_only=True, cost=1) as (
+        reading_dicom(file, force=True, headers_only=True) as (
             _,
             dataset,
         ),
@@ -175,6 +182,16 @@ def _of_frame(pydicom: Any, dataset: Any, frame: int) -> Any:
 
 
 def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
+    """Return a slice of a data set.
+
+    Args:
+        file: Of the slice.
+        dataset: With the values of the slice where files of one slice have them.
+        frame: Position in the file, from 0, or None for a file of one slice.
+
+    Raises:
+        UnreadableImage: Its place, orientation or spacing is missing or none of an image.
+    """
     directions = np.array(_vector(dataset, "ImageOrientationPatient", 6)).reshape(2, 3)
     height, width = _vector(dataset, "PixelSpacing", 2)
     lengths = np.linalg.norm(directions, axis=1)
@@ -182,35 +199,30 @@ def _slice(file: Path, dataset: Any, frame: int | None) -> _Slice:
         raise UnreadableImage("its ImageOrientationPatient is none of an image")
     if min(height, width) <= 0:
         raise UnreadableImage("its PixelSpacing is 0")
-    number = dataset.get("SeriesNumber", "?")
+    modality = str(dataset.get("Modality", "unknown"))
+    is_scaled = bool(numbers_of(dataset, "RescaleIntercept"))
+    units = ""
+    if modality == "CT" and is_scaled:
+        units = str(dataset.get("RescaleType") or "HU")
+    kind = {
+        "modality": modality,
+        "size": (int(dataset.Rows), int(dataset.Columns)),
+        "photometric interpretation": str(dataset.get("PhotometricInterpretation", "")),
+        "units": "HU" if units.startswith("HU") else units,
+    }
     return _Slice(
         file.name if frame is None else f"frame {frame + 1}",
         file,
         frame,
         str(dataset.get("SeriesInstanceUID")),
-        f"{number} '{dataset.get('SeriesDescription', '')}'",
-        _kind(dataset),
+        f"{dataset.get('SeriesNumber', '?')} '{dataset.get('SeriesDescription', '')}'",
+        kind,
         directions / lengths[:, None],
         (height, width),
         np.array(_vector(dataset, "ImagePositionPatient", 3)),
         rescaling_of(dataset),
         _stored_range(dataset),
     )
-
-
-def _kind(dataset: Any) -> dict[str, Any]:
-    """Return what all slices of a volume share, by its name in messages."""
-    modality = str(dataset.get("Modality", "unknown"))
-    is_scaled = bool(numbers_of(dataset, "RescaleIntercept"))
-    units = ""
-    if modality == "CT" and is_scaled:
-        units = str(dataset.get("RescaleType") or "HU")
-    return {
-        "modality": modality,
-        "size": (int(dataset.Rows), int(dataset.Columns)),
-        "photometric interpretation": str(dataset.get("PhotometricInterpretation", "")),
-        "units": "HU" if units.startswith("HU") else units,
-    }
 
 
 def _stored_range(dataset: Any) -> tuple[int, int]:
@@ -221,6 +233,11 @@ def _stored_range(dataset: Any) -> tuple[int, int]:
 
 
 def _vector(dataset: Any, name: str, length: int) -> list[float]:
+    """Return the numbers of an attribute that every slice of a volume has.
+
+    Raises:
+        UnreadableImage: There are more or fewer than ``length`` numbers, or none.
+    """
     numbers = numbers_of(dataset, name)
     if len(numbers) != length:
         raise UnreadableImage(
@@ -230,7 +247,11 @@ def _vector(dataset: Any, name: str, length: int) -> list[float]:
 
 
 def _check_alike(slices: list[_Slice]) -> list[_Slice]:
-    """Return slices that are of one volume but for their places."""
+    """Return slices, unchanged, that are of one volume but for their places.
+
+    Raises:
+        UnreadableImage: They are in colour, of several series, or differ in kind, orientation or spacing.
+    """
     first = slices[0]
     if not first.kind["photometric interpretation"].startswith("MONOCHROME"):
         raise UnreadableImage(f"its slice {first.name} is in colour, which no volume is")
@@ -299,7 +320,7 @@ def _values(slices: Sequence[_Slice]) -> Iterator[Voxels]:
         chosen = list(of_file)
         with (
             _name_in_errors(chosen[0].name),
-            reading_dicom("a DICOM file", file, force=True, cost=2) as (pydicom, dataset),
+            reading_dicom(file, force=True, cost=2) as (pydicom, dataset),
         ):
             for one_slice in chosen:
                 stored = pydicom.pixels.pixel_array(dataset, index=one_slice.frame)

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
 from medtasks.data.images.file_kinds import describe_file, is_bare_data_set, is_dicom, read_head
 from medtasks.data.images.strict_pillow import open_image, strict_decoding
@@ -38,29 +38,23 @@ def _add_plain_facts(path: Path, head: bytes, facts: dict[str, str]) -> bool:
         with strict_decoding(), open_image(path) as image:
             facts["kind"] = str(image.format)
             facts["size"] = f"{image.width} x {image.height}"
-            facts["bits"] = _bits_of(image, head)
+            tags: Any = getattr(image, "tag_v2", {})
+            depth = max(tags.get(_TIFF_DEPTH, (_BITS.get(image.mode, 8),)))
+            if image.format == "PNG":
+                depth = head[_PNG_DEPTH]
+            channels = len(image.getbands())
+            facts["bits"] = f"{depth}, {channels} channel{'' if channels == 1 else 's'}"
             turn = image.getexif().get(_ORIENTATION, 1)
             if turn != 1:
                 facts["orientation"] = f"EXIF {int(turn)}"
             if image.mode != "P":
-                facts["values"] = _span(image.getextrema())
+                extrema: Any = image.getextrema()
+                # A pair for each channel, or one pair for the only channel.
+                ends = extrema if isinstance(extrema[0], tuple) else (extrema,)
+                low = min(least for least, _ in ends)
+                high = max(largest for _, largest in ends)
+                facts["values"] = f"{low:g} to {high:g}"
     except UnidentifiedImageError:
         facts["kind"] = describe_file(head).partition(";")[0] or "unknown"
         return not is_bare_data_set(head)
     return True
-
-
-def _bits_of(image: Image.Image, head: bytes) -> str:
-    """Describe depth and channels of an image that is opened, by its file where that says more than Pillow."""
-    tags: Any = getattr(image, "tag_v2", {})
-    depth = max(tags.get(_TIFF_DEPTH, (_BITS.get(image.mode, 8),)))
-    if image.format == "PNG":
-        depth = head[_PNG_DEPTH]
-    channels = len(image.getbands())
-    return f"{depth}, {channels} channel{'' if channels == 1 else 's'}"
-
-
-def _span(extrema: Any) -> str:
-    """Describe least and largest value, of all channels together."""
-    ends = extrema if isinstance(extrema[0], tuple) else (extrema,)
-    return f"{min(low for low, _ in ends):g} to {max(high for _, high in ends):g}"

@@ -1,11 +1,11 @@
 """Pillow as this package uses it: a cut file is an error, and warnings about its metadata are dropped."""
 
-import contextlib
 import logging
 import os
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +16,8 @@ ImageSource = Path | IO[bytes]
 """A file, or a stream that can be rewound."""
 Range = tuple[float, float]
 """Values that are black and white."""
+ConvertedImage = tuple[Image.Image, list[str]]
+"""An image in grey or RGB, and the names of the conversions that made it, none for values as stored."""
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000", "AVIF")
 """Formats of medical images, besides DICOM and NIfTI; Pillow reads 30 more, one of them with another program."""
@@ -23,8 +25,8 @@ ON_BLACK = "transparency onto black"
 
 _PILLOW = os.path.dirname(PIL.__file__) + os.sep
 _setting = threading.Lock()
-_undo: list[contextlib.ExitStack] = []
-"""Settings to restore, an entry for each block that is open. Blocks of several threads may overlap."""
+# Settings to restore, an entry for each block that is open. Blocks of several threads may overlap.
+_undo: list[ExitStack] = []
 
 
 class UnreadableImage(OSError):
@@ -59,7 +61,7 @@ def open_image(source: ImageSource) -> Image.Image:
     return Image.open(source, formats=FORMATS)
 
 
-@contextlib.contextmanager
+@contextmanager
 def strict_decoding() -> Iterator[None]:
     """Make Pillow refuse truncated files within the block.
 
@@ -68,7 +70,7 @@ def strict_decoding() -> Iterator[None]:
     """
     with _setting:
         # The first block keeps the settings of the process, which come back when the last one ends.
-        undo = contextlib.ExitStack()
+        undo = ExitStack()
         if not _undo:
             undo.callback(
                 setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES

@@ -62,7 +62,7 @@ def holds_volume(path: Path) -> bool:
             return False
         from medtasks.data.images.dicom_images import reading_dicom  # which brings NumPy
 
-        with reading_dicom("a DICOM file", path, headers_only=True, cost=1) as (_, dataset):
+        with reading_dicom(path, headers_only=True) as (_, dataset):
             return int(dataset.get("NumberOfFrames") or 1) > 1
     except (OSError, MedTasksError, ValueError):  # as opening it says
         return False
@@ -101,7 +101,12 @@ def read_header(data: bytes, length: float = math.inf) -> Any:
     """
     import nibabel
 
-    header = _unchecked_header(data)
+    for kind, order in itertools.product((nibabel.Nifti1Header, nibabel.Nifti2Header), "<>"):
+        header = kind(data[: kind.sizeof_hdr].ljust(kind.sizeof_hdr, b"\0"), order, check=False)
+        if header["sizeof_hdr"] == header.sizeof_hdr and header["magic"] == header.single_magic:
+            break
+    else:
+        raise UnreadableImage("it is no NIfTI file")
     if len(data) < header.sizeof_hdr:
         raise UnreadableImage("its header is cut short")
     axes, *sizes = header["dim"].tolist()
@@ -124,16 +129,6 @@ def read_header(data: bytes, length: float = math.inf) -> Any:
                 raise UnreadableImage("it holds fewer voxels than its header says")
             return header
     raise UnreadableImage("its header does not say which way its axes run")
-
-
-def _unchecked_header(data: bytes) -> Any:
-    import nibabel
-
-    for kind, order in itertools.product((nibabel.Nifti1Header, nibabel.Nifti2Header), "<>"):
-        header = kind(data[: kind.sizeof_hdr].ljust(kind.sizeof_hdr, b"\0"), order, check=False)
-        if header["sizeof_hdr"] == header.sizeof_hdr and header["magic"] == header.single_magic:
-            return header
-    raise UnreadableImage("it is no NIfTI file")
 
 
 def bytes_of_volume(header: Any) -> int:

@@ -1,6 +1,6 @@
 """Opening of volumes, see :mod:`medtasks.data.images.volume_files`."""
 
-import math
+from math import inf, isfinite, prod
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from medtasks.data.named_files import MOST_MEMORY, check_kind, check_size
 _LEAST_OF_OTHERS = -500  # values below are of air in CT; other scanners have hardly any
 _ARRAY_MARK = b"\x93NUMPY"
 _PIECE = 1 << 20  # bytes, or values
+# Axes from feet to head, front to back, and right to left, in nibabel's coordinates.
 _PRINTED = np.array([[0, 0, -1, 0], [0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], np.float64)
-"""Axes from feet to head, front to back, and right to left, in nibabel's coordinates."""
 
 
 def open_volume(path: Path) -> Volume:
@@ -43,6 +43,7 @@ def open_volume(path: Path) -> Volume:
 
 
 def _nifti(path: Path) -> Volume:
+    """Open a NIfTI file, whose voxels are read into the memory. Errors are those of :func:`open_volume`."""
     with unpacked_volume(path) as plain:
         beginning = plain.read(HEADER_BYTES)
         header = read_header(beginning)
@@ -57,12 +58,12 @@ def _nifti(path: Path) -> Volume:
     shape: tuple[int, int, int] = tuple(header["dim"].tolist()[1:4])
     kind = header.get_data_dtype()
     start = int(header["vox_offset"])
-    values = data[start : start + math.prod(shape) * kind.itemsize].view(kind)
+    values = data[start : start + prod(shape) * kind.itemsize].view(kind)
     slope = float(header["scl_slope"])
     intercept = float(header["scl_inter"])
     scaling = (1.0, 0.0)
-    if math.isfinite(slope) and slope != 0:
-        scaling = slope, intercept if math.isfinite(intercept) else 0.0
+    if isfinite(slope) and slope != 0:
+        scaling = slope, intercept if isfinite(intercept) else 0.0
     low, high = _value_range(values)
     least = min(low * scaling[0], high * scaling[0]) + scaling[1]
     coordinates = "none: columns are taken to run to the left"
@@ -79,6 +80,11 @@ def _nifti(path: Path) -> Volume:
 
 
 def _array(path: Path) -> Volume:
+    """Open a NumPy array, whose voxels stay on the disk.
+
+    Raises:
+        UnreadableImage: It is damaged, no array of numbers, of another shape, or holds values that are no numbers.
+    """
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, SyntaxError) as error:
@@ -109,6 +115,15 @@ def _in_memory(
     least: float,
     facts: dict[str, str],
 ) -> Volume:
+    """Return the volume of voxels that any part can be read of at once.
+
+    Args:
+        voxels: Stored values, shape of the volume.
+        affine: From voxels to mm, shape (4, 4).
+        scaling: Slope and intercept of the stored values.
+        least: Least value after scaling, by which CT is known.
+        facts: Of the file, for people.
+    """
     shape: tuple[int, int, int] = voxels.shape
     return Volume(
         lambda planes: voxels if planes is None else voxels[list(planes)],
@@ -126,12 +141,12 @@ def _value_range(values: Voxels) -> tuple[float, float]:
     Raises:
         UnreadableImage: One is no finite number.
     """
-    low = math.inf
-    high = -math.inf
+    low = inf
+    high = -inf
     for start in range(0, len(values), _PIECE):
         piece = values[start : start + _PIECE]
         low = min(low, float(piece.min()))
         high = max(high, float(piece.max()))
-        if not math.isfinite(low) or not math.isfinite(high):  # one that is no number is both
+        if not isfinite(low) or not isfinite(high):  # one that is no number is both
             raise UnreadableImage("it holds values that are no finite numbers; replace them")
     return low, high

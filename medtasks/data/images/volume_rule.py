@@ -83,10 +83,14 @@ class VolumeRule:
         if type(slices) is not int or not 0 <= slices <= _MOST_SLICES:
             raise MedTasksError(f"slices is {slices!r}; it must be 0 to {_MOST_SLICES}")
         plane = _one_of("plane", settings.get("plane", cls.plane), [*Plane])
-        windows = _windows(settings.get("window", AUTOMATIC))
+        window = settings.get("window", AUTOMATIC)
+        windows = [window] if isinstance(window, str) or is_range(window) else window
+        if not isinstance(windows, list | tuple) or not windows:
+            raise _wrong_window(window)
+        checked_windows = tuple(map(_window, windows))
         arrangement = settings.get("slices_as", cls.arrangement)
         arrangement = _one_of("slices_as", arrangement, [*Arrangement])
-        rule = cls(Plane(plane), slices, windows, Arrangement(arrangement))
+        rule = cls(Plane(plane), slices, checked_windows, Arrangement(arrangement))
         if rule.arrangement is Arrangement.CHANNELS and len(rule.windows) != 3:
             raise MedTasksError(
                 f"slices_as: channels needs three windows, for red, green and blue; window names {len(rule.windows)}"
@@ -108,8 +112,10 @@ class VolumeRule:
         """Return the rule on one line, the same for equal rules."""
         if not self.slices:
             return "the volume itself"
-        windows = " + ".join(map(window_name, self.windows))
-        return f"{self.plane}, {self.slices} slices as {self.arrangement}, window {windows}"
+        return (
+            f"{self.plane}, {self.slices} slices as {self.arrangement}, "
+            f"window {' + '.join(map(window_name, self.windows))}"
+        )
 
 
 def window_name(window: Window) -> str:
@@ -126,14 +132,6 @@ def _one_of(name: str, value: Any, names: list[str]) -> str:
     if value not in names:
         raise MedTasksError(f"{name} is {value!r}; it can be {', '.join(names)}")
     return str(value)
-
-
-def _windows(value: Any) -> tuple[Window, ...]:
-    is_one = isinstance(value, str) or is_range(value)
-    windows = [value] if is_one else value
-    if not isinstance(windows, list | tuple) or not windows:
-        raise _wrong_window(value)
-    return tuple(map(_window, windows))
 
 
 def _window(value: Any) -> Window:

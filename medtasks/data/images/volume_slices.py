@@ -65,11 +65,10 @@ def show_volume(path: Path, rule: VolumeRule | None = None) -> ShownVolume:
     conversions = [f"volume, {rule}", f"window {' + '.join(windows)}"]
     if all(flat_mark(image) for image in images):
         conversions.append(NEARLY_FLAT)
-    numbers = ", ".join(str(position + 1) for position in positions)
     facts = volume_facts(volume) | {
         "window": " + ".join(windows),
         "values shown": f"{values.min():g}..{values.max():g}",
-        f"{rule.plane} slices shown": f"{numbers} of {depth}",
+        f"{rule.plane} slices shown": f"{', '.join(str(position + 1) for position in positions)} of {depth}",
     }
     return ShownVolume(images, tuple(conversions), facts)
 
@@ -79,21 +78,28 @@ def volume_facts(volume: Volume) -> dict[str, str]:
     import nibabel
 
     spacing = volume.spacing()
-    codes = "".join(nibabel.aff2axcodes(volume.affine))
+    directions = volume.affine[:3, :3] / np.linalg.norm(volume.affine[:3, :3], axis=0)
+    aligned = directions[volume.orientation[:, 0].astype(int), range(3)]
+    # The largest angle in degrees between an axis of the volume and the closest one of the body.
+    tilt = math.degrees(math.acos(min(1.0, float(abs(aligned).min()))))
     slope, intercept = volume.scaling
     return {
         **volume.facts,
         "voxels, as stored": " x ".join(map(str, volume.shape)),
-        "axes run towards": codes,
+        "axes run towards": "".join(nibabel.aff2axcodes(volume.affine)),
         "voxel size": f"{spacing[0]:g} mm right-left, {spacing[1]:g} mm front-back, {spacing[2]:g} mm feet-head",
-        "tilt": f"{_tilt(volume):.1f} degrees",
+        "tilt": f"{tilt:.1f} degrees",
         "scaling": f"value = {slope:g} x stored + {intercept:g}",
         "units": "Hounsfield units" if volume.in_hounsfield_units else "not Hounsfield units",
     }
 
 
 def volume_for_model(path: Path) -> Any:
-    """Return a volume for models that read volumes: the name of a NIfTI file, else an array (height, width, depth)."""
+    """Return a volume for models that read volumes: the name of a NIfTI file, else an array (height, width, depth).
+
+    Raises:
+        FileNotFoundError: There is no such NIfTI file. Other errors are those of :func:`open_volume`.
+    """
     if path.name.lower().endswith(NIFTI):
         if not path.is_file():
             raise FileNotFoundError(path)
@@ -104,13 +110,6 @@ def volume_for_model(path: Path) -> Any:
 def grey_volume(path: Path) -> Any:
     """Return an array of the shape of a volume whose values are 0.5, which models that scale to 0 and 1 leave so."""
     return np.full(open_volume(path).whole().shape, 0.5, np.float32)
-
-
-def _tilt(volume: Volume) -> float:
-    """Return the largest angle in degrees between an axis of a volume and the closest one of the body."""
-    directions = volume.affine[:3, :3] / np.linalg.norm(volume.affine[:3, :3], axis=0)
-    aligned = directions[volume.orientation[:, 0].astype(int), range(3)]
-    return math.degrees(math.acos(min(1.0, float(abs(aligned).min()))))
 
 
 def _bounds(window: Window, values: Any, *, in_hounsfield_units: bool) -> tuple[str, Range]:

@@ -50,7 +50,11 @@ class SafeSession(requests.Session):
     """Session that follows no redirect from https to http and, with a login, none at all."""
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return the address of a redirect, if there is one."""
+        """Return the address of a redirect, or None for an answer that is no redirect.
+
+        Raises:
+            InsecureRedirect: It leads from https to http, or the session has a login.
+        """
         target = super().get_redirect_target(resp)
         address = urljoin(resp.url, target or "")
         is_insecure = resp.url.startswith("https:") and not address.startswith("https:")
@@ -81,7 +85,7 @@ def patiently(
     Args:
         attempts: Most tries.
         backoff_s: Seconds before the second try. They double before every further one, or are what a server asks for.
-        stop: Ends the waiting when it is set.
+        stop: Ends the waiting when it is set. None: nothing ends it early.
     """
     stop = stop or threading.Event()
     backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
@@ -280,7 +284,12 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> Pa
 
 
 def _download_from_hub(info: DatasetInfo, patterns: Sequence[str], folder: Path) -> str:
-    """Download the files of a dataset, and return the commit that they are of."""
+    """Download the files of a dataset, and return the commit that they are of.
+
+    Raises:
+        SourceError: A pattern matches no file, or a file differs from the published one.
+        Exception: Of the Hub's library, where it cannot be reached.
+    """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.hf_api import RepoFile
 

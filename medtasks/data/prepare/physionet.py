@@ -20,7 +20,6 @@ from medtasks.errors import SourceError, join_names
 from medtasks.version import __version__
 
 _HOST = "https://physionet.org"
-_AGENT = f"Wget/1.21 (medtasks {__version__})"
 _CHECKSUMS = "SHA256SUMS.txt"
 _REFUSALS = {
     401: f"PhysioNet does not know this login; check {join_names(PHYSIONET_VARIABLES)}, or the entry in ~/.netrc",
@@ -54,7 +53,7 @@ class PhysioNet:
     def __init__(self, login: HTTPBasicAuth) -> None:
         self._session = SafeSession()
         self._session.auth = login
-        self._session.headers["User-Agent"] = _AGENT
+        self._session.headers["User-Agent"] = f"Wget/1.21 (medtasks {__version__})"
 
     def fetch(self, project: str, names: Iterable[str], folder: Path) -> None:
         """Download files of a project into a folder, under their own names.
@@ -96,9 +95,20 @@ class PhysioNet:
     def _download(
         self, project: str, name: str, target: Path, sha256: str | None = None
     ) -> Path:
+        """Download a file of a project.
+
+        Args:
+            project: Name and version.
+            name: Path in the project.
+            target: Location of the downloaded file.
+            sha256: Published digest, None for a file whose digest is unknown.
+
+        Raises:
+            SourceError: PhysioNet cannot be reached or refuses, or the file differs. The reason says what to do.
+        """
         published = Published(f"{_HOST}/files/{project}/{quote(name)}", sha256=sha256)
         try:
-            return download(published, target, session=self._session)
+            return download(published, target, self._session)
         except SourceError as error:
             fault = (
                 type(error.__cause__).__name__ if error.__cause__ else "its checksum differs"

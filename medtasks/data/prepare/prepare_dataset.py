@@ -3,19 +3,24 @@
 ``medtasks data prepare``, ``select`` and ``verify`` call this module. It imports only the source that it prepares.
 """
 
-import dataclasses
 import enum
 import importlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from huggingface_hub import get_token
 from tqdm import tqdm
 
-from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder, preparing_again
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, measure_documents
+from medtasks.data.dataset_manifest import (
+    FILE_NAME,
+    Manifest,
+    measure_documents,
+    pixels_fingerprint,
+    text_fingerprint,
+)
 from medtasks.data.document_store import load_documents, open_documents, publish, work_folder
 from medtasks.data.drawing import DrawRequest, draw_documents
 from medtasks.data.images.image_store import read_facts
@@ -51,18 +56,18 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
         options: With a ``login`` the recipe downloads from PhysioNet.
     """
     info = CATALOGUE[name]
-    package = info.reader.rpartition(".")[0]
     # Datasets of a package are called after it: ``multimedeval_medqa``.
-    key = name.removeprefix(f"{package}_")
+    key = name.removeprefix(f"{info.reader.rpartition('.')[0]}_")
     entry = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[key]
     # Some recipes depend on the options.
     recipe: SourceRecipe = entry if isinstance(entry, SourceRecipe) else entry(options)
     if options.login and recipe.login_download:
-        fetch = partial(recipe.login_download, PhysioNet(options.login))
-        return dataclasses.replace(recipe, download=fetch)
+        return replace(
+            recipe, download=partial(recipe.login_download, PhysioNet(options.login))
+        )
     if not recipe.hub_files:
         return recipe
-    return dataclasses.replace(
+    return replace(
         recipe,
         download=partial(hub_download, info, recipe.hub_files),
         revision=partial(hub_revision, info),
@@ -135,10 +140,11 @@ def publish_part(
         dataset: The prepared one.
         criteria: Values by column.
         name: Of the new dataset.
-        request: What to draw, in place of ``criteria``.
+        request: What to draw, in place of choosing by ``criteria``. None chooses.
 
     Raises:
-        MedTasksError: An image is broken, or nothing can be written. Further errors are those of
+        SourceError: An image is broken.
+        MedTasksError: Nothing can be written. Further errors are those of
             :func:`medtasks.data.selecting.choose` and :func:`medtasks.data.drawing.draw_documents`.
     """
     folder = prepared_folder(dataset)
@@ -153,8 +159,9 @@ def publish_part(
         schema = drawn_schema(schema)
     files = sorted(set().union(*map(image_digests, documents)))
     facts = {}
-    progress = tqdm(files, "Fingerprint of the images", unit="image", leave=False, disable=None)
-    for file in progress:
+    for file in tqdm(
+        files, "Fingerprint of the images", unit="image", leave=False, disable=None
+    ):
         try:
             facts[image_key(file)] = read_facts(folder / file, whole.decoding)
         except OSError as error:
@@ -189,7 +196,7 @@ def verify(name: str) -> Iterator[str]:
     documents = load_documents(name)
     if len(documents) != manifest.rows:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
-    if dataset_manifest.text_fingerprint(documents) != manifest.text_sha256:
+    if text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
     digests: dict[str, str] = {}
     for document in documents:
@@ -209,5 +216,5 @@ def verify(name: str) -> Iterator[str]:
             yield f"{path} is broken ({error})"
     if len(facts) < len(digests):
         return
-    if dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256:
+    if pixels_fingerprint(facts) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

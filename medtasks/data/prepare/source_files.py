@@ -6,7 +6,6 @@ A source is a folder or a zip archive. Patterns are locations of a file, likelie
 nothing matches, a location in a folder may differ from its pattern in capitals and punctuation.
 """
 
-import contextlib
 import fnmatch
 import itertools
 import lzma
@@ -15,11 +14,12 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from medtasks.data.named_files import read_named, read_stream
+from medtasks.data.named_files import read_named, read_stream, unpacked_size
 from medtasks.errors import SourceError
 
 # Times the size of an archive. Text is packed to a tenth, a file of zeros to a thousandth.
@@ -36,6 +36,11 @@ _BROKEN = (
 )
 # A name from a table may be empty, that of a folder, or no name that a file can have.
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
+
+ReadFile = Callable[[str], bytes]
+"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
+OpenedFiles = AbstractContextManager[ReadFile]
+"""Files of a source that a ``with`` block may read."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class SourceFile:
             return self.path.name
         return f"{self.path.name}/{Path(self.member).name}"
 
-    @contextlib.contextmanager
+    @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Open for reading, as bytes, in a ``with`` statement.
 
@@ -85,7 +90,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         SourceError: It would fill the disk.
     """
     archive = zipfile.ZipFile(path)
-    size = sum(member.file_size for member in archive.infolist())
+    size = unpacked_size(archive)
     if size > _MOST_UNPACKED * path.stat().st_size:
         raise SourceError(
             f"{path} would fill {size / 1e6:,.0f} MB, which no real one of its size does; download it again"
@@ -93,7 +98,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     return archive
 
 
-@contextlib.contextmanager
+@contextmanager
 def unpacking(archive: Path) -> Iterator[None]:
     """Raise SourceError for Python's errors on a damaged or encrypted archive."""
     try:
@@ -104,12 +109,12 @@ def unpacking(archive: Path) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def file_reader(
     folders: Sequence[Path],
     archives: Iterable[Path] = (),
     below: Sequence[str] = (),
-) -> Iterator[Callable[[str], bytes]]:
+) -> Iterator[ReadFile]:
     """Yield a function that reads a file by name.
 
     The function raises FileNotFoundError if the file is nowhere, and UnusableFile if it may not be read.
@@ -122,20 +127,21 @@ def file_reader(
     Raises:
         SourceError: An archive is damaged or encrypted; at the start, or where a file is read.
     """
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         opened = {}
         for path in archives:
             with unpacking(path):
                 opened[path] = stack.enter_context(open_archive(path))
 
         def read(name: str) -> bytes:
+            """Return the content of a file, see :func:`file_reader`."""
             for folder in folders:
-                with contextlib.suppress(*_NO_FILE):
+                with suppress(*_NO_FILE):
                     return read_named(folder / name, folder)
             for path, archive in opened.items():
                 for prefix in below:
                     with (
-                        contextlib.suppress(KeyError),
+                        suppress(KeyError),
                         unpacking(path),
                         archive.open(prefix + name) as stream,
                     ):
@@ -150,7 +156,7 @@ def folder_or_archive_reader(
     folders: Sequence[str],
     archive: str,
     below: Sequence[str],
-) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
+) -> OpenedFiles:
     """Return a reader of files by name, unpacked or still in their archive.
 
     Args:
@@ -274,18 +280,28 @@ def not_found(
 
 
 def _matching(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
+    """Return the files that the first matching pattern names, none if no pattern matches."""
     for pattern in patterns:
         files = _files_at(source, pattern)
         if files:
             return files
-    for pattern in patterns:
-        files = [] if "*" in pattern else _variants(source, pattern)
+    # Files whose location differs from a published one in capitals and punctuation only.
+    for location in patterns:
+        if "*" in location:
+            continue
+        paths = [source]
+        for part in location.split("/"):
+            below = [sorted(path.iterdir()) for path in paths if path.is_dir()]
+            entries = itertools.chain.from_iterable(below)
+            paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
+        files = list(map(SourceFile, filter(Path.is_file, paths)))
         if files:
             return files
     return []
 
 
 def _files_at(source: Path, pattern: str) -> list[SourceFile]:
+    """Return the files at exactly the location of a pattern, by name. There may be none."""
     outer, _, inner = pattern.partition("!")
     paths = sorted(source.glob(outer)) if source.is_dir() else []
     if not inner:
@@ -301,16 +317,6 @@ def _files_at(source: Path, pattern: str) -> list[SourceFile]:
             SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")
         ]
     return files
-
-
-def _variants(source: Path, location: str) -> list[SourceFile]:
-    """Return the files whose location differs from a published one in capitals and punctuation only."""
-    paths = [source]
-    for part in location.split("/"):
-        folders = filter(Path.is_dir, paths)
-        entries = itertools.chain.from_iterable(sorted(folder.iterdir()) for folder in folders)
-        paths = [entry for entry in entries if _letters(entry.name) == _letters(part)]
-    return list(map(SourceFile, filter(Path.is_file, paths)))
 
 
 def _letters(name: str) -> str:

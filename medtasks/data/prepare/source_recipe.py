@@ -43,7 +43,9 @@ class Options:
     allow_changed: bool = False
     # Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
     images: Mapping[str, Path] = field(default_factory=dict)
-    login: HTTPBasicAuth | None = field(default=None, repr=False)  # at PhysioNet
+    login: HTTPBasicAuth | None = field(
+        default=None, repr=False
+    )  # at PhysioNet; None downloads nothing from there
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class PublishedRow:
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
+
+
+PublishedRows = Iterator[PublishedRow]
 
 
 def images_row(
@@ -95,7 +100,7 @@ def images_row(
     )
 
 
-def check_count(table: str, rows: int, published: int | None) -> Iterator[PublishedRow]:
+def check_count(table: str, rows: int, published: int | None) -> PublishedRows:
     """Yield a row without document if a table has not as many rows as it was published with.
 
     For sets of which only the whole table's number is published, not that of the evaluated rows.
@@ -123,16 +128,19 @@ class SourceRecipe:
     layout: (
         str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
     )
-    demonstrations: RowReader | None = None  # reads the examples for few-shot prompts, if any
+    demonstrations: RowReader | None = (
+        None  # reads the examples for few-shot prompts; None: there are none
+    )
     # Patterns of the files to download, where the source is on the Hub.
     hub_files: Sequence[str] = ()
     # Brings the source into a folder. None: a person has to.
     download: Callable[[Path], Path] | None = None
-    # The same with a login at PhysioNet.
+    # The same with a login at PhysioNet. None: the source is not at PhysioNet.
     login_download: Callable[[PhysioNet, Path], Path] | None = None
     # Options with which a copy is prepared, with words to fill in.
     arguments: Sequence[str] = ("--source DIR",)
-    # Revision of a source folder, for recipes that can tell it from the files.
+    # Revision of a source folder, for recipes that can tell it from the files. None: it is that of the catalogue, or
+    # unknown for a user's folder.
     revision: Callable[[Path], str] | None = None
     # On the documents, a sentence each.
     remarks: Callable[[DocumentCollection], Iterable[str]] = lambda documents: ()
@@ -142,6 +150,10 @@ class SourceRecipe:
     how_to_obtain: str = ""  # where this is more than the catalogue and ``layout`` say
     # Writes what else belongs into a folder.
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
+
+
+Recipes = Mapping[str, SourceRecipe]
+"""Recipes of a module's datasets, by name without the prefix of their package."""
 
 
 def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
@@ -158,7 +170,12 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
     """
     _check_source(info, recipe, options.source)
     with work_folder(info.name, info.access) as work:
-        source = options.source or _download_source(recipe, work / SCRATCH / "source")
+        source = options.source
+        if source is None:
+            assert recipe.download is not None  # or it would have been refused
+            folder = work / SCRATCH / "source"
+            folder.mkdir(parents=True, exist_ok=True)
+            source = recipe.download(folder)
         images = ImageStore(work, recipe.decoding)
         documents, left_out, outside = _gather(info, recipe, recipe.test_rows(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
@@ -169,7 +186,10 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
         if recipe.counted and info.rows not in (None, rows) and not options.sample:
             left_out.append(f"the source holds {rows} rows, the evaluated set {info.rows}")
         if left_out and not options.allow_incomplete:
-            raise _incomplete(info, left_out)
+            raise SourceError(
+                f"'{info.name}' is incomplete: {first_and_number(left_out)}. Complete the source, or accept the loss "
+                f"with --allow-incomplete"
+            )
         files: set[str] = set().union(*map(image_digests, documents))
         images.keep_only(files.union(*map(image_digests, demonstrations)))
         facts = images.facts
@@ -193,23 +213,15 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
 
 
 def _check_source(info: DatasetInfo, recipe: SourceRecipe, source: Path | None) -> None:
+    """Check that a source exists or can be downloaded.
+
+    Raises:
+        SourceError: The user's folder does not exist, or ``source`` is None and the dataset cannot be downloaded.
+    """
     if source is None and recipe.download is None:
         raise SourceError(recipe.how_to_obtain or _how_to_obtain(info, recipe))
     if source is not None and not source.exists():
         raise SourceError(f"{source} does not exist; give the path of {recipe.layout}")
-
-
-def _download_source(recipe: SourceRecipe, folder: Path) -> Path:
-    assert recipe.download is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    return recipe.download(folder)
-
-
-def _incomplete(info: DatasetInfo, left_out: Sequence[str]) -> SourceError:
-    return SourceError(
-        f"'{info.name}' is incomplete: {first_and_number(left_out)}. Complete the source, or accept the loss with "
-        f"--allow-incomplete"
-    )
 
 
 def first_and_number(causes: Sequence[str]) -> str:
@@ -246,6 +258,7 @@ def _origin_of(
 
 
 def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
+    """Describe how a person obtains a dataset that cannot be downloaded here."""
     need = {
         Access.CREDENTIALED: f"needs credentials: sign its agreement at {info.source}, download it there",
         Access.GATED: f"has to be downloaded by a person at {info.source}",
@@ -263,12 +276,16 @@ def _gather(
     recipe: SourceRecipe,
     rows: Iterable[PublishedRow],
 ) -> tuple[DocumentCollection, list[str], list[str]]:
-    """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
+    """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set.
+
+    Raises:
+        SourceError: Two documents have the same id. Further errors are those of the iterator of ``rows``.
+    """
     documents = []
     causes = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
-    for row in tqdm(rows, desc=f"Reading {info.name}", unit="row", leave=False, disable=None):
+    for row in tqdm(rows, f"Reading {info.name}", unit="row", leave=False, disable=None):
         if row.outside:
             outside[row.cause] += 1
             continue

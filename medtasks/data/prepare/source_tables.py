@@ -9,16 +9,15 @@ import contextlib
 import csv
 import gzip
 import io
-import itertools
 import json
 import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,13 @@ from medtasks.data.named_files import (
     read_stream,
 )
 from medtasks.data.prepare.physionet import PhysioNet
-from medtasks.data.prepare.source_files import SourceFile, required_shards
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_files import OpenedFiles, SourceFile, required_shards
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+    images_row,
+)
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import Columns, NewDocument
 from medtasks.errors import SourceError
@@ -48,14 +52,14 @@ _KINDS = {
     bool: "a truth value",
 }
 ReadValues = Callable[[], Mapping[str, Any]]
+Records = Iterator[tuple[str, ReadValues]]
+"""Location of each row of a table, for messages, and a reader of its columns."""
 
 # Rows whose images are stored at once: decoding them is most of the work.
 _WORKERS = min(4, os.cpu_count() or 1)
 _AHEAD = 3 * _WORKERS  # rows read ahead of them
 # Bytes of a file. Larger ones are decoded one at a time: each thread keeps the memory that it needed once.
 _LARGE = 1 << 19
-ReadFile = Callable[[str], bytes]
-"""Reads a file of a source by its name, FileNotFoundError or KeyError where there is no such file."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,9 @@ class SourceRow:
         return value
 
 
+SourceRows = Iterator[SourceRow]
+
+
 class SourceTable:
     """One split of a dataset. Columns are read of the requested rows only.
 
@@ -179,14 +186,14 @@ class SourceTable:
         records: Yields the location of each row, in order, and a reader of its columns.
     """
 
-    def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
+    def __init__(self, records: Callable[[], Records]) -> None:
         self._records = records
 
     def count(self) -> int:
         """Return the number of rows, without reading them if the format allows it."""
         return sum(1 for _ in self._records())
 
-    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+    def rows(self, positions: Set[int] | None = None) -> SourceRows:
         """Read rows in order.
 
         Args:
@@ -196,7 +203,7 @@ class SourceTable:
             if positions is None or index in positions:
                 yield SourceRow(location, index, values())
 
-    def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
+    def spread(self, count: int = DEMONSTRATIONS) -> SourceRows:
         """Read the rows MultiMedEval shows as solved examples, evenly spread, first row first.
 
         Args:
@@ -206,39 +213,35 @@ class SourceTable:
         return self.rows({int(position / count * total) for position in range(count)})
 
 
+@dataclass(frozen=True)
 class ParquetTable(SourceTable):
-    """Parquet files, none in an archive, one after the other.
+    """Parquet files, none in an archive, one after the other."""
 
-    Args:
-        files: In order.
-        columns: That every file has.
-        optional: That some have.
-    """
-
-    def __init__(
-        self,
-        files: Sequence[SourceFile],
-        columns: Sequence[str],
-        optional: Sequence[str] = (),
-    ) -> None:
-        self._files = files
-        self._columns = columns
-        self._optional = optional
+    files: Sequence[SourceFile]  # in order
+    columns: Sequence[str]  # that every file has
+    optional: Sequence[str] = ()  # that some have
 
     def count(self) -> int:
-        """Return the number of rows."""
-        return sum(self._open(file).metadata.num_rows for file in self._files)
+        """Return the number of rows of all files, by their metadata."""
+        return sum(self._open(file).metadata.num_rows for file in self.files)
 
-    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, see :meth:`SourceTable.rows`. Row groups without any of them are skipped."""
+    def rows(self, positions: Set[int] | None = None) -> SourceRows:
+        """Read rows in order. Row groups without any of the requested rows are skipped.
+
+        Args:
+            positions: Of the rows to read, from 0 over all files, or None for all.
+
+        Raises:
+            SourceError: A file is damaged, or lacks a column.
+        """
         from pyarrow import ArrowException
 
         end = 0
-        for file in self._files:
+        for file in self.files:
             opened = self._open(file)
             first = end
-            optional = [name for name in self._optional if name in opened.schema_arrow.names]
-            columns = [*self._columns, *optional]
+            optional = [name for name in self.optional if name in opened.schema_arrow.names]
+            columns = [*self.columns, *optional]
             for group in range(opened.num_row_groups):
                 index = end
                 end += opened.metadata.row_group(group).num_rows
@@ -265,6 +268,12 @@ class ParquetTable(SourceTable):
                     ) from error
 
     def _open(self, file: SourceFile) -> Any:
+        """Open a file and check its columns.
+
+        Raises:
+            SourceError: It is no whole Parquet file, or lacks a column.
+            OSError: It cannot be read.
+        """
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
 
@@ -277,7 +286,7 @@ class ParquetTable(SourceTable):
             raise SourceError(
                 f"{file.path} is no whole parquet file; download it again"
             ) from error
-        check_columns(file.name, self._columns, opened.schema_arrow.names)
+        check_columns(file.name, self.columns, opened.schema_arrow.names)
         return opened
 
 
@@ -291,20 +300,28 @@ def csv_table(
 ) -> SourceTable:
     """Return rows of a CSV file. A line of more than ``MOST_TEXT`` is an error.
 
+    The file is opened when rows are read. Then it is a SourceError if it is no UTF-8 text or no table, lacks a
+    column, or cannot be unpacked.
+
     Args:
         file: Packed if its name ends with ``.gz``.
         columns: That it must have.
-        belongs: Tells by its values whether a row is one of the table.
+        belongs: Tells by its values whether a row is one of the table. By default all are.
         missing: Value of the columns that a short row lacks. With None, asking for the text of one is an error.
         tabs: Whether tabs are between its columns. It may have fields of megabytes, and no open quotation at its end.
     """
     dialect = csv.excel_tab if tabs else csv.excel
 
-    def records() -> Iterator[tuple[str, ReadValues]]:
+    # The file is open, and the limit of ``csv`` on fields raised, only while rows are read.
+    def csv_records() -> Records:
         name = file.name
         number = 0
         try:
-            with _opened_text(file) as text, contextlib.ExitStack() as stack:
+            with file.open() as opened, contextlib.ExitStack() as stack:
+                stream: Any = opened
+                if name.endswith(".gz"):
+                    stream = stack.enter_context(gzip.open(stream))
+                text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
                 if tabs:
                     stack.callback(csv.field_size_limit, csv.field_size_limit(MOST_TEXT))
                 reader = csv.DictReader(
@@ -327,16 +344,7 @@ def csv_table(
                 f"{name} cannot be unpacked ({error}); download it again"
             ) from error
 
-    return SourceTable(records)
-
-
-@contextlib.contextmanager
-def _opened_text(file: SourceFile) -> Iterator[io.TextIOWrapper]:
-    with contextlib.ExitStack() as stack:
-        stream: Any = stack.enter_context(file.open())
-        if file.name.endswith(".gz"):
-            stream = stack.enter_context(gzip.open(stream))
-        yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    return SourceTable(csv_records)
 
 
 def hub_table(
@@ -373,8 +381,10 @@ def check_columns(location: str, required: Iterable[str], present: Iterable[str]
     columns = set(present)
     missing = [column for column in required if column not in columns]
     if missing:
-        names = ", ".join(sorted(map(str, columns))) or "nothing"
-        raise SourceError(f"{location} lacks {', '.join(map(repr, missing))}; it has {names}")
+        raise SourceError(
+            f"{location} lacks {', '.join(map(repr, missing))}; "
+            f"it has {', '.join(sorted(map(str, columns))) or 'nothing'}"
+        )
 
 
 def kind_of(value: Any) -> str:
@@ -397,14 +407,15 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
         columns: That every object must have.
     """
 
-    def records() -> Iterator[tuple[str, ReadValues]]:
+    # Objects are parsed when the values of their row are asked for, not when rows are counted.
+    def json_line_records() -> Records:
         with file.open() as stream:
             for number, line in enumerate(limited_lines(stream, file.name), 1):
                 if line.strip():
                     location = f"{file.name} row {number}"
                     yield location, partial(_object, location, line.strip(), columns)
 
-    return SourceTable(records)
+    return SourceTable(json_line_records)
 
 
 def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
@@ -419,9 +430,9 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
         >>> [row.text("id") for row in table.rows()]
         ['x']
     """
-    rows = []
-    for location, value in records:
-        rows.append((location, partial(_object, location, value, columns)))
+    rows = [
+        (location, partial(_object, location, value, columns)) for location, value in records
+    ]
     return SourceTable(lambda: iter(rows))
 
 
@@ -442,6 +453,9 @@ def listed_records(name: str, data: bytes, columns: Sequence[str]) -> SourceTabl
         name: Of the file.
         data: Its content.
         columns: That every object must have.
+
+    Raises:
+        SourceError: It is no JSON or no list. Later, when rows are read: an entry is no object, or lacks a column.
     """
     values = _json(name, data)
     if not isinstance(values, list):
@@ -462,6 +476,12 @@ def numbered_table(label: str, values: Iterable[Any], columns: Sequence[str]) ->
 
 
 def _json(location: str, data: bytes | str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        SourceError: It is no JSON, or holds half a surrogate pair.
+        UnusableFile: It is longer than ``MOST_TEXT``.
+    """
     check_size(len(data), MOST_TEXT, location)
     try:
         content = parse_json(data)
@@ -476,6 +496,11 @@ def _json(location: str, data: bytes | str) -> Any:
 
 
 def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    """Return an object with all columns, from its JSON text or as it is.
+
+    Raises:
+        SourceError: It is no JSON, no object, or lacks a column.
+    """
     value = _json(location, value) if isinstance(value, bytes) else value
     if not isinstance(value, dict):
         raise SourceError(
@@ -485,7 +510,7 @@ def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, A
     return value
 
 
-def by_name(files: Iterable[Path]) -> AbstractContextManager[ReadFile]:
+def by_name(files: Iterable[Path]) -> OpenedFiles:
     """Return a function that reads one of these files by its name alone, within a block.
 
     Args:
@@ -565,7 +590,7 @@ class TableReader:
         """
         return [row.text(self.image_name)] if self.image_name else ()
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         """Open the image files of a source.
 
         Args:
@@ -582,11 +607,11 @@ class TableReader:
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         """Read rows of a split in order. Their images are stored in several threads, a few rows ahead.
 
         Args:
@@ -615,13 +640,14 @@ class TableReader:
                 return add_volume(path, source)
 
             def published_row(row: SourceRow) -> PublishedRow:
+                """Return the row of the source, with the cause in place of a document if it gives none."""
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
                     return PublishedRow(row.place, cause=str(error), outside=error.outside)
-                adding = []
-                for name in self.names_of_images(row):
-                    adding.append((name, partial(store_named, name)))
+                adding = [
+                    (name, partial(store_named, name)) for name in self.names_of_images(row)
+                ]
                 for column in self.embedded:
                     data = row.image_bytes(column)
                     if data is not None:
@@ -673,10 +699,11 @@ class TableReader:
         """
 
         def fetch(physionet: PhysioNet, folder: Path) -> Path:
+            """Download the tables, and then the images that their rows name."""
             physionet.fetch(project, tables, folder)
             tested = self.table(folder, "test").rows()
-            rows = itertools.chain(tested, self.table(folder, "train").spread())
-            names = itertools.chain.from_iterable(map(self.names_of_images, rows))
+            rows = chain(tested, self.table(folder, "train").spread())
+            names = chain.from_iterable(map(self.names_of_images, rows))
             physionet.fetch(project, names, folder)
             return folder
 

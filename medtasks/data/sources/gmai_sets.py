@@ -8,6 +8,7 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
@@ -18,9 +19,14 @@ from medtasks.data.document_store import LONGEST_NUMBER, encoded_image
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare.downloads import file_md5, hub_download
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+)
 from medtasks.data.prepare.source_tables import (
-    ReadValues,
+    Records,
     SourceRow,
     SourceTable,
     TableReader,
@@ -41,24 +47,18 @@ _GROUPS = {
 }
 _SHOWN = "row of the image"  # no name of a column
 _, TEST, MULTI_ANSWER_SET = GMAI
+CaseKey = tuple[Any, ...]  # texts, answer and groups that a mask and a contour question share
 
 
+@dataclass(frozen=True)
 class GmaiFile(TableReader):
-    """Reading of one file.
+    """Reading of one file."""
 
-    Args:
-        path: TSV file.
-        columns: Of its documents. With ``answers`` a question may have several.
-        keyed: Whether the rows have an answer.
-    """
+    path: Path  # TSV file
+    columns: Columns  # of its documents; with ``answers`` a question may have several
+    keyed: bool = True  # whether the rows have an answer
 
     embedded = ("image",)
-
-    def __init__(self, path: Path, columns: Columns, *, keyed: bool = True) -> None:
-        self.path = path
-        self.columns = columns
-        self.keyed = keyed
-        self.several = "answers" in columns
 
     def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
         """Return the rows of a TSV file: texts by column in lower case, without empty ones, and ``image`` as bytes.
@@ -68,7 +68,7 @@ class GmaiFile(TableReader):
         columns = ("index", "image", "question", "A", "B")
         table = csv_table(SourceFile(self.path), columns, missing=None, tabs=True)
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             for row in table.rows():
                 index = f" (index {row.values['index']})" if row.values["index"] else ""
                 yield f"{row.place}{index}", partial(_values_of, row)
@@ -89,7 +89,7 @@ class GmaiFile(TableReader):
         values = row.values
         letters = _option_letters(values)
         published = values.get("answer", "")
-        if self.several:
+        if "answers" in self.columns:
             answers = [letter.strip() for letter in published.split(",")]
             target: NewDocument = {"answers": sorted(set(answers))}
         else:
@@ -113,6 +113,14 @@ class GmaiFile(TableReader):
 
 
 def _values_of(row: SourceRow) -> Mapping[str, Any]:
+    """Return the columns of a row of the TSV file, see :meth:`GmaiFile.table`.
+
+    The key ``_SHOWN`` names the row whose image is shown, and is empty for the row itself. Then ``image`` has its
+    bytes, none of a broken image.
+
+    Raises:
+        SourceError: The row has more or fewer fields than the header.
+    """
     if None in row.values or None in row.values.values():
         raise row.error("it has more or fewer fields than the header; download the file again")
     texts: dict[str, Any] = {}
@@ -144,7 +152,7 @@ def _option_letters(values: Mapping[str, Any]) -> list[str]:
     return letters
 
 
-def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedRow]:
+def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> PublishedRows:
     """Read all rows, each with its image and the id of the case it shows.
 
     A row without an image gets that of the row it names.
@@ -157,7 +165,9 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
     for file in files:
         rows += file.rows(file.table().rows(), "", file.path, store)
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
-    broken = _indices_with_broken_images(rows)
+    # Indices of the rows whose image is broken: such rows have no document, only a location and a cause.
+    locations = [row.place for row in rows if row.cause.startswith("its image")]
+    broken = {location.partition(" (index ")[2].removesuffix(")") for location in locations}
     images = [_image_of(row, by_id, broken) for row in rows]
     first: dict[str, str] = {}  # image by another one of its case
     for mask, contour in _twins(rows, images):
@@ -170,12 +180,8 @@ def rows_of(files: Iterable[GmaiFile], store: ImageStore) -> Iterator[PublishedR
         yield PublishedRow(row.place, document, [image])
 
 
-def _indices_with_broken_images(rows: Iterable[PublishedRow]) -> set[str]:
-    locations = [row.place for row in rows if row.cause.startswith("its image")]
-    return {location.partition(" (index ")[2].removesuffix(")") for location in locations}
-
-
 def _case_of(image: str, first: Mapping[str, str]) -> str:
+    """Return the image by which a case is known, found from twin to twin. An image without a twin is its own."""
     while first.get(image, image) != image:
         image = first[image]
     return image
@@ -185,8 +191,8 @@ def _twins(
     rows: Iterable[PublishedRow], images: Iterable[StoredImage | str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the images of the n-th mask and the n-th contour question with the same texts, answer and groups."""
-    masks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    contours: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    masks: dict[CaseKey, list[str]] = defaultdict(list)
+    contours: dict[CaseKey, list[str]] = defaultdict(list)
     for row, image in zip(rows, images, strict=True):
         if row.document is None or isinstance(image, str):
             continue
@@ -200,7 +206,8 @@ def _twins(
         yield from zip(of_masks, contours.get(texts, ()), strict=False)
 
 
-def _texts_of_case(document: Mapping[str, Any]) -> tuple[Any, ...]:
+def _texts_of_case(document: Mapping[str, Any]) -> CaseKey:
+    """Return the key that a mask question and its contour question share."""
     options = document["options"]
     answers = document.get("answers") or [document["answer"]]
     right = [options[option_index(answer)] for answer in answers if answer]
@@ -232,10 +239,11 @@ def _image_of(
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
+    """Return the recipe of a set. Reading raises SourceError for a changed file, unless the user accepts it."""
     columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
     changed = []  # files that are not the published ones
 
-    def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def rows(source: Path, images: ImageStore) -> PublishedRows:
         """Read all files of a folder, or the single file itself, and note which are changed."""
         files = _published_files(info, source)
         for path, published in files.items():
@@ -248,14 +256,14 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
                     f"{path} is not the published file (MD5 {md5}, published {published}); "
                     f"download it again, or accept this one with --allow-changed"
                 )
-        is_keyed = info is not TEST
-        yield from rows_of([GmaiFile(path, columns, keyed=is_keyed) for path in files], images)
+        yield from rows_of(
+            [GmaiFile(path, columns, keyed=info is not TEST) for path in files], images
+        )
 
-    layout = ", ".join(info.md5)
     return SourceRecipe(
         columns,
         rows,
-        layout=layout
+        layout=", ".join(info.md5)
         or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
         download=partial(hub_download, info, list(info.md5)) if info.md5 else None,
         revision=lambda _: "local" if changed else info.revision,

@@ -15,25 +15,38 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 """
 
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
-from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
+from medtasks.data.prepare.source_files import (
+    OpenedFiles,
+    SourceFile,
+    file_reader,
+    find_file,
+    not_found,
+    unpacking,
+)
+from medtasks.data.prepare.source_recipe import (
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+    check_count,
+)
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,
     UnusableRow,
     by_name,
+    numbered_table,
+    read_json,
+    records_table,
 )
 from medtasks.data.schema import REPORT, NewDocument, new_document
 from medtasks.errors import SourceError
@@ -47,22 +60,23 @@ _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 
 
 def _annotation(source: Path) -> SourceFile | None:
-    return source_files.find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
+    """Return R2Gen's file of reports, or None for a source in Open-i's layout."""
+    return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
+@dataclass(frozen=True)
 class _R2Gen(TableReader):
-    columns = REPORT
+    annotation: SourceFile
 
-    def __init__(self, annotation: SourceFile) -> None:
-        self.annotation = annotation
+    columns = REPORT
 
     def table(self, _source: Path, split: str) -> SourceTable:
         name = self.annotation.name
-        content = source_tables.read_json(self.annotation)
+        content = read_json(self.annotation)
         if not isinstance(content, dict) or not isinstance(content.get(split), list):
             raise SourceError(f"{name} is not an object with a list '{split}'")
         columns = ("id", "report", "image_path")
-        return source_tables.numbered_table(f"{name} {split} row", content[split], columns)
+        return numbered_table(f"{name} {split} row", content[split], columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.text("id")
@@ -74,15 +88,15 @@ class _R2Gen(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return row.texts("image_path")
 
-    def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([self.annotation.path.parent / "images"])
+    def files(self, _source: Path) -> OpenedFiles:
+        return file_reader([self.annotation.path.parent / "images"])
 
 
+@dataclass(frozen=True)
 class _OpenI(TableReader):
-    columns = REPORT
+    unpacked: Path  # folder for files of an archive, which has no index
 
-    def __init__(self, unpacked: Path) -> None:
-        self.unpacked = unpacked  # folder for files of an archive, which has no index
+    columns = REPORT
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Return all reports, in the order of their numbers."""
@@ -90,8 +104,26 @@ class _OpenI(TableReader):
         for path in self.unpacked_files(source, _REPORTS, ".xml"):
             number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
             reports.append((len(number), number, path.stem, path.name, read_named(path)))
-        records = [(name, _report_record(name, data)) for *_, name, data in sorted(reports)]
-        return source_tables.records_table(records, ())
+        records = []
+        for *_, name, data in sorted(reports):
+            try:
+                root = ElementTree.fromstring(data)
+            except ElementTree.ParseError as error:
+                raise SourceError(
+                    f"{name} is no whole XML file ({error}); download {_REPORTS} again"
+                ) from error
+            identity = root.find("uId")
+            if identity is None or not identity.get("id"):
+                raise SourceError(f"{name} has no uId; it is no report of Open-i")
+            record: dict[str, object] = {
+                "id": identity.get("id"),
+                "images": [image.get("id", "") for image in root.iter("parentImage")],
+            }
+            for label in ("INDICATION", "FINDINGS"):
+                part = root.find(f".//AbstractText[@Label='{label}']")
+                record[label.lower()] = "" if part is None else "".join(part.itertext())
+            records.append((name, record))
+        return records_table(records, ())
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.text("id")
@@ -107,22 +139,20 @@ class _OpenI(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"{image}.png" for image in row.texts("images")]
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return by_name(self.unpacked_files(source, _IMAGES, ".png"))
 
     def unpacked_files(self, source: Path, archive: str, ending: str) -> Iterator[Path]:
         """Yield the files of one of Open-i's archives, which are unpacked if the user has not done so."""
-        packed = source_files.find_file(source, [archive])
+        packed = find_file(source, [archive])
         if packed is None:
             unpacked = sorted(source.rglob(f"[!.]*{ending}"))
             if not unpacked:
-                raise source_files.not_found(
-                    source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen"
-                )
+                raise not_found(source, f"{archive} of Open-i and no {_ANNOTATION} of R2Gen")
             yield from unpacked
             return
         self.unpacked.mkdir(parents=True, exist_ok=True)
-        with source_files.unpacking(packed.path), tarfile.open(packed.path, "r|*") as opened:
+        with unpacking(packed.path), tarfile.open(packed.path, "r|*") as opened:
             for member in opened:
                 path = self.unpacked / PurePosixPath(member.name).name
                 if member.isfile() and path.suffix == ending and not path.name.startswith("."):
@@ -132,28 +162,8 @@ class _OpenI(TableReader):
                     yield path
 
 
-def _report_record(name: str, data: bytes) -> dict[str, object]:
-    """Return the record of one XML report."""
-    try:
-        root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        raise SourceError(
-            f"{name} is no whole XML file ({error}); download {_REPORTS} again"
-        ) from error
-    identity = root.find("uId")
-    if identity is None or not identity.get("id"):
-        raise SourceError(f"{name} has no uId; it is no report of Open-i")
-    record: dict[str, object] = {
-        "id": identity.get("id"),
-        "images": [image.get("id", "") for image in root.iter("parentImage")],
-    }
-    for label in ("INDICATION", "FINDINGS"):
-        part = root.find(f".//AbstractText[@Label='{label}']")
-        record[label.lower()] = "" if part is None else "".join(part.itertext())
-    return record
-
-
-def _test_rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _test_rows(source: Path, images: ImageStore) -> PublishedRows:
+    """Read R2Gen's test split if the source has its annotation, else all reports of Open-i."""
     annotation = _annotation(source)
     if annotation:
         reader: TableReader = _R2Gen(annotation)
@@ -174,7 +184,7 @@ def _download(folder: Path) -> Path:
     return folder
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "iu_xray_report": SourceRecipe(
         columns=REPORT,
         test_rows=_test_rows,

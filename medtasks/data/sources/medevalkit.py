@@ -22,31 +22,56 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, compress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from medtasks.data import schema
 from medtasks.data.document_store import DocumentCollection
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import source_files, source_tables
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_files import (
+    OpenedFiles,
+    SourceFile,
+    file_reader,
+    folder_or_archive_reader,
+    required_file,
+    required_shards,
+)
+from medtasks.data.prepare.source_recipe import (
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+)
 from medtasks.data.prepare.source_tables import (
     ParquetTable,
-    ReadFile,
-    ReadValues,
+    Records,
     SourceRow,
     SourceTable,
     TableReader,
     UnusableRow,
+    csv_table,
+    json_lines,
+    listed_records,
 )
 from medtasks.data.safe_parsing import parse_literal
-from medtasks.data.samples import letter, option_index
+from medtasks.data.samples import first_letters, letter, option_index
+from medtasks.data.schema import (
+    CHOICE,
+    GROUPED_CHOICE,
+    KIT_CHOICE,
+    KIT_QUESTION,
+    NewDocument,
+    choice_document,
+    new_document,
+)
 from medtasks.data.sources.gmai_sets import GmaiFile, rows_of
-from medtasks.data.sources.multimedeval import question_sets
+from medtasks.data.sources.multimedeval.question_sets import (
+    SLAKE_ARCHIVE,
+    SLAKE_LAYOUT,
+    Slake,
+    keyed_options,
+)
 
 FLAGS: Mapping[str, str] = {
     "no_modality_type": "the row has no modality_type, which stops MedEvalKit",
@@ -65,21 +90,11 @@ _QUESTIONS = "QA_information/Open-access/"
 _OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
 _LETTERS = "ABCD"
 _TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
-_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\A\s*[A-D]\s*:")  # which may be that of another option
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
 _FRAME_FILES = "data/test-*.parquet"
-_FRAME_COLUMNS = (
-    "question_id",
-    "question",
-    "options",
-    "correct_answer",
-    "video_id",
-    "image_1",
-    "image_2",
-)
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
 _CLINICAL = (
     "Basic_Medical_Science",
@@ -93,8 +108,6 @@ _MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_
 _PRO_COLUMNS = ("id", "options", "answer", "subject")
 _MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
 _NAMED_IMAGE = re.compile(r"<image (\d)>")
-_MM_LAYOUT = "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it"
-_TSV_FILES = [f"{part}.tsv" for part in _TSV_PARTS]
 
 
 def kit_choice(
@@ -103,7 +116,7 @@ def kit_choice(
     lines: Sequence[str],
     gold: str | None,
     **more: Any,
-) -> schema.NewDocument:
+) -> NewDocument:
     """Return a document of the ``KIT_CHOICE`` schema.
 
     Args:
@@ -114,13 +127,13 @@ def kit_choice(
         **more: Further columns. Without an ``answer``, the gold is the letter of an option; ``flags`` are added to.
     """
     flags = list(more.pop("flags", ()))
-    letters = list(map(letter, range(len(options))))
+    letters = first_letters(len(options))
     named = gold.strip() if gold is not None and gold.strip() in letters else None
     answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
         flags.append("no_such_gold")
-    return schema.new_document(
-        schema.KIT_CHOICE,
+    return new_document(
+        KIT_CHOICE,
         doc_id,
         options=list(options),
         option_lines=list(lines),
@@ -162,37 +175,34 @@ def letter_options(options: Iterable[str], form: str = "{}. {}") -> list[str]:
     return [form.format(letter(index), option) for index, option in enumerate(options)]
 
 
-def _parts(source: Path) -> list[source_files.SourceFile]:
+def _parts(source: Path) -> list[SourceFile]:
     # Unpacked, or wherever in the archive.
     patterns = [f"{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json"]
-    return source_files.required_shards(
+    return required_shards(
         source, patterns, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it"
     )
 
 
 class _OmniMedVQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     image_name = "image_path"
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         first = _parts(source)[0]
         if first.member is None:
-            return source_files.file_reader([source])
-        return source_files.file_reader(
-            (), [first.path], (first.member.rpartition(_QUESTIONS)[0],)
-        )
+            return file_reader([source])
+        return file_reader((), [first.path], (first.member.rpartition(_QUESTIONS)[0],))
 
     def table(self, source: Path, _split: str) -> SourceTable:
         names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             counts: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
                     part = name.removesuffix(".json")
                     content = read(_QUESTIONS + name)
-                    table = source_tables.listed_records(name, content, _OMNI_COLUMNS)
-                    for row in table.rows():
+                    for row in listed_records(name, content, _OMNI_COLUMNS).rows():
                         doc_id = row.text("question_id")
                         counts[doc_id] += 1
                         if counts[doc_id] > 1:
@@ -204,7 +214,7 @@ class _OmniMedVQA(TableReader):
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = _omni_options(row)
         gold = row.text("gt_answer")
         modality = row.optional_text("modality_type")
@@ -235,6 +245,11 @@ class _OmniMedVQA(TableReader):
 
 
 def _omni_options(row: SourceRow) -> list[str]:
+    """Return the options of a row, without the null ones at the end.
+
+    Raises:
+        UnusableRow: There are fewer than two, or one after a null one.
+    """
     texts = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
     options = [text for text in texts.values() if text is not None]
     for name in _LETTERS[: len(options)]:
@@ -245,12 +260,11 @@ def _omni_options(row: SourceRow) -> list[str]:
     return options
 
 
-def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    files = {
-        part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS
-    }
+def _of_vlmevalkit(source: Path, images: ImageStore) -> PublishedRows:
+    """Read the rows of the TSV parts, each with an id that begins with the name of its part."""
+    files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in rows_of([GmaiFile(path, schema.GROUPED_CHOICE)], images):
+        for row in rows_of([GmaiFile(path, GROUPED_CHOICE)], images):
             if row.document is None:
                 yield row
                 continue
@@ -268,32 +282,24 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             yield replace(row, document=document)
 
 
+@dataclass(frozen=True)
 class _PmcVqa(TableReader):
-    columns = schema.KIT_CHOICE
-    image_name = "Figure_path"
+    name: str  # of the table
+    gold: str  # column of the right letter
+    folder: str  # of the images
+    archive: str  # of that folder
+    text: str | None = None  # column of the right text, None for a table without one
 
-    def __init__(
-        self,
-        name: str,
-        gold: str,
-        folder: str,
-        archive: str,
-        text: str | None = None,
-    ) -> None:
-        self.name = name  # of the table
-        self.gold = gold  # column of the right letter
-        self.text = text  # and of the right text
-        self.folder = folder
-        self.archive = archive
+    columns = KIT_CHOICE
+    image_name = "Figure_path"
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ["Figure_path", "Question", *_CHOICES, self.gold]
         if self.text:
             columns.append(self.text)
-        file = source_files.required_file(source, [self.name])
-        return source_tables.csv_table(file, columns, missing=None)
+        return csv_table(required_file(source, [self.name]), columns, missing=None)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         columns = (*_CHOICES, "Question")
         cells = [
             row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in columns
@@ -308,30 +314,32 @@ class _PmcVqa(TableReader):
                 document["flags"].append("other_answer_text")
         return document
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.folder_or_archive_reader(
+    def files(self, source: Path) -> OpenedFiles:
+        return folder_or_archive_reader(
             source, [self.folder], self.archive, (f"{self.folder}/", "")
         )
 
     def kit_recipe(self) -> SourceRecipe:
-        layout = f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it"
-        return kit_recipe(self, layout, self.name, self.archive)
+        return kit_recipe(
+            self,
+            f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it",
+            self.name,
+            self.archive,
+        )
 
 
+@dataclass(frozen=True)
 class _MedXpertQA(TableReader):
-    columns = schema.KIT_CHOICE
+    config: str  # ``MM`` or ``Text``
 
-    def __init__(self, config: str) -> None:
-        self.config = config  # ``MM`` or ``Text``
+    columns = KIT_CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return source_tables.json_lines(
-            source_files.required_file(source, [f"{self.config}/{split}.jsonl"]), columns
-        )
+        return json_lines(required_file(source, [f"{self.config}/{split}.jsonl"]), columns)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
-        options = list(question_sets.keyed_options(row).values())
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
+        options = list(keyed_options(row).values())
         groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
         return kit_choice(
             options=options,
@@ -345,21 +353,27 @@ class _MedXpertQA(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return row.texts("images") if self.config == "MM" else ()
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         if self.config != "MM":
             return super().files(source)
-        return source_files.folder_or_archive_reader(
-            source, ["images"], "images.zip", ("images/", "")
-        )
+        return folder_or_archive_reader(source, ["images"], "images.zip", ("images/", ""))
 
 
 class _MedFrameQA(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     embedded = _FRAMES
-    required = _FRAME_COLUMNS
+    required = (
+        "question_id",
+        "question",
+        "options",
+        "correct_answer",
+        "video_id",
+        "image_1",
+        "image_2",
+    )
     optional = (*_FRAMES[2:], "modality", "system")
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = row.texts("options")
         if len(options) < 2:
             raise row.error("options are fewer than two")
@@ -375,11 +389,11 @@ class _MedFrameQA(TableReader):
         )
 
 
-class _Slake(question_sets.Slake):
-    columns = schema.KIT_QUESTION
+class _Slake(Slake):
+    columns = KIT_QUESTION
     language = None
 
-    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         if "answer_type" not in row.values:
             raise row.error("answer_type is missing")
         groups = {column: row.optional_text(column) for column in ("modality", "location")}
@@ -405,24 +419,22 @@ def _literal_options(row: SourceRow) -> list[str]:
 
 
 class _MMMU(TableReader):
-    columns = schema.KIT_CHOICE
+    columns = KIT_CHOICE
     embedded = _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
         shards = {}
         for subject in SUBJECTS:
-            pattern = f"{subject}/{split}-*.parquet"
-            shards[subject] = source_files.required_shards(source, [pattern])
+            shards[subject] = required_shards(source, [f"{subject}/{split}-*.parquet"])
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             for subject, files in shards.items():
                 for row in ParquetTable(files, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
-                    read: ReadValues = partial(dict, row.values, subject=subject)
-                    yield f"{subject}/{row.place}", read
+                    yield f"{subject}/{row.place}", partial(dict, row.values, subject=subject)
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, split: str) -> NewDocument:
         kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
         options = _literal_options(row) if kind == _CLOSED else []
         return kit_choice(
@@ -437,31 +449,35 @@ class _MMMU(TableReader):
 
     def kit_recipe(self, split: str) -> SourceRecipe:
         files = [f"{subject}/{split}-*.parquet" for subject in SUBJECTS]
-        layout = f"the Hub's parquet files {files[0]}, and so on for five subjects"
-        return kit_recipe(self, layout, *files, split=split)
+        return kit_recipe(
+            self,
+            f"the Hub's parquet files {files[0]}, and so on for five subjects",
+            *files,
+            split=split,
+        )
 
 
 class _MMMUPro(TableReader):
-    columns = schema.CHOICE
+    columns = CHOICE
 
     def __init__(self, config: str) -> None:
         self.config = config
         self.embedded = ("image",) if config == "vision" else _MMMU_IMAGES
 
     def table(self, source: Path, split: str) -> SourceTable:
-        files = source_files.required_shards(source, [f"{self.config}/{split}-*.parquet"])
+        files = required_shards(source, [f"{self.config}/{split}-*.parquet"])
         subjects = ParquetTable(files, ("subject",)).rows()
         medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
         columns = ("image",) if self.config == "vision" else ("question", _MMMU_IMAGES[0])
         table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             for row in table.rows(medical):
                 yield row.place, partial(dict, row.values)
 
         return SourceTable(records)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         options = _literal_options(row)
         question = row.optional_text("question") or ""
         texts = "\n".join([question, *options])
@@ -469,9 +485,9 @@ class _MMMUPro(TableReader):
         images = [row.values.get(image) for image in _MMMU_IMAGES[:named]]
         if "question" in row.values and None in images:
             raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
-        letters = list(map(letter, range(len(options))))
+        letters = first_letters(len(options))
         answer = letters.index(row.one_of("answer", letters, "answer is none of"))
-        return schema.choice_document(
+        return choice_document(
             row.text("id"), question, options, answer, subject=row.text("subject")
         )
 
@@ -480,10 +496,17 @@ class _MMMUPro(TableReader):
         return self.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
-    "medevalkit_omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
+RECIPES: Recipes = {
+    "medevalkit_omnimedvqa": kit_recipe(
+        _OmniMedVQA(),
+        f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/",
+        "OmniMedVQA.zip",
+    ),
     "medevalkit_omnimedvqa_vlmevalkit": SourceRecipe(
-        schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=_TSV_FILES
+        KIT_CHOICE,
+        _of_vlmevalkit,
+        "part_1.tsv to part_14.tsv",
+        hub_files=[f"{part}.tsv" for part in _TSV_PARTS],
     ),
     "medevalkit_pmc_vqa": _PmcVqa(
         "test_2.csv", "Answer", "figures", "images_2.zip"
@@ -492,7 +515,10 @@ RECIPES: Mapping[str, SourceRecipe] = {
         "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"
     ).kit_recipe(),
     "medevalkit_medxpertqa_mm": kit_recipe(
-        _MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"
+        _MedXpertQA("MM"),
+        "the Hub's MM/test.jsonl, and images.zip or the folder images unpacked from it",
+        "MM/test.jsonl",
+        "images.zip",
     ),
     "medevalkit_medxpertqa_text": kit_recipe(
         _MedXpertQA("Text"), "the Hub's Text/test.jsonl", "Text/test.jsonl"
@@ -500,9 +526,7 @@ RECIPES: Mapping[str, SourceRecipe] = {
     "medevalkit_medframeqa": kit_recipe(
         _MedFrameQA(), f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES
     ),
-    "medevalkit_slake": _Slake().recipe(
-        question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)
-    ),
+    "medevalkit_slake": _Slake().recipe(SLAKE_LAYOUT, ("test",), ("test.json", SLAKE_ARCHIVE)),
     "medevalkit_mmmu_med_val": _MMMU().kit_recipe("validation"),
     "medevalkit_mmmu_med_test": _MMMU().kit_recipe("test"),
     "mmmu_pro_med_standard_10": _MMMUPro("standard (10 options)").own_recipe(),

@@ -12,40 +12,45 @@ Which studies are of one patient is not said, so the study is the cluster. Sourc
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 
-from medtasks.data import schema
 from medtasks.data.named_files import read_stream
-from medtasks.data.prepare import source_files, source_tables
-from medtasks.data.prepare.source_recipe import SourceRecipe
+from medtasks.data.prepare.source_files import (
+    OpenedFiles,
+    folder_or_archive_reader,
+    required_file,
+    required_shards,
+)
+from medtasks.data.prepare.source_recipe import Recipes
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,
     UnusableRow,
+    listed_records,
+    read_json,
+    records_table,
 )
+from medtasks.data.schema import REPORT, STRUCTURED_QUESTION, NewDocument, new_document
 from medtasks.errors import SourceError
 
 _STUDIES = "test.json"
 _QUESTIONS = "test_qa_pairs"
 _FRONTAL = "id_to_img_mapping_frontal_reports.json"
 _TYPES = ("single_choice", "multi_choice", "fixed_choice")
-_LAYOUT = f"MedEvalKit's {_STUDIES} of the set, and the folder images"
 
 
 class _Studies(TableReader):
-    columns = schema.REPORT
+    columns = REPORT
     folder = "images"
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        with source_files.required_file(source, [_STUDIES]).open() as stream:
+        with required_file(source, [_STUDIES]).open() as stream:
             columns = ("id", "image", "findings", "impression")
-            return source_tables.listed_records(_STUDIES, read_stream(stream), columns)
+            return listed_records(_STUDIES, read_stream(stream), columns)
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         study = row.name("id")
         findings = row.text("findings")
         impression = row.text("impression")
@@ -56,32 +61,30 @@ class _Studies(TableReader):
         if not row.values["image"]:
             raise UnusableRow("it has no image")
         report = f"Findings: {findings} Impression: {impression}."
-        return schema.new_document(schema.REPORT, study, report=report, image_id=study)
+        return new_document(REPORT, study, report=report, image_id=study)
 
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return (
             [row.text("image")] if isinstance(row.values["image"], str) else row.texts("image")
         )
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.folder_or_archive_reader(
+    def files(self, source: Path) -> OpenedFiles:
+        return folder_or_archive_reader(
             source, [self.folder], f"{self.folder}.zip", (f"{self.folder}/", "")
         )
 
 
 class _RadReStruct(_Studies):
-    columns = schema.STRUCTURED_QUESTION
+    columns = STRUCTURED_QUESTION
     folder = "imgs"
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        frontal = source_tables.read_json(source_files.required_file(source, [_FRONTAL]))
-        files = source_files.required_shards(
-            source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}"
-        )
+        frontal = read_json(required_file(source, [_FRONTAL]))
+        files = required_shards(source, [f"{_QUESTIONS}/*.json"], f"folder {_QUESTIONS}")
         records = []
         for file in sorted(files, key=lambda file: (len(file.name), file.name)):
             report = file.path.stem
-            questions = source_tables.read_json(file)
+            questions = read_json(file)
             images = frontal.get(report) if isinstance(frontal, dict) else None
             if not isinstance(images, list) or not isinstance(questions, list):
                 raise SourceError(
@@ -107,28 +110,30 @@ class _RadReStruct(_Studies):
                     "answers": answers,
                 }
                 records.append((location, record))
-        return source_tables.records_table(records, ("options", "answer_type"))
+        return records_table(records, ("options", "answer_type"))
 
-    def document(self, row: SourceRow, _split: str) -> schema.NewDocument:
+    def document(self, row: SourceRow, _split: str) -> NewDocument:
         kind = row.one_of("answer_type", _TYPES, "answer_type is none of")
         options = row.texts("options")
         answers = row.texts("answers")
         if not answers or len(options) < 2:
             raise row.error("it has no answer, or fewer than two options")
-        return schema.new_document(
+        return new_document(
             question=row.text("question"),
             answer=answers[0],
             answer_type=kind,
             options=options,
             answers=answers,
             image_id=row.text("report"),
-            columns=schema.STRUCTURED_QUESTION,
+            columns=STRUCTURED_QUESTION,
             doc_id=row.text("id"),
         )
 
 
-_REPORT_RECIPE = _Studies().recipe(_LAYOUT, ("test",))
-RECIPES: Mapping[str, SourceRecipe] = {
+_REPORT_RECIPE = _Studies().recipe(
+    f"MedEvalKit's {_STUDIES} of the set, and the folder images", ("test",)
+)
+RECIPES: Recipes = {
     "medevalkit_mimic_cxr_report": _REPORT_RECIPE,
     "medevalkit_chexpert_plus_report": _REPORT_RECIPE,
     "medevalkit_iu_xray_report": _REPORT_RECIPE,

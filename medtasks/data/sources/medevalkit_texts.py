@@ -14,11 +14,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medtasks.data import schema
-from medtasks.data.prepare import source_files, source_tables
-from medtasks.data.prepare.source_recipe import SourceRecipe
-from medtasks.data.prepare.source_tables import SourceRow, SourceTable, TableReader, UnusableRow
-from medtasks.data.samples import letter
+from medtasks.data.prepare.source_files import required_file, required_shards
+from medtasks.data.prepare.source_recipe import Recipes, SourceRecipe
+from medtasks.data.prepare.source_tables import (
+    ParquetTable,
+    SourceRow,
+    SourceTable,
+    TableReader,
+    UnusableRow,
+    json_lines,
+)
+from medtasks.data.samples import first_letters, letter
+from medtasks.data.schema import KIT_TEXT, NewDocument
 from medtasks.data.sources.medevalkit import kit_choice, kit_recipe, letter_options
 from medtasks.data.sources.multimedeval.question_sets import answer_index
 
@@ -52,27 +59,27 @@ class TextSet(TableReader):
     # A column, and its values in the rows that the kit asks.
     only: tuple[str, Collection[str]] | None = None
 
-    columns = schema.KIT_TEXT
+    columns = KIT_TEXT
 
     def table(self, source: Path, _split: str) -> SourceTable:
         """Find the file in a source."""
         columns = [self.inside] if self.inside else self._needed_columns()
         patterns = [self.file, Path(self.file).name]
         if self.file.endswith(".jsonl"):
-            return source_tables.json_lines(
-                source_files.required_file(source, patterns), columns
-            )
-        return source_tables.ParquetTable(
-            source_files.required_shards(source, patterns), columns
-        )
+            return json_lines(required_file(source, patterns), columns)
+        return ParquetTable(required_shards(source, patterns), columns)
 
     def _needed_columns(self) -> list[str]:
         options = [self.options] if isinstance(self.options, str) else self.options
         others = [self.context, self.doc_id, self.only and self.only[0], *self.groups.values()]
         return list(dict.fromkeys([self.question, *options, self.gold, *filter(None, others)]))
 
-    def document(self, row: SourceRow, split: str) -> schema.NewDocument:
-        """Return a document of the ``KIT_TEXT`` schema."""
+    def document(self, row: SourceRow, split: str) -> NewDocument:
+        """Return a document of the ``KIT_TEXT`` schema.
+
+        Raises:
+            UnusableRow: The row is none that the kit asks, or has no two options in order.
+        """
         if self.inside:
             row = row.inner(self.inside, self._needed_columns())
         if self.only:
@@ -85,7 +92,12 @@ class TextSet(TableReader):
             document["context"] = "\n".join(row.texts(self.context))
         return document
 
-    def _question(self, row: SourceRow, split: str) -> schema.NewDocument:
+    def _question(self, row: SourceRow, split: str) -> NewDocument:
+        """Return the columns of the ``KIT_CHOICE`` schema.
+
+        Raises:
+            UnusableRow: It has fewer than two options, or one after a null one.
+        """
         texts = self._option_texts(row)
         options = [text for text in texts if text is not None]
         if len(options) < 2 or None in texts[: len(options)]:
@@ -111,7 +123,7 @@ class TextSet(TableReader):
         if isinstance(row.values[self.options], list):
             return [*row.texts(self.options)]
         by_letter = row.inner(self.options)
-        if list(by_letter.values) != list(map(letter, range(len(by_letter.values)))):
+        if list(by_letter.values) != first_letters(len(by_letter.values)):
             raise row.error("the options' keys are not A, B, ... in order")
         return [by_letter.optional_text(name) for name in by_letter.values]
 
@@ -152,6 +164,6 @@ _SETS: Mapping[str, TextSet] = {
         only=("discipline", ("Medicine",)),
     ),
 }
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     f"medevalkit_{name}": text_set.kit_recipe() for name, text_set in _SETS.items()
 }

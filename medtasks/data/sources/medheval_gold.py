@@ -16,42 +16,39 @@ import unicodedata
 from collections.abc import Sequence
 from string import ascii_uppercase
 
+from medtasks.data.samples import first_letters, option_index
 from medtasks.data.samples import letter as letter_of
-from medtasks.data.samples import option_index
 
 _DENIALS = (
     r"no(?!\s+(?:doubt|question)\b)|not(?!\s+(?:only|just|merely|solely)\b)|without|never|nor|neither|none|absence of|"
     r"absent|lack(?:s|ing)?(?: of)?|negative for|free (?:of|from)|clear of|rather than|instead of|denie[sd]|"
     r"rul(?:ed|es) out|exclud(?:es|ed)|unlikely|resolved|no longer"
 )
-_DENIED = re.compile(rf"\b(?:{_DENIALS})\b|n't\b", re.IGNORECASE)
+_DENIED = re.compile(rf"(?i)\b(?:{_DENIALS})\b|n't\b")
 _JUST_BEFORE = re.compile(
     r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)"
     r"(?: (?:an?|the|any|evidence of|on|in|at|of))* $"
 )
 _DENIED_AFTER = re.compile(
-    r"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?(?:seen|present|identified|visible|visuali[sz]ed|"
+    r"(?i)(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?(?:seen|present|identified|visible|visuali[sz]ed|"
     r"evident|noted|detected|observed|demonstrated|appreciated|found|shown|apparent|there|likely|correct|right|"
     r"indicated|appropriate|supported|consistent|the|an?|it|my|true)\b|"
     r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|denied)\b",
-    re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\b(?:may|might|could|perhaps|maybe|possibl[ey]|probabl[ey]|presumably|suspected|suspicious for|questionable|"
+    r"(?i)\b(?:may|might|could|perhaps|maybe|possibl[ey]|probabl[ey]|presumably|suspected|suspicious for|questionable|"
     r"concern\w* (?:for|about|of)|consider|whether|if|or|risk of|history of|rule out|exclude|"
     r"(?:cannot|can't|not) be (?:excluded|ruled out))\b|\?",
-    re.IGNORECASE,
 )
 _CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
 _UNABLE = re.compile(
-    rf"\b{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|tell|answer|say|identif|provide|assist|help|assess|interpret|"
+    rf"(?i)\b{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|tell|answer|say|identif|provide|assist|help|assess|interpret|"
     r"confirm|diagnos|conclu|analy|view|choose)|"
     r"\b(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (?:enough|sufficient)) "
     r"(?:information|detail|context)|\bi(?: do not|'m not| am not| don't) (?:know|sure|able)",
-    re.IGNORECASE,
 )
 _NONE_OF_THEM = re.compile(
-    r"\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b", re.IGNORECASE
+    r"(?i)\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b"
 )
 _FRAME = re.compile(
     r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
@@ -60,9 +57,8 @@ _FRAME = re.compile(
 _BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 _CLAUSES = re.compile(
-    r"(?<!\be\.g)(?<!\bi\.e)\.(?!\w)|[!;\n]|(?<=\?)\s|,?\s*\b(?:but|however|although|though|yet|whereas|while|except|"
+    r"(?i)(?<!\be\.g)(?<!\bi\.e)\.(?!\w)|[!;\n]|(?<=\?)\s|,?\s*\b(?:but|however|although|though|yet|whereas|while|except|"
     r"because|since)\b|,\s*(?:and\s+)?(?=(?:the|this|that|there|it|these|those)\b)|,\s*therefore\b",
-    re.IGNORECASE,
 )
 _SURE = (
     r"(?:(?:(?:most|very)\s+)?(?:likely|probably|definitely|certainly|clearly|generally|overall|so|thus|therefore|hence)"
@@ -73,12 +69,10 @@ _STOP = (
     r"because|since|as|a|an|both|all|patients|in|at|but|although|however|though|or|and|yes|no|not|maybe)\b)"
 )
 _VERDICT = re.compile(
-    rf"\W*{_SURE}(?:(?P<yes>yes)|(?P<no>no)|(?P<maybe>maybe|perhaps|possibly|uncertain|inconclusive|unclear))\b{_STOP}",
-    re.IGNORECASE,
+    rf"(?i)\W*{_SURE}(?:(?P<yes>yes)|(?P<no>no)|(?P<maybe>maybe|perhaps|possibly|uncertain|inconclusive|unclear))\b{_STOP}",
 )
 _SECOND = re.compile(
-    r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)])",
-    re.I,
+    r"(?i)\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)])",
 )
 _SHORT = {
     "yes": re.compile(
@@ -89,15 +83,13 @@ _SHORT = {
         r"(?:no )?(?:it|there|this|that|they) (?:is|are|does|do|has|have)(?: not|n't)"
     ),
 }
-_SIMPLE = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
+_SIMPLE = re.compile(r"(?i)\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b")
 _NOT_SIMPLE = re.compile(
-    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b",
 )
 _WORD = re.compile(r"[^\W_]+(?:'s\b)?")
 _SAID_LETTER = re.compile(
-    r"(?:the )?(?:correct |right )?(?:answer|option|choice)(?: is)?:? \(?([a-z])\)?(?=$|[.,;:])|\(?([a-z])\)?\.?$",
-    re.IGNORECASE,
+    r"(?i)(?:the )?(?:correct |right )?(?:answer|option|choice)(?: is)?:? \(?([a-z])\)?(?=$|[.,;:])|\(?([a-z])\)?\.?$",
 )
 
 
@@ -183,9 +175,7 @@ def _affirms(text: str, option: str) -> bool:
     before = [words[: mention.end() - len(option)] for mention in mentions]
     if all(_JUST_BEFORE.search(beginning) for beginning in before):
         return False
-    pattern = re.compile(
-        rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE
-    )
+    pattern = re.compile(rf"(?i)\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b")
     denials = []
     for clause in filter(None, _CLAUSES.split(text)):
         denials += [_denies(clause, *mention.span()) for mention in pattern.finditer(clause)]
@@ -290,11 +280,11 @@ _BARE = re.compile(r"\(?[A-Z]\)?(?:\s*[,;/]\s*\(?[A-Z]\)?)+\s*\.?")
 _BARE_LETTER = re.compile(r"[A-Z]")
 _AROUND = " \t\r\n,;"
 _LETTER = re.compile(r"\(?([A-Z])\)?[.:]?")
-_LABELLED = re.compile(r"\(?([A-Z])\)?\s*[.:),]\s*(.+)", re.DOTALL)
+_LABELLED = re.compile(r"(?s)\(?([A-Z])\)?\s*[.:),]\s*(.+)")
 _LABEL = re.compile(r"(?<!\w)([A-Z])[.:)]")
-_DECIDED = re.compile(r"(yes|no)\b\W*", re.IGNORECASE)
+_DECIDED = re.compile(r"(?i)(yes|no)\b\W*")
 _ASKS = re.compile(
-    r"\W*(?:is|are|was|were|does|do|did|can|could|has|have|will|would|should)\b", re.IGNORECASE
+    r"(?i)\W*(?:is|are|was|were|does|do|did|can|could|has|have|will|would|should)\b"
 )
 _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 
@@ -302,7 +292,7 @@ _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 def parsed_options(choices: str) -> list[str]:
     """Return the texts of the options in order, none where they cannot be told.
 
-    Labels must be A, B, C, ... without a gap, and there must be at least two.
+    Labels must be A, B, C, ... without a gap, all with the marks of one dialect, and there must be at least two.
 
     Example:
         >>> parsed_options("A. CT, B. MRI"), parsed_options("A, CT; B, MRI"), parsed_options("CT or MRI")
@@ -312,28 +302,22 @@ def parsed_options(choices: str) -> list[str]:
     if ";" in choices:
         dialects.append(",")
     for marks in dialects:
-        texts = _options_after(marks, choices)
+        texts = []
+        end = -1  # of the label before; each label is the first one after it
+        for letter in ascii_uppercase:
+            before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
+            label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
+            match = label.match(choices) if letter == "A" else label.search(choices, end)
+            if match is None:
+                break
+            if letter != "A":
+                texts.append(choices[end : match.start()].strip(_AROUND))
+            end = match.end()
+        if end >= 0:
+            texts.append(choices[end:].strip(_AROUND))
         if len(texts) > 1 and all(texts):
             return texts
     return []
-
-
-def _options_after(marks: str, choices: str) -> list[str]:
-    """Return the texts after labels that end with one of ``marks``."""
-    texts = []
-    end = -1  # of the label before; each label is the first one after it
-    for letter in ascii_uppercase:
-        before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
-        label = re.compile(rf"{before}{letter}\s*[{re.escape(marks)}]\s*")
-        match = label.match(choices) if letter == "A" else label.search(choices, end)
-        if match is None:
-            break
-        if letter != "A":
-            texts.append(choices[end : match.start()].strip(_AROUND))
-        end = match.end()
-    if end >= 0:
-        texts.append(choices[end:].strip(_AROUND))
-    return texts
 
 
 def bare_letters(choices: str) -> list[str]:
@@ -344,7 +328,7 @@ def bare_letters(choices: str) -> list[str]:
         (['A', 'B', 'C'], [])
     """
     letters = _BARE_LETTER.findall(choices) if _BARE.fullmatch(choices.strip()) else []
-    return letters if letters == list(ascii_uppercase[: len(letters)]) else []
+    return letters if letters == first_letters(len(letters)) else []
 
 
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:

@@ -7,16 +7,22 @@ images. Each of four sources has a root of its own on the user's disk; questions
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import file_sha256, read_file
 from medtasks.data.prepare.source_files import not_found
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import (
+    Options,
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+    images_row,
+)
 from medtasks.data.prepare.source_tables import SourceRow, listed_records
 from medtasks.data.schema import (
     CLOSED_QUESTION,
@@ -25,7 +31,14 @@ from medtasks.data.schema import (
     Columns,
     NewDocument,
 )
-from medtasks.data.sources import medheval_gold
+from medtasks.data.sources.medheval_gold import (
+    YES_NO,
+    Flag,
+    bare_letters,
+    parsed_options,
+    resolve_choice,
+    resolve_yes_no,
+)
 from medtasks.errors import SourceError, unknown_name
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
@@ -48,11 +61,11 @@ _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 _SHARED = ("img_name", "question", "answer", "qid")
 _TYPED_FIELDS = (*_SHARED, "hallucination_type", "question_type", "choices")
 _DIGITS = 12
+# Sources of the images of the sets that show others than MIMIC-CXR's.
 _IMAGES_OF = {
     "medheval_visual_mm": ("slake", "vqa_rad"),
     "medheval_visual_cxr": ("iu_xray", "mimic_cxr"),
 }
-"""Sources of the images of the sets that show others than MIMIC-CXR's."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +190,17 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
     question = row.text("question")
     choices = row.text("choices")
     gold = row.text("answer")
+    options = parsed_options(choices)
     if kind == BINARY:
-        options = list(medheval_gold.YES_NO)
-        answer, flags = medheval_gold.resolve_yes_no(gold, question, choices)
+        options = list(YES_NO)
+        answer, flags = resolve_yes_no(gold, question, choices)
+    elif options:
+        answer, flags = resolve_choice(gold, options)
     else:
-        options, answer, flags = _resolve_choices(choices, gold)
+        # Letters without text ask for nothing, so that no answer is right.
+        options = bare_letters(choices)
+        answer = None
+        flags = (Flag.OPTIONS_WITHOUT_TEXT if options else Flag.OPTIONS_UNPARSED,)
     return {
         "question": question,
         "kind": kind,
@@ -197,22 +216,8 @@ def _closed_columns(row: SourceRow, *, typed: bool = False) -> NewDocument:
     }
 
 
-def _resolve_choices(
-    choices: str, gold: str
-) -> tuple[list[str], str | None, tuple[medheval_gold.Flag, ...]]:
-    """Return the options of a question, the letter of the right one if it is known, and flags."""
-    options = medheval_gold.parsed_options(choices)
-    if options:
-        return options, *medheval_gold.resolve_choice(gold, options)
-    # Letters without text ask for nothing, so that no answer is right.
-    letters = medheval_gold.bare_letters(choices)
-    flag = medheval_gold.Flag.OPTIONS_UNPARSED
-    if letters:
-        flag = medheval_gold.Flag.OPTIONS_WITHOUT_TEXT
-    return letters, None, (flag,)
-
-
 def _open_columns(row: SourceRow) -> NewDocument:
+    """Return the columns of an open question."""
     return {
         "question": row.text("question"),
         "answer": row.text("answer"),
@@ -221,6 +226,7 @@ def _open_columns(row: SourceRow) -> NewDocument:
 
 
 def _report_columns(row: SourceRow) -> NewDocument:
+    """Return the columns of a reference report. The texts of its components are lists, which may be empty."""
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
         raise row.error(
@@ -297,7 +303,12 @@ def _changed_files(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
-    """Return the records of a set's file in order, whose numbers must be unique."""
+    """Return the records of a set's file in order.
+
+    Raises:
+        SourceError: The file is missing, malformed or not the published one (unless that is allowed), or two records
+            have the same number.
+    """
     name = next(iter(info.sha256))
     path = _published_file(source, name)
     if path is None:
@@ -321,6 +332,7 @@ def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRo
 
 
 def _count_images(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount]:
+    """Count the images that records name, by source. A source of which none is named is left out."""
     questions: dict[str, Counter[str]] = {key: Counter() for key in IMAGE_SOURCES}
     for row in records:
         questions[source_of(row)][row.text("img_name")] += 1
@@ -336,7 +348,10 @@ def _count_images(records: Sequence[SourceRow], roots: ImageRoots) -> list[Image
 
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
+    """Return the recipe of a set, with the user's options for its images."""
+
     def revision(source: Path) -> str:
+        """Return the published commit, and the digests of files that differ from it, if there are any."""
         changed = []
         for path, (digest, _) in _changed_files(info, source).items():
             changed.append(f"{path.name} (SHA-256 {digest})")
@@ -367,8 +382,13 @@ def _rows(
     options: Options,
     source: Path,
     images: ImageStore,
-) -> Iterator[PublishedRow]:
-    """Read the records whose image exists, and note those that are missing."""
+) -> PublishedRows:
+    """Read the records whose image exists, and note those that are missing.
+
+    Raises:
+        SourceError: All images of a source are missing, unless the user accepts the loss. Further errors are those of
+            :func:`_records` and of the columns.
+    """
     records = _records(info, source, options)
     roots = ImageRoots(source, options.images)
     counts = _count_images(records, roots)
@@ -383,10 +403,27 @@ def _rows(
     file = PurePosixPath(next(iter(info.sha256)))
     add = cache(images.add_file)
     for row in records:
-        path = roots.find(source_of(row), row.text("img_name"))
-        if path is not None:
-            columns = _KINDS[info.name][2](row)
-            yield _stored_row(row, file.stem, columns, partial(add, path))
+        key = source_of(row)
+        name = row.text("img_name")
+        path = roots.find(key, name)
+        if path is None:
+            continue
+        patient = _PATIENT.match(name)
+        document = {
+            "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
+            "patient_id": patient[1] if patient else None,
+            **_KINDS[info.name][2](row),
+            "image_id": None,
+        }
+        stored = images_row(row.place, [(name, partial(add, path))], document)
+        if stored.document is None:
+            # The error may name the file, and with it a patient.
+            image_source = IMAGE_SOURCES[key]
+            image = "its image" if image_source.private else f"its image {name}"
+            stored = PublishedRow(
+                row.place, cause=f"{image} ({image_source.title}) cannot be read"
+            )
+        yield stored
     for count in counts:
         if count.missing:
             image_source = IMAGE_SOURCES[count.source]
@@ -396,29 +433,6 @@ def _rows(
             yield PublishedRow(
                 file.name, cause=f"{cause}, and with them {count.questions} questions"
             )
-
-
-def _stored_row(
-    row: SourceRow,
-    file: str,
-    columns: NewDocument,
-    store: Callable[[], StoredImage],
-) -> PublishedRow:
-    name = row.text("img_name")
-    patient = _PATIENT.match(name)
-    document = {
-        "doc_id": f"{file}/{row.integer('qid')}",  # the number is unique in its file only
-        "patient_id": patient[1] if patient else None,
-        **columns,
-        "image_id": None,
-    }
-    stored = images_row(row.place, [(name, store)], document)
-    if stored.document is not None:
-        return stored
-    image_source = IMAGE_SOURCES[source_of(row)]
-    image = "its image" if image_source.private else f"its image {name}"
-    cause = f"{image} ({image_source.title}) cannot be read"
-    return PublishedRow(row.place, cause=cause)
 
 
 RECIPES = {info.name: partial(_recipe, info) for info in MEDHEVAL}

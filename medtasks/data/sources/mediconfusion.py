@@ -10,13 +10,13 @@ import re
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -42,6 +42,7 @@ from medtasks.data.prepare.downloads import (
 from medtasks.data.prepare.source_recipe import (
     Options,
     PublishedRow,
+    PublishedRows,
     SourceRecipe,
     first_and_number,
 )
@@ -70,14 +71,6 @@ _BACKOFF_S = 1.0
 _TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
-class PairImage(NamedTuple):
-    """One image of a pair."""
-
-    image_id: str
-    answer: str
-    categories: tuple[str, ...]
-
-
 class Pair(BaseModel):
     """A question with two options, asked of two images, as published."""
 
@@ -93,12 +86,6 @@ class Pair(BaseModel):
     category_2: _Labels
 
     @property
-    def images(self) -> tuple[PairImage, PairImage]:
-        """Its images, in order."""
-        first = PairImage(self.im_1_local, self.im_1_correct, self.category_1)
-        return first, PairImage(self.im_2_local, self.im_2_correct, self.category_2)
-
-    @property
     def image_ids(self) -> set[str]:
         """Ids of its images."""
         return {self.im_1_local, self.im_2_local}
@@ -108,10 +95,12 @@ _PAIRS = TypeAdapter(dict[_Text, Pair])
 
 
 def _recipe(options: Options) -> SourceRecipe:
+    """Return the recipe. It raises SourceError at once for a user's folder without a question file."""
     if options.source is not None:
         find_question_file(options.source)  # an error before anything is written
 
     def revision(source: Path) -> str:
+        """Return the published commit if the question file is the published one, else ``local``, or ``sample``."""
         question_file = find_question_file(source)
         digest = file_sha256(question_file)
         if options.sample:
@@ -135,7 +124,7 @@ def _recipe(options: Options) -> SourceRecipe:
     )
 
 
-def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def _rows(options: Options, source: Path, images: ImageStore) -> PublishedRows:
     """Read all pairs of which both images are usable."""
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
@@ -143,14 +132,33 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
     usable, notes = _usable_pairs(options, pairs, stored, causes)
     yield from (PublishedRow("", cause=cause) for cause in notes)
     for pair in usable:
-        yield from _rows_of_pair(pair, question_file.name, stored)
+        location = f"{question_file.name} pair {pair.pair_id}"
+        in_order = (
+            (pair.im_1_local, pair.im_1_correct, pair.category_1),
+            (pair.im_2_local, pair.im_2_correct, pair.category_2),
+        )
+        for position, (image_id, answer, categories) in enumerate(in_order, 1):
+            document = {
+                **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+                "doc_id": f"{pair.pair_id}/{position}",
+                "pair_id": pair.pair_id,
+                "position": position,
+                "image_id": image_id,
+                "question": pair.question,
+                "options": [pair.option_A, pair.option_B],
+                "answer": answer,
+                "categories": list(categories),
+            }
+            yield PublishedRow(location, document, [stored[image_id]])
     demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
         for file in demonstrations.rglob("*"):
             named_file(file, demonstrations)
-        target = images.folder / DEMONSTRATIONS_FOLDER
         shutil.copytree(
-            demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile
+            demonstrations,
+            images.folder / DEMONSTRATIONS_FOLDER,
+            dirs_exist_ok=True,
+            copy_function=shutil.copyfile,
         )
 
 
@@ -160,7 +168,17 @@ def _usable_pairs(
     stored: Mapping[str, StoredImage],
     causes: Mapping[str, str],
 ) -> tuple[list[Pair], list[str]]:
-    """Return the pairs with two stored images, and notes on what is missing, which is an error unless allowed."""
+    """Return the pairs with two stored images, and notes on what is missing.
+
+    Args:
+        options: Settings of the user.
+        pairs: All pairs of the question file.
+        stored: Images by id.
+        causes: Why other images are unusable, by id; empty if all are stored.
+
+    Raises:
+        SourceError: Anything is missing, unless the user accepts the loss.
+    """
     notes = [cause for _, cause in sorted(causes.items())]
     expected = (MEDICONFUSION.rows or 0) // 2
     if not options.sample and len(pairs) != expected:
@@ -176,27 +194,6 @@ def _usable_pairs(
             f"source{fetch} or accept the loss with --allow-incomplete"
         )
     return usable, notes
-
-
-def _rows_of_pair(
-    pair: Pair,
-    question_file: str,
-    images: Mapping[str, StoredImage],
-) -> Iterator[PublishedRow]:
-    for position, image in enumerate(pair.images, 1):
-        document = {
-            **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-            "doc_id": f"{pair.pair_id}/{position}",
-            "pair_id": pair.pair_id,
-            "position": position,
-            "image_id": image.image_id,
-            "question": pair.question,
-            "options": [pair.option_A, pair.option_B],
-            "answer": image.answer,
-            "categories": list(image.categories),
-        }
-        location = f"{question_file} pair {pair.pair_id}"
-        yield PublishedRow(location, document, [images[image.image_id]])
 
 
 def _fetches(options: Options) -> bool:
@@ -221,10 +218,10 @@ def _store_images(
         # In a folder apart: images that an interrupted run stored from another source were not fetched.
         targets = {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
         files |= targets
-        causes = _fetch_images(targets, _read_links(source / "image_dict.json"))
+        causes = _fetch_images(targets, source / "image_dict.json")
     stored = {}
     usable = sorted(files.keys() - causes)
-    for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
+    for name in tqdm(usable, "Checking images", unit="image", leave=False, disable=None):
         try:
             stored[name] = images.add_file(files[name], f"{name}.jpg")
         except (UnreadableImage, UnusableFile) as error:
@@ -232,9 +229,17 @@ def _store_images(
     return stored, causes
 
 
-def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
-    """Read the address of the package and the name of the file in the article, by image id."""
-    links = {}
+def _fetch_images(targets: Mapping[str, Path], listing: Path) -> dict[str, str]:
+    """Fetch images, and return the cause for each one that is still missing, by image id.
+
+    Args:
+        targets: File to write, by image id.
+        listing: ``image_dict.json``, which names the article and the file in it for each image.
+
+    Raises:
+        SourceError: The listing is missing or malformed, or the storage cannot be reached.
+    """
+    links = {}  # address of the article's package, and name of the file in the article, by image id
     try:
         for entry in parse_json(listing.read_text(encoding="utf-8")).values():
             links[str(entry["local"])] = (str(entry["dlink"]), str(entry["file_name"]))
@@ -246,13 +251,6 @@ def _read_links(listing: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(
             f"{listing} is malformed ({error!r}); get it again from the published repository"
         ) from error
-    return links
-
-
-def _fetch_images(
-    targets: Mapping[str, Path], links: Mapping[str, tuple[str, str]]
-) -> dict[str, str]:
-    """Fetch images into files, by image id, and return the cause for each one that is still missing."""
     figures = {}
     causes = {}
     for name, target in targets.items():
@@ -355,6 +353,12 @@ class ObjectStorage:
         return self._patiently(partial(self._body, key, query))
 
     def _body(self, key: str, query: Mapping[str, str] | None) -> bytes:
+        """Return an object of the storage by one request, see :meth:`get`.
+
+        Raises:
+            Failure: The server refuses, or the download was interrupted.
+            Transient: There is no answer, or a damaged one.
+        """
         what = quote(key) or "the listing"
         url = f"{self.base_url}/{quote(key)}"
         if self.stop.is_set():
@@ -390,7 +394,10 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
         OSError: A target cannot be written.
     """
     storage = ObjectStorage()
-    articles = _missing_by_article(figures)
+    articles: dict[str, list[Figure]] = defaultdict(list)  # their missing figures
+    for figure in figures:
+        if not is_whole_image(figure.target):
+            articles[figure.pmc_id].append(figure)
     present = len(figures) - sum(map(len, articles.values()))
     failures: dict[Figure, Failure] = {}
     unreachable = 0
@@ -425,20 +432,12 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
     return {figure: str(failures[figure]) for figure in figures if figure in failures}
 
 
-def _missing_by_article(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    articles: dict[str, list[Figure]] = defaultdict(list)
-    for figure in figures:
-        if not is_whole_image(figure.target):
-            articles[figure.pmc_id].append(figure)
-    return articles
-
-
 def _fetch_article(
     storage: ObjectStorage,
     pmc_id: str,
     figures: Sequence[Figure],
 ) -> dict[Figure, Failure]:
-    """Fetch the figures of one article with one listing, and return the failures."""
+    """Fetch the figures of one article with one listing, and return the failures. Empty if all are there."""
     try:
         keys = _list_files(storage, pmc_id)
     except Failure as failure:

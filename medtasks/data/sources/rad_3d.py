@@ -10,14 +10,18 @@ https://github.com/Tang-xiaoxiao/3D-RAD at 2e66113.
 """
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_files import SourceFile, not_found
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
-from medtasks.data.prepare.source_tables import SourceRow, csv_table
-from medtasks.data.schema import CHOICE, NewDocument, new_document
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    SourceRecipe,
+    images_row,
+)
+from medtasks.data.prepare.source_tables import csv_table
+from medtasks.data.schema import CHOICE, new_document
 from medtasks.errors import SourceError
 
 _TABLES = ("test/*/*.csv", "3DRAD/test/*/*.csv")
@@ -25,11 +29,9 @@ _COLUMNS = CHOICE | {"question_type": "string"}
 _CHOICES = [f"Choice {name}" for name in "ABCD"]
 _NEEDED = ("VolumeName", "Question", "QuestionType", "AnswerChoice", *_CHOICES)
 _CLOSED, _NO_CHOICE = "Close", "-"
-_PACKED = ".nii.gz"
-_OPEN = "open questions"
 
 
-def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def closed_questions(source: Path, images: ImageStore) -> PublishedRows:
     """Read the questions, file after file.
 
     Args:
@@ -52,31 +54,29 @@ def closed_questions(source: Path, images: ImageStore) -> Iterator[PublishedRow]
         volumes[path.stem] = path
     add_volume = functools.cache(images.add_volume)
     for table in tables:
+        folder = table.parent.name
+        kind = folder.partition("_")[2].replace("_", " ")
         for row in csv_table(SourceFile(table), _NEEDED).rows():
             if row.text("QuestionType") != _CLOSED:
-                yield PublishedRow(row.place, cause=_OPEN, outside=True)
+                yield PublishedRow(row.place, cause="open questions", outside=True)
                 continue
-            name = row.text("VolumeName").removesuffix(_PACKED)
+            name = row.text("VolumeName").removesuffix(".nii.gz")
             path = volumes.get(name, source / f"{name}.npy")
             adding = [(path.name, functools.partial(add_volume, path, source))]
-            yield images_row(row.place, adding, _document(row, table, name))
-
-
-def _document(row: SourceRow, table: Path, volume: str) -> NewDocument:
-    options = [text for column in _CHOICES if (text := row.text(column)) != _NO_CHOICE]
-    letters = "ABCD"[: len(options)]
-    kind = table.parent.name.partition("_")[2].replace("_", " ")
-    return new_document(
-        _COLUMNS,
-        f"{table.parent.name}/{table.stem}/{row.index}",
-        question=row.text("Question"),
-        options=options,
-        answer=row.one_of("AnswerChoice", letters, "AnswerChoice is none of"),
-        subject=table.stem,
-        question_type=kind,
-        image_id=volume,
-        patient_id="_".join(volume.split("_")[:2]),
-    )
+            options = [text for column in _CHOICES if (text := row.text(column)) != _NO_CHOICE]
+            letters = "ABCD"[: len(options)]
+            document = new_document(
+                _COLUMNS,
+                f"{folder}/{table.stem}/{row.index}",
+                question=row.text("Question"),
+                options=options,
+                answer=row.one_of("AnswerChoice", letters, "AnswerChoice is none of"),
+                subject=table.stem,
+                question_type=kind,
+                image_id=name,
+                patient_id="_".join(name.split("_")[:2]),
+            )
+            yield images_row(row.place, adding, document)
 
 
 RECIPES = {

@@ -14,12 +14,12 @@ folder ``split``. Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` 
 """
 
 import contextlib
-import dataclasses
 import fnmatch
 import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -32,11 +32,32 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.named_files import read_named, read_stream
-from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, check_count
-from medtasks.data.prepare.source_tables import ReadFile, SourceRow, SourceTable, TableReader
+from medtasks.data.prepare.source_files import (
+    ReadFile,
+    SourceFile,
+    not_found,
+    open_archive,
+    required_file,
+    unpacking,
+)
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+    check_count,
+)
+from medtasks.data.prepare.source_tables import (
+    SourceRow,
+    SourceRows,
+    SourceTable,
+    TableReader,
+    csv_table,
+    hub_table,
+    read_json,
+    records_table,
+)
 from medtasks.data.schema import CLASSIFICATION, NewDocument, new_document
 from medtasks.errors import SourceError
 
@@ -48,19 +69,19 @@ _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset(
     {("tissuemnist", "test")}
 )  # splits of which the reference takes the first quarter
-CLASSES: Mapping[str, Sequence[str]] = source_tables.read_json(
+CLASSES: Mapping[str, Sequence[str]] = read_json(
     SourceFile(Path(__file__).with_name("medmnist_classes.json"))
 )
 PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
 _INFO = dataset_info("multimedeval_pad_ufes_20")
-_SPLIT = dataclasses.replace(
+_SPLIT = replace(
     _INFO,
     source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split",
     revision="main",
     sha256={},
 )
-_NAMES = source_tables.read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
 _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
 SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
 # Columns of the table, by their names in the prompt.
@@ -73,8 +94,13 @@ _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFE
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
+    """Read an array of an ``.npz`` archive completely.
+
+    Raises:
+        SourceError: There is no such array, or the archive is damaged.
+    """
     try:
-        with source_files.open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
+        with open_archive(path) as archive, archive.open(f"{name}.npy") as stream:
             array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
             if not array.ndim:
                 raise ValueError("an array of another kind than the published one")
@@ -89,16 +115,17 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
 
 
 def _other_array(path: Path, name: str, array: NDArray[Any], form: str) -> SourceError:
+    """Build the error for an array of another type or shape than the published one, which is ``form``."""
     return SourceError(
         f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {form}"
     )
 
 
+@dataclass(frozen=True)
 class _MedMNIST(TableReader):
-    columns = CLASSIFICATION
+    name: str  # of the set
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    columns = CLASSIFICATION
 
     def table(self, source: Path, split: str) -> SourceTable:
         """Return rows with the columns ``image`` (pixels, channels last) and ``label``.
@@ -109,7 +136,7 @@ class _MedMNIST(TableReader):
         """
         path = self.file(source)
         if not path.is_file():
-            raise source_files.not_found(source, f"{self.name}.npz")
+            raise not_found(source, f"{self.name}.npz")
         images = _read_array(path, f"{split}_images")
         labels = _read_array(path, f"{split}_labels")
         pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
@@ -136,15 +163,15 @@ class _MedMNIST(TableReader):
             for number, (image, label) in enumerate(pairs, 1):
                 yield f"{path.name} {split} row {number}", {"image": image, "label": label}
 
-        return source_tables.records_table(records(), ("image", "label"))
+        return records_table(records(), ("image", "label"))
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         split: str,
         _source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         """Store the pixels of each row."""
         classes = CLASSES[self.name]
         for row in rows:
@@ -176,7 +203,7 @@ class _MedMNIST(TableReader):
         return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
 
     def own_recipe(self) -> SourceRecipe:
-        return dataclasses.replace(
+        return replace(
             self.recipe(f"MedMNIST's {self.name}.npz"),
             download=lambda folder: download(self.publication(), folder / f"{self.name}.npz"),
             revision=self.revision,
@@ -185,11 +212,12 @@ class _MedMNIST(TableReader):
 
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
-    return source_files.required_file(source, [name, f"*/{name}"])
+    return required_file(source, [name, f"*/{name}"])
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    rows = source_tables.hub_table(source / "split", split, ("ids",)).rows()
+    """Return the ids of the lesions of a split."""
+    rows = hub_table(source / "split", split, ("ids",)).rows()
     return frozenset(str(row.values["ids"]).strip() for row in rows)
 
 
@@ -199,9 +227,9 @@ class _PadUfes(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         if split == "test":
-            return source_tables.csv_table(_metadata(source), _COLUMNS)
+            return csv_table(_metadata(source), _COLUMNS)
         tested = _lesions(source, "test")
-        return source_tables.csv_table(
+        return csv_table(
             _metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested
         )
 
@@ -228,35 +256,37 @@ class _PadUfes(TableReader):
         readers: dict[str, Callable[[], bytes]] = {}
 
         def read_member(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-            with source_files.unpacking(path), archive.open(member) as stream:
+            with unpacking(path), archive.open(member) as stream:
                 return read_stream(stream)
 
         for path in sorted(source.rglob(f"*{_ENDING}")):
             readers.setdefault(path.name, partial(read_named, path, source))
         with contextlib.ExitStack() as opened:
             for path in sorted(source.rglob("*.zip")):
-                with source_files.unpacking(path):
-                    archive = opened.enter_context(source_files.open_archive(path))
+                with unpacking(path):
+                    archive = opened.enter_context(open_archive(path))
                     for member in fnmatch.filter(archive.namelist(), f"*{_ENDING}"):
                         read = partial(read_member, path, archive, member)
                         readers.setdefault(PurePosixPath(member).name, read)
             yield lambda name: readers[name]()
 
-    def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def held_out(self, source: Path, images: ImageStore) -> PublishedRows:
         """Yield the held-out rows. Their published number is unknown, so that of the whole table is checked."""
         metadata = _metadata(source)
-        yield from check_count(
-            metadata.name, source_tables.csv_table(metadata, _COLUMNS).count(), _INFO.rows
-        )
+        yield from check_count(metadata.name, csv_table(metadata, _COLUMNS).count(), _INFO.rows)
         lesions = _lesions(source, "test") - _lesions(source, "train")
-        table = source_tables.csv_table(
-            metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions
-        )
+        table = csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
         yield from self.rows(table.rows(), "test", source, images)
 
 
 def _download(folder: Path, split_required: bool) -> Path:
     # Without the split only the demonstrations of the whole set are missing.
+    """Download the published files and the split into a folder, and return it.
+
+    Args:
+        folder: Where they go.
+        split_required: Whether a split that cannot be downloaded is an error.
+    """
     with contextlib.nullcontext() if split_required else contextlib.suppress(SourceError):
         hub_download(_SPLIT, ["*test*", "*train*"], folder / "split")
     base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)
@@ -268,12 +298,10 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     **{name: _MedMNIST(name).own_recipe() for name in CLASSES},
-    "pad_ufes_20": dataclasses.replace(
-        _WHOLE, download=partial(_download, split_required=False)
-    ),
-    "pad_ufes_20_disjoint": dataclasses.replace(
+    "pad_ufes_20": replace(_WHOLE, download=partial(_download, split_required=False)),
+    "pad_ufes_20_disjoint": replace(
         _WHOLE,
         test_rows=_PadUfes().held_out,
         layout=f"{_NEEDED} and {_SPLIT_FILES}",

@@ -17,8 +17,7 @@ to ``taskType`` says which values are black and white in those with more than 8 
 Volumes are shown by the settings of :mod:`medtasks.data.images.volume_rule` next to it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,33 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.images.volume_rule import SETTINGS, VolumeRule
 from medtasks.data.named_files import read_file
-from medtasks.data.prepare import source_files, source_tables
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_files import (
+    OpenedFiles,
+    SourceFile,
+    file_reader,
+    folder_or_archive_reader,
+    not_found,
+    required_file,
+)
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    Recipes,
+    SourceRecipe,
+)
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
     SourceRow,
     SourceTable,
     TableReader,
     UnusableRow,
+    check_columns,
+    json_lines,
+    listed_records,
+    numbered_table,
+    read_json,
+    records_table,
 )
-from medtasks.data.samples import MOST_LETTERS, letter
+from medtasks.data.samples import MOST_LETTERS, first_letters
 from medtasks.data.schema import (
     CHOICE,
     OPEN_QUESTION,
@@ -98,7 +113,7 @@ def keyed_options(row: SourceRow) -> Mapping[str, str]:
         raise row.error("options are no object")
     if not all(isinstance(text, str) for text in value.values()):
         raise row.error("an option is no text")
-    if len(value) < 2 or list(value) != list(map(letter, range(len(value)))):
+    if len(value) < 2 or list(value) != first_letters(len(value)):
         raise row.error("the options' keys are not A, B, ... in order")
     return value
 
@@ -109,8 +124,8 @@ class _MedQA(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         inside = f"questions/US/{split}.jsonl"
         names = [f"data_clean/{inside}", inside, f"*.zip!*{inside}"]
-        file = source_files.required_file(source, names, f"data_clean.zip and no {names[0]}")
-        return source_tables.json_lines(file, ("question", "options", "answer_idx"))
+        file = required_file(source, names, f"data_clean.zip and no {names[0]}")
+        return json_lines(file, ("question", "options", "answer_idx"))
 
     def document(self, row: SourceRow, split: str) -> NewDocument:
         options = keyed_options(row)
@@ -143,19 +158,17 @@ class _PubMedQA(TableReader):
 
     def table(self, source: Path, split: str) -> SourceTable:
         name = {"test": "pqal_test_set.json", "train": "pqal_fold1/train_set.json"}[split]
-        file = source_files.required_file(
-            source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}"
-        )
-        content = source_tables.read_json(file)
+        file = required_file(source, [name, f"*.zip!*{name}"], f"pqal.zip and no {name}")
+        content = read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         columns = ("QUESTION", "CONTEXTS", "final_decision")
         entries = ((f"{file.name} entry {key}", entry) for key, entry in content.items())
-        published = source_tables.records_table(entries, columns)
+        published = records_table(entries, columns)
         records = []
         for key, row in zip(content, published.rows(), strict=True):
             records.append((row.place, {**row.values, "id": key}))
-        return source_tables.records_table(records, columns)
+        return records_table(records, columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         decision = row.one_of("final_decision", YES_NO_MAYBE, "final_decision is none of")
@@ -181,7 +194,7 @@ class _MMLU(TableReader):
             f"{split}/{row.index}", row.text("question"), options, right, subject=subject
         )
 
-    def first_quarters(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+    def first_quarters(self, source: Path, _images: ImageStore) -> PublishedRows:
         """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
         by_subject: dict[str, list[SourceRow]] = {
             subject: [] for subject in sorted(MMLU_SUBJECTS)
@@ -199,12 +212,8 @@ class _MedNLI(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         name = f"mli_{split}_v1.jsonl"
         missing = f"{name}, neither in a folder nor in a zip archive"
-        file = source_files.required_file(
-            source, [name, f"*/{name}", f"*.zip!*{name}"], missing
-        )
-        return source_tables.json_lines(
-            file, ("pairID", "sentence1", "sentence2", "gold_label")
-        )
+        file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
+        return json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
@@ -250,15 +259,15 @@ class Slake(TableReader):
         path = source / f"{split}.json"
         columns = ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
-            raise source_files.not_found(source, path.name)
-        questions = source_tables.listed_records(path.name, read_file(path), columns)
+            raise not_found(source, path.name)
+        questions = listed_records(path.name, read_file(path), columns)
         if self.language is None:
             return questions
         records = []
         for row in questions.rows():
             if row.text("q_lang") == self.language:
                 records.append((row.place, row.values))
-        return source_tables.records_table(records, columns)
+        return records_table(records, columns)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         """Return a document of the ``OPEN_QUESTION`` schema."""
@@ -266,9 +275,9 @@ class Slake(TableReader):
             row, str(row.integer("qid")), question_type=row.optional_text("content_type")
         )
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
-        return source_files.folder_or_archive_reader(
+        return folder_or_archive_reader(
             source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",)
         )
 
@@ -281,8 +290,14 @@ class OwnQuestions(TableReader):
     """
 
     def __init__(self, folder: Path) -> None:
-        whole = _own_content(folder)
-        content = whole.values
+        path = folder / FILE_NAME
+        if not path.is_file():
+            raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
+        content = read_json(SourceFile(path))
+        if not isinstance(content, dict):
+            raise SourceError(f"{path} is not an object with taskType, modality and samples")
+        check_columns(str(path), ("taskType", "modality", "samples"), content)
+        whole = SourceRow(str(path), 0, content)
         self.folder = folder
         self.kind = whole.text("taskType")
         self.modality = whole.text("modality")
@@ -300,8 +315,7 @@ class OwnQuestions(TableReader):
         except MedTasksError as error:
             raise whole.error(str(error)) from error
         self.decoding = decoding or LINEAR
-        samples = content["samples"]
-        self.samples = source_tables.numbered_table(f"{FILE_NAME} sample", samples, columns)
+        self.samples = numbered_table(f"{FILE_NAME} sample", content["samples"], columns)
 
     def own_recipe(self) -> SourceRecipe:
         """Return the recipe of the questions."""
@@ -316,9 +330,9 @@ class OwnQuestions(TableReader):
         """Return the names of the images."""
         return [] if row.values.get("images") is None else row.texts("images")
 
-    def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, _source: Path) -> OpenedFiles:
         """Open the images."""
-        return source_files.file_reader([self.folder])
+        return file_reader([self.folder])
 
     def volume(self, _source: Path, name: str) -> Path | None:
         """Return the path of an image that is a volume."""
@@ -346,19 +360,8 @@ class OwnQuestions(TableReader):
         return choice_document(doc_id, row.text("question"), options, right, subject=subject)
 
 
-def _own_content(folder: Path) -> SourceRow:
-    path = folder / FILE_NAME
-    if not path.is_file():
-        raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-    content = source_tables.read_json(SourceFile(path))
-    if not isinstance(content, dict):
-        raise SourceError(f"{path} is not an object with taskType, modality and samples")
-    source_tables.check_columns(str(path), ("taskType", "modality", "samples"), content)
-    return SourceRow(str(path), 0, content)
-
-
 _PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "medqa": _MedQA().recipe(
         "data_clean.zip, or what was unpacked from it", hub_files=["data_clean.zip"]
     ),

@@ -37,7 +37,7 @@ https://huggingface.co/datasets/ibrahimhamamci/CT-RATE; ``multimedeval/ct_rate.p
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,16 +47,22 @@ from tqdm import tqdm
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.images.volume_files import ENDING
-from medtasks.data.prepare import source_files, source_tables
 from medtasks.data.prepare.physionet import PhysioNet
-from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    physionet_file,
+    required_file,
+)
 from medtasks.data.prepare.source_recipe import (
     PublishedRow,
+    PublishedRows,
+    Recipes,
     SourceRecipe,
     check_count,
     images_row,
 )
-from medtasks.data.prepare.source_tables import SourceRow
+from medtasks.data.prepare.source_tables import SourceRow, csv_table, read_json
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.x_rays import (
     MIMIC_CXR_JPG,
@@ -73,7 +79,7 @@ FULL_REPORT = "full report"
 PREAMBLE = "preamble"
 LAST_PARAGRAPH = "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
-_KNOWN = source_tables.read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_KNOWN = read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
 _CANONICAL: dict[str, str] = {
     spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of
 }
@@ -88,8 +94,7 @@ _NOTES = "NOTEEVENTS.csv"
 _COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
 _TEST_IDS = "idsTest.csv"
 _NUMBER_OF_IDS = 13_057
-_OUTSIDE = "notes of the split without findings and exactly one impression"
-_EXAMS = source_tables.read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+_EXAMS = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
 # Groups of exams by modality and anatomy, joined by ``_``, in the reference's order.
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = _EXAMS["groups"]
 GROUP_OF = {exam: name for name, group in GROUPS.items() for exam in group["descriptions"]}
@@ -100,16 +105,11 @@ _NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_ID
 _UNPACKED = "mimic-cxr-reports"
 _ARCHIVE = f"{_UNPACKED}.zip"
 _PROJECT = "mimic-cxr/*/"
+# Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names.
 _PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
-"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
 _CT_REPORTS = "radiology_text_reports/validation_reports.csv"
 _CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
 _CT_FOLDERS = ("valid", "valid_fixed")
-_MIMIC_CXR_LAYOUT = (
-    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
-    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
-)
-_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,7 @@ def report_sections(report: str) -> list[ReportSection]:
 
 
 def _common_name(header: str) -> str:
+    """Return the common name of a header in lower case, or the header itself if it is unknown."""
     if header in _CANONICAL:
         return _CANONICAL[header]
     for main in _MAIN:
@@ -226,13 +227,18 @@ def _without_placeholders(text: str) -> str:
     return text
 
 
-def mimic_iii(
-    protocol: SetProtocol, source: Path, _images: ImageStore
-) -> Iterator[PublishedRow]:
+def mimic_iii(protocol: SetProtocol, source: Path, _images: ImageStore) -> PublishedRows:
     """Read the notes of the test ids, group after group."""
-    places = _test_notes(source)
-    file = source_files.physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
-    notes = source_tables.csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+    ids = required_file(source, [f"split/{_TEST_IDS}"], published)
+    places = {}  # location in the split, by the note's id
+    for row in csv_table(ids, ("ids",)).rows():
+        note = str(row.values["ids"]).strip()
+        if not note.isdecimal():
+            raise row.error("ids is no whole number")
+        places[note] = row.place
+    file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
+    notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in GROUPS}
     outside = 0
     missing = dict(places)
@@ -256,28 +262,20 @@ def mimic_iii(
             outside += 1
     for rows in by_group.values():
         yield from rows
-    yield from [PublishedRow(file.name, cause=_OUTSIDE, outside=True)] * outside
+    cause = "notes of the split without findings and exactly one impression"
+    yield from [PublishedRow(file.name, cause=cause, outside=True)] * outside
     for location in missing.values():
         yield PublishedRow(location, cause=f"its note is not in {file.name}")
     if protocol == "head":  # of the other one the number of documents is published
         yield from check_count(_TEST_IDS, len(places), _NUMBER_OF_IDS)
 
 
-def _test_notes(source: Path) -> dict[str, str]:
-    """Return the location of each note's id in the split."""
-    published = f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
-    file = source_files.required_file(source, [f"split/{_TEST_IDS}"], published)
-    places = {}
-    for row in source_tables.csv_table(file, ("ids",)).rows():
-        note = str(row.values["ids"]).strip()
-        if not note.isdecimal():
-            raise row.error("ids is no whole number")
-        places[note] = row.place
-    return places
-
-
 def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
-    """Return the rows of the test split by study."""
+    """Return the rows of the test split by study.
+
+    Raises:
+        SourceError: An image occurs twice, or a study belongs to two patients.
+    """
     studies: dict[str, list[SourceRow]] = {}
     for row in split_rows(source, "test"):
         rows = studies.setdefault(row.text("study_id"), [])
@@ -292,7 +290,7 @@ def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
     return studies
 
 
-def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def mimic_cxr(source: Path, images: ImageStore) -> PublishedRows:
     """Read the studies of the test split."""
     studies = _test_studies(source)
     root = mimic_cxr_file(source, "split").path.parent
@@ -302,7 +300,7 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         for tree in ("files", f"{_UNPACKED}/files"):
             folders += [files.parent for files in sorted(folder.glob(below + tree))]
         archives += sorted(folder.glob(below + _ARCHIVE))
-    with source_files.file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
+    with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for study_id, rows in studies.items():
             location = rows[0].place
             subject_id = rows[0].text("subject_id")
@@ -333,13 +331,8 @@ def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             # No file name in messages: it holds the patient's number, and messages end up in results.
             adding = []
             for number, row in enumerate(rows, 1):
-                file = root / image_name(row)
-                adding.append(
-                    (
-                        f"{number} of {len(rows)}",
-                        partial(images.add_file, file, root=root),
-                    )
-                )
+                add = partial(images.add_file, root / image_name(row), root=root)
+                adding.append((f"{number} of {len(rows)}", add))
             yield images_row(location, adding, document)
 
 
@@ -350,12 +343,12 @@ def _fetch_reports(physionet: PhysioNet, folder: Path) -> Path:
     return folder
 
 
-def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def ct_rate(source: Path, images: ImageStore) -> PublishedRows:
     """Read the volumes of the validation split."""
-    file = source_files.required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
+    file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     root = file.path.parents[1]
     seen = set()
-    for row in source_tables.csv_table(file, ("VolumeName", "Findings_EN")).rows():
+    for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
         name = row.text("VolumeName")
         findings = row.text("Findings_EN")
         if (name, findings) in seen:
@@ -379,11 +372,19 @@ def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         yield images_row(row.place, adding, document)
 
 
-RECIPES: Mapping[str, SourceRecipe] = {
+RECIPES: Recipes = {
     "mimic_iii_summary": SourceRecipe(REPORT, partial(mimic_iii, "paper"), _NOTES_LAYOUT),
     "mimic_iii_summary_head": SourceRecipe(REPORT, partial(mimic_iii, "head"), _NOTES_LAYOUT),
     "mimic_cxr_report": SourceRecipe(
-        REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT, login_download=_fetch_reports
+        REPORT,
+        mimic_cxr,
+        f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
+        f"MIMIC-CXR 2.0.0, or what was unpacked from it",
+        login_download=_fetch_reports,
     ),
-    "ct_rate_report": SourceRecipe(REPORT, ct_rate, _CT_RATE_LAYOUT),
+    "ct_rate_report": SourceRecipe(
+        REPORT,
+        ct_rate,
+        f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there",
+    ),
 }

@@ -23,7 +23,6 @@ Source of the last two: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache, lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -35,17 +34,30 @@ from medtasks.data.images.dicom_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.named_files import named_file
-from medtasks.data.prepare import source_files, source_recipe, source_tables
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_files import (
+    OpenedFiles,
+    SourceFile,
+    file_reader,
+    not_found,
+    physionet_file,
+    required_file,
+)
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    PublishedRows,
+    Recipes,
+    check_count,
+    images_row,
+)
 from medtasks.data.prepare.source_tables import (
-    ReadFile,
-    ReadValues,
+    Records,
     SourceRow,
+    SourceRows,
     SourceTable,
     TableReader,
     UnusableRow,
     by_name,
+    csv_table,
 )
 from medtasks.data.schema import (
     CLASSIFICATION,
@@ -97,18 +109,13 @@ _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED = "cropped images"
 _UNDESCRIBED = ""
 _annotations = partial(
-    source_files.physionet_file,
+    physionet_file,
     project="vindr-mammo",
     version="1.0.0",
     names=("finding_annotations.csv",),
 )
 MIMIC_CXR_JPG = "mimic-cxr-jpg/2.0.0"
 MIMIC_SPLIT = "mimic-cxr-2.0.0-split.csv.gz"
-_MIMIC_TABLES = (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz")
-_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
-_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
-_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_VINDR_LAYOUT = "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom"
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
 
@@ -119,15 +126,15 @@ class _ChestXray14(TableReader):
     def table(self, source: Path, split: str) -> SourceTable:
         """Return the rows of the findings table whose image a list names, in the table's order."""
         if next(self._images(source), None) is None:
-            raise source_files.not_found(source, _IMAGES[0])
-        with source_files.required_file(source, [_LISTS[split]]).open() as stream:
+            raise not_found(source, _IMAGES[0])
+        with required_file(source, [_LISTS[split]]).open() as stream:
             names = {
                 line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()
             }
         tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
         columns = ("Image Index", "Finding Labels", "Patient ID")
-        file = source_files.required_file(source, tables, " or ".join(tables))
-        return source_tables.csv_table(file, columns, lambda row: row["Image Index"] in names)
+        file = required_file(source, tables, " or ".join(tables))
+        return csv_table(file, columns, lambda row: row["Image Index"] in names)
 
     def document(self, row: SourceRow, _split: str) -> NewDocument:
         findings = row.text("Finding Labels").split("|")
@@ -146,7 +153,7 @@ class _ChestXray14(TableReader):
             labels=[int(finding in findings) for finding in FOURTEEN_FINDINGS],
         )
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+    def files(self, source: Path) -> OpenedFiles:
         return by_name(self._images(source))
 
     def _images(self, source: Path) -> Iterator[Path]:
@@ -154,7 +161,7 @@ class _ChestXray14(TableReader):
             yield from source.glob(pattern)
 
 
-def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
+def split_rows(source: Path, split: str) -> SourceRows:
     """Yield the images of one split of MIMIC-CXR-JPG.
 
     Args:
@@ -164,9 +171,8 @@ def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     Yields:
         Rows with ``dicom_id``, ``study_id`` and ``subject_id``.
     """
-    table = mimic_cxr_file(source, "split")
-    return source_tables.csv_table(
-        table, _SPLIT_COLUMNS, lambda row: row["split"] == split
+    return csv_table(
+        mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split
     ).rows()
 
 
@@ -200,7 +206,7 @@ def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
         kind: ``"split"`` or ``"chexpert"``.
     """
     name = f"mimic-cxr-2.0.0-{kind}.csv"
-    return source_files.physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
+    return physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
 
 
 class _MimicCxr(TableReader):
@@ -216,11 +222,11 @@ class _MimicCxr(TableReader):
         for row in split_rows(source, split):
             images.setdefault(study_of(row.values), []).append(row)
         columns = ("study_id", "subject_id", *FIVE_FINDINGS)
-        findings = source_tables.csv_table(
+        findings = csv_table(
             mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images
         )
 
-        def records() -> Iterator[tuple[str, ReadValues]]:
+        def records() -> Records:
             unlabelled = dict(images)
             for row in findings.rows():
                 study = study_of(row.values)
@@ -250,32 +256,32 @@ class _MimicCxr(TableReader):
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [image_name(row)]
 
-    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
-        return source_files.file_reader([mimic_cxr_file(source, "split").path.parent])
+    def files(self, source: Path) -> OpenedFiles:
+        return file_reader([mimic_cxr_file(source, "split").path.parent])
 
 
 def _questions(source: Path) -> SourceFile:
-    return source_files.physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+    return physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
 
 
 class _DiffVqa(TableReader):
     columns = OPEN_QUESTION
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return source_tables.csv_table(
+        return csv_table(
             _questions(source), _QUESTION_COLUMNS, lambda row: row["split"] == split
         )
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         files = next(filter(Path.is_dir, map(source.joinpath, _MIMIC_IMAGES)), None)
         if files is None:
-            raise source_files.not_found(source, "folder files/ of MIMIC-CXR-JPG")
+            raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
         # A study has many questions, one after the other.
         of_study = lru_cache(64)(partial(_add_study, images, files))
         for row in rows:
@@ -297,10 +303,8 @@ class _DiffVqa(TableReader):
             )
             yield PublishedRow(row.place, document, stored)
         if split == "test":
-            of_all_splits = source_tables.csv_table(
-                _questions(source), _QUESTION_COLUMNS
-            ).count()
-            yield from source_recipe.check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
+            of_all_splits = csv_table(_questions(source), _QUESTION_COLUMNS).count()
+            yield from check_count(_QUESTIONS, of_all_splits, _QUESTIONS_IN_ALL)
 
 
 def _add_study(images: ImageStore, files: Path, folder: Path) -> list[StoredImage] | str:
@@ -329,7 +333,7 @@ def read_dicom(path: Path) -> Image.Image:
         UnreadableImage: It holds no single grey image. Further errors are those of
             :func:`~medtasks.data.images.dicom_images.reading_dicom`.
     """
-    with reading_dicom(str(path), path) as (_, dataset):
+    with reading_dicom(path, str(path)) as (_, dataset):
         # Some files say 12 bits and use more.
         dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
         values = dataset.pixel_array
@@ -340,8 +344,7 @@ def read_dicom(path: Path) -> Image.Image:
             f"it holds values of shape {values.shape} and no single grey image"
         )
     spread = values - values.min()
-    grey = spread / (spread.max() or 1) * 255
-    return Image.fromarray(grey.astype(np.uint8))
+    return Image.fromarray((spread / (spread.max() or 1) * 255).astype(np.uint8))
 
 
 class _VinDrMammo(TableReader):
@@ -353,18 +356,18 @@ class _VinDrMammo(TableReader):
         def belongs(row: Mapping[str, str]) -> bool:
             return row["split"] == graded and row["finding_birads"] != ""
 
-        return source_tables.csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+        return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
     def names_of_images(self, row: SourceRow) -> Sequence[str]:
         return [f"images/{row.text('study_id')}/{row.text('image_id')}.dicom"]
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         _split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
+    ) -> PublishedRows:
         folder = _annotations(source).path.parent
 
         @cache
@@ -389,12 +392,11 @@ class _VinDrMammo(TableReader):
                 label=_GRADES.index(grade),
             )
             adding = [(name, partial(add, name)) for name in self.names_of_images(row)]
-            yield source_recipe.images_row(row.place, adding, document)
+            yield images_row(row.place, adding, document)
 
 
 def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
-    file = source_files.required_file(source, [f"csv/{name}.csv", f"{name}.csv"])
-    return source_tables.csv_table(file, columns)
+    return csv_table(required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
 class _CbisDdsm(TableReader):
@@ -408,12 +410,22 @@ class _CbisDdsm(TableReader):
 
     def rows(
         self,
-        rows: Iterator[SourceRow],
+        rows: SourceRows,
         _split: str,
         source: Path,
         images: ImageStore,
-    ) -> Iterator[PublishedRow]:
-        images_of_series = _images_of_series(source)
+    ) -> PublishedRows:
+        # The path of the JPEG to show for each series. Of several images in a series the last one counts.
+        by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
+        columns = ("image_path", "SeriesDescription")
+        for row in _kaggle_table("dicom_info", columns, source).rows():
+            parts = row.text("image_path").split("/")
+            if len(parts) < 4:
+                raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
+            description = row.text("SeriesDescription")
+            if description in by_description:
+                by_description[description][parts[2]] = "/".join(parts[1:])
+        images_of_series = by_description[_UNDESCRIBED] | by_description[_DESCRIBED]
         for row in rows:
             pathology = row.one_of("pathology", PATHOLOGIES, "the pathology is not one of")
             parts = row.text("cropped image file path").strip().split("/")
@@ -431,33 +443,29 @@ class _CbisDdsm(TableReader):
             name = images_of_series.get(parts[2])
             if name:
                 store = partial(images.add_file, source / name, root=source)
-                yield source_recipe.images_row(row.place, [(name, store)], document)
+                yield images_row(row.place, [(name, store)], document)
             else:
-                cause = f"dicom_info.csv has no image of its series {parts[2]}"
-                yield PublishedRow(row.place, cause=cause)
+                yield PublishedRow(
+                    row.place, cause=f"dicom_info.csv has no image of its series {parts[2]}"
+                )
 
 
-def _images_of_series(source: Path) -> dict[str, str]:
-    """Return the path of the JPEG to show for each series. Of several images in a series the last one counts."""
-    by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
-    for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
-        parts = row.text("image_path").split("/")
-        if len(parts) < 4:
-            raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
-        description = row.text("SeriesDescription")
-        if description in by_description:
-            by_description[description][parts[2]] = "/".join(parts[1:])
-    return {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
-
-
-RECIPES: Mapping[str, SourceRecipe] = {
-    "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
-    "mimic_cxr_classification": _MimicCxr().physionet_recipe(
-        _MIMIC_LAYOUT, MIMIC_CXR_JPG, _MIMIC_TABLES
+RECIPES: Recipes = {
+    "chestxray14": _ChestXray14().recipe(
+        "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
     ),
-    "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
+    "mimic_cxr_classification": _MimicCxr().physionet_recipe(
+        "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG",
+        MIMIC_CXR_JPG,
+        (MIMIC_SPLIT, "mimic-cxr-2.0.0-chexpert.csv.gz"),
+    ),
+    "diff_vqa": _DiffVqa().recipe(
+        f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
+    ),
     "vindr_mammo": _VinDrMammo().physionet_recipe(
-        _VINDR_LAYOUT, "vindr-mammo/1.0.0", ["finding_annotations.csv"]
+        "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom",
+        "vindr-mammo/1.0.0",
+        ["finding_annotations.csv"],
     ),
     "cbis_ddsm_mass": _CbisDdsm("mass_case_description_{}_set").recipe(_CBIS_LAYOUT),
     "cbis_ddsm_calcification": _CbisDdsm("calc_case_description_{}_set").recipe(_CBIS_LAYOUT),
