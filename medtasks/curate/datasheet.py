@@ -170,22 +170,18 @@ def _section(name: str, value: Any) -> str:
     """Return a list or mapping of a datasheet in Markdown."""
     if not value:
         return "None."
-    if isinstance(value, Mapping):
-        return markdown_table(("", "value"), _mapping_rows(value))
     if name == "caveats":
         return "\n".join(f"- {sentence}" for sentence in value)
-    columns = [key.replace("_", " ") for key in value[0]]
-    return markdown_table(columns, [list(record.values()) for record in value])
-
-
-def _mapping_rows(values: Mapping[str, object]) -> list[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        columns = [key.replace("_", " ") for key in value[0]]
+        return markdown_table(columns, [list(record.values()) for record in value])
     rows = []
-    for key, content in values.items():
+    for key, content in value.items():
         if isinstance(content, Mapping):
             rows += [(f"{key}: {part}", text) for part, text in content.items()]
         else:
             rows.append((key, content))
-    return rows
+    return markdown_table(("", "value"), rows)
 
 
 def _text(value: object) -> str:

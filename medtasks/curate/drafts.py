@@ -14,7 +14,7 @@ import enum
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -167,46 +167,41 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     Raises:
         MedTasksError: The journal cannot be written, or another process drafts.
     """
+    path = folder / DRAFTS
     try:
-        with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
-            return _draft_missing(folder, jobs, threads)
+        lock = filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False).acquire()
     except filelock.Timeout:
         raise MedTasksError(
             f"another process drafts questions in {folder}; run this again when it has ended"
         ) from None
-
-
-def _draft_missing(
-    folder: Path, jobs: Mapping[str, Job], threads: int
-) -> Counter[DraftOutcome]:
-    path = folder / DRAFTS
-    _remove_torn_line(path)
-    lines = read_journal_lines(folder)
-    counts: Counter[DraftOutcome] = Counter()
-    todo = {}
-    others = 0
-    for request, (digest, job) in jobs.items():
-        line = lines.get(request)
-        if line is None or not _is_final(line, digest):
-            todo[request] = job
-            continue
-        counts[line.outcome] += 1
-        if line.asked != digest:
-            others += 1
-    if others:
-        logger.warning(
-            "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
-            "{} away.",
-            others,
-            path,
-        )
-    _run(path, todo, threads, counts)
-    lines = read_journal_lines(folder)
-    # In the order of the jobs, so that equal studies are read and published equally.
-    ranks = {request: rank for rank, request in enumerate(jobs)}
-    ordered = sorted(lines, key=lambda request: ranks.get(request, -1))
-    if ordered != list(lines):
-        write_lines(path, map(lines.__getitem__, ordered))
+    with lock:
+        _remove_torn_line(path)
+        lines = read_journal_lines(folder)
+        counts: Counter[DraftOutcome] = Counter()
+        todo = []
+        others = 0
+        for request, (digest, job) in jobs.items():
+            line = lines.get(request)
+            if line is None or not _is_final(line, digest):
+                todo.append(job)
+                continue
+            counts[line.outcome] += 1
+            if line.asked != digest:
+                others += 1
+        if others:
+            logger.warning(
+                "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
+                "{} away.",
+                others,
+                path,
+            )
+        _run(path, todo, threads, counts)
+        lines = read_journal_lines(folder)
+        # In the order of the jobs, so that equal studies are read and published equally.
+        ranks = {request: rank for rank, request in enumerate(jobs)}
+        ordered = sorted(lines, key=lambda request: ranks.get(request, -1))
+        if ordered != list(lines):
+            write_lines(path, map(lines.__getitem__, ordered))
     return counts
 
 
@@ -220,6 +215,7 @@ def _remove_torn_line(path: Path) -> None:
 
 
 def _is_final(line: JournalLine, digest: str) -> bool:
+    """Return whether a request needs not be sent again: it has drafts, or the LLM of this ``digest`` answered it."""
     if line.drafts:
         return True
     return line.asked == digest and line.outcome is not DraftOutcome.FAILED
@@ -227,12 +223,17 @@ def _is_final(line: JournalLine, digest: str) -> bool:
 
 def _run(
     path: Path,
-    jobs: Mapping[str, Callable[[], JournalLine]],
+    jobs: Sequence[Callable[[], JournalLine]],
     threads: int,
     counts: Counter[DraftOutcome],
 ) -> None:
+    """Do jobs on several threads, append their results to the journal at ``path``, and count them in ``counts``.
+
+    Raises:
+        MedTasksError: The journal cannot be written. Jobs that have not begun are dropped then.
+    """
     with ThreadPoolExecutor(threads) as workers:
-        running = list(map(workers.submit, jobs.values()))
+        running = list(map(workers.submit, jobs))
         try:
             for done in tqdm(
                 as_completed(running), "Drafting", len(running), unit="request", disable=None
@@ -374,6 +375,7 @@ def ask(
     """
 
     def read_or_refusal(reply: str) -> tuple[T | None] | None:
+        """Return the value of a reply in a tuple, ``(None,)`` for a refusal, None for a reply to ask for again."""
         # Half a surrogate pair could not be written down.
         text = reply.encode(errors="replace").decode()
         value = read(text)
@@ -413,8 +415,9 @@ def job_of(
         prompt: The prompt that asks for questions.
         values: Texts for the marks of the prompts.
         read: Turns a reply into fields of the request's :class:`JournalLine`, or None if it cannot be read.
-        skip: Reason to send nothing.
-        first: A prompt to send before, and the mark of ``prompt`` that its reply fills.
+        skip: Reason to send nothing; empty to send the prompt.
+        first: A prompt to send before, and the mark of ``prompt`` that its reply fills. None if ``prompt`` is the
+            only one.
     """
     label = llm.settings.label
     without_first = dict(values)
@@ -431,6 +434,7 @@ def job_of(
         return digest, partial(line, outcome=DraftOutcome.SKIPPED, reason=skip)
 
     def job() -> JournalLine:
+        """Send the first prompt, if there is one, then the prompt, and return the line of the journal."""
         marks = dict(values)
         if first:
             reply, outcome, reason = ask(llm, first[0], first_user, free_text)
@@ -448,7 +452,7 @@ def open_llm(study: Study, max_requests: int | None = None) -> Judge:
 
     Args:
         study: Decides by its access level whether its texts may be sent there.
-        max_requests: Replaces the limit of the environment.
+        max_requests: Replaces the environment's limit of requests, which None keeps.
 
     Raises:
         MedTasksError: No LLM is set, or it must not see the texts of the study.

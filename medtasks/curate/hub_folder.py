@@ -148,31 +148,11 @@ def publish_folder(name: str, folder: Path, licence: str) -> Benchmark:
 
     Raises:
         UnknownName: There is no such dataset.
-        MedTasksError: The data are credentialed, others' or volumes, or an image cannot be read.
+        MedTasksError: The data are credentialed, others' or volumes, the folder exists, a task has its name or
+            cannot have it, or an image cannot be read.
         OSError: The folder cannot be written.
     """
-    benchmark = _benchmark(name, folder.absolute().name, licence)
-    if folder.exists():
-        raise MedTasksError(f"{folder} exists already; choose another --out, or delete it")
-    partial = folder.absolute().with_name(f".{folder.name}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        (partial / DATA_FILE).parent.mkdir(parents=True)
-        documents = _write_data(benchmark, partial / DATA_FILE)
-        for file, text in _texts(benchmark, documents).items():
-            (partial / file).write_text(text, encoding="utf-8")
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return benchmark
-
-
-# ---- what may be published ----
-
-
-def _benchmark(name: str, new: str, licence: str) -> Benchmark:
-    """Return a dataset and its tasks under their new names. Errors are those of :func:`publish_folder`."""
-    checked_name(new, "the folder's name in --out")
+    new = checked_name(folder.absolute().name, "the folder's name in --out")
     files = task_files().values()
     tasks = {file.name: file for file in files if file.dataset == name}
     if not tasks or name not in own_datasets():
@@ -183,13 +163,26 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
     groups = {
         file.name: file for file in files if file.members and tasks.keys() >= {*file.members}
     }
-    new_tasks = _with_new_names(tasks, name, new)
-    new_groups = _with_new_names(groups, name, new)
-    for taken, path in names_of_others([*new_tasks, *new_groups]).items():
+    tasks = _with_new_names(tasks, name, new)
+    groups = _with_new_names(groups, name, new)
+    for taken, path in names_of_others([*tasks, *groups]).items():
         raise MedTasksError(
             f"there is a task '{taken}' in {path}; choose another name for --out"
         )
-    return Benchmark(new, licence, manifest, documents, new_tasks, new_groups)
+    benchmark = Benchmark(new, licence, manifest, documents, tasks, groups)
+    if folder.exists():
+        raise MedTasksError(f"{folder} exists already; choose another --out, or delete it")
+    partial = folder.absolute().with_name(f".{folder.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        (partial / DATA_FILE).parent.mkdir(parents=True)
+        rows = _write_data(benchmark, partial / DATA_FILE)
+        for file, text in _texts(benchmark, rows).items():
+            (partial / file).write_text(text, encoding="utf-8")
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return benchmark
 
 
 def _with_new_names(
@@ -197,6 +190,7 @@ def _with_new_names(
     old: str,
     new: str,
 ) -> dict[str, TaskFile]:
+    """Return task files by names that begin with ``new`` in place of ``old``, the name of the dataset."""
     return {new + name.removeprefix(old): file for name, file in files.items()}
 
 
@@ -298,7 +292,24 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
     }
     fingerprint = ""
     for new, task in benchmark.tasks.items():
-        config = _published_config(benchmark, new, task)
+        written = task_config(task.name)
+        settings = {key: value for key, value in written.items() if key not in _OF_PREPARED}
+        metadata = dict(written["metadata"])
+        del metadata["dataset"], metadata["data"]
+        metadata[COLUMNS] = {}
+        column = benchmark.image_column
+        if column:
+            metadata[COLUMNS] = {column: _IMAGES}
+        else:
+            settings["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
+        config = {
+            "task": new,
+            "dataset_path": "parquet",
+            "dataset_kwargs": {"data_files": {"test": DATA_FILE}},
+            "test_split": "test",
+            **settings,
+            "metadata": metadata,
+        }
         texts[f"{new}.yaml"] = dump_task_file(config)
         fingerprint = fingerprint or _fingerprint(config, documents)
     texts["README.md"] = _card(benchmark, fingerprint)
@@ -309,20 +320,6 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
             {**task_config(group.name), "group": new, "task": members}
         )
     return texts
-
-
-def _published_config(benchmark: Benchmark, name: str, task: TaskFile) -> dict[str, Any]:
-    """Return the configuration of a task on the Parquet file."""
-    config = task_config(task.name)
-    settings = {key: config[key] for key in config if key not in _OF_PREPARED}
-    metadata = dict(config["metadata"])
-    del metadata["dataset"], metadata["data"]
-    column = benchmark.image_column
-    metadata[COLUMNS] = {column: _IMAGES} if column else {}
-    if not column:
-        settings["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
-    files = {"dataset_path": "parquet", "dataset_kwargs": {"data_files": {"test": DATA_FILE}}}
-    return {"task": name, **files, "test_split": "test", **settings, "metadata": metadata}
 
 
 def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:

@@ -123,7 +123,7 @@ def publish_study(
         folder: Of the study.
         min_score: From 1 to 10.
         name: Of the dataset and its first task, by default that of the study.
-        wording: The reviewer whose words count if reviewers differ.
+        wording: The reviewer whose words count if reviewers differ. None leaves out such drafts.
         balance: Whether to leave out the surplus of one label (hallucination studies).
         allow_incomplete: Whether to leave out drafts whose images cannot be used.
 
@@ -167,12 +167,20 @@ def _publication(
     wording: str | None,
     balance: bool,
 ) -> Publication:
-    """Return the questions to publish.
+    """Return the questions to publish, and the settings of their publication. For these see :func:`publish_study`.
 
     Raises:
-        MedTasksError: None can be published, or another dataset has the name.
+        MedTasksError: No question can be published, another dataset has the name, or ``wording`` is no reviewer.
+        SourceError: A draft is about an image or pair that the study does not list.
     """
-    _refuse_other_dataset(folder, study, name)
+    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
+        existing = Manifest.read(dataset_folder(name))
+        is_this_study = existing.selected_from is None and study.digest == existing.revision
+        if not is_this_study and existing.source != str(folder.resolve()):
+            raise MedTasksError(
+                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
+                f"delete {dataset_folder(name)}"
+            )
     drafts = read_drafts(folder)
     reviews = read_reviews(folder, study)
     if wording is not None and wording not in {review.reviewer for review in reviews}:
@@ -221,17 +229,6 @@ def _why_nothing(about: Publication) -> str:
     return f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
 
 
-def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
-        existing = Manifest.read(dataset_folder(name))
-        is_this_study = existing.selected_from is None and study.digest == existing.revision
-        if not is_this_study and existing.source != str(folder.resolve()):
-            raise MedTasksError(
-                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
-                f"delete {dataset_folder(name)}"
-            )
-
-
 def _check_listed(
     folder: Path,
     study: Study,
@@ -253,13 +250,14 @@ def _check_listed(
 
 
 def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:
-    """Prepare the dataset and write its datasheet, next to it and into the study."""
+    """Prepare the dataset, write its datasheet next to it and into the study, and return manifest and datasheet."""
     study, source = about.study, about.folder.resolve()
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
 
     def enclose(work: Path, manifest: Manifest) -> None:
+        """Write the datasheet next to the dataset, without the questions that lost an image in the meantime."""
         published = {item: draft for item, draft in about.published.items() if item not in lost}
         left_out = +Counter(
             {**about.left_out, "an image is missing, changed or broken": len(lost)}

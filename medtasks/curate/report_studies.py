@@ -114,6 +114,10 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
 
     Returns:
         The study. ``made_with["counts"]`` has the number of reports left out, by reason.
+
+    Raises:
+        SourceError: No report can be used, or a line of the file is malformed.
+        MedTasksError: The folder holds another study or other files.
     """
     existing = existing_study(folder, planned)
     if existing is not None:
@@ -121,9 +125,8 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     path = Path(planned.source)
     find = None
     if knowledge:
-        find = retriever(
-            read_passages(knowledge_files(knowledge)), planned.made_with["passages"]
-        )
+        passages = read_passages(knowledge_files(knowledge))
+        find = retriever(passages, planned.made_with["passages"])
     images = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
@@ -150,15 +153,25 @@ def _image_or_fault(
     kind: StudyKind,
     find: Callable[[str], list[str]] | None,
 ) -> StudyImage | str:
-    """Return the image of a row, or why it is left out."""
+    """Return the image of a row, or why it is left out.
+
+    Args:
+        folder: Folder of the file of reports, to which its paths of images are relative.
+        row: Line of that file.
+        kind: Kind of the study. It decides which texts the row must have, and which are kept.
+        find: Search for the passages of a report, None for a study without knowledge.
+    """
     report = (row.optional_text("report") or "").strip()
     context: dict[str, Any] = {}
     for name in _CONTEXT.get(kind, ()):
         if row.values.get(name):
             context[name] = row.values[name]
-    missing = _missing_text(row, kind, report, context)
-    if missing:
-        return missing
+    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
+        return "it has no notes"
+    if not report and context.keys().isdisjoint(_SHOWN):
+        if kind is StudyKind.VISUAL_CLOSED:
+            return "it has no report, no question pairs and no bounding boxes"
+        return "it has no report"
     file = folder.resolve() / row.text("image")
     digest_or_fault = _digest_or_fault(file)
     if isinstance(digest_or_fault, str):
@@ -174,22 +187,6 @@ def _image_or_fault(
         licence=row.optional_text("licence"),
         context=context,
     )
-
-
-def _missing_text(
-    row: SourceRow,
-    kind: StudyKind,
-    report: str,
-    context: Mapping[str, Any],
-) -> str | None:
-    """Return which text a row lacks for questions of a kind, None if it has all."""
-    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
-        return "it has no notes"
-    if report or not context.keys().isdisjoint(_SHOWN):
-        return None
-    if kind is StudyKind.VISUAL_CLOSED:
-        return "it has no report, no question pairs and no bounding boxes"
-    return "it has no report"
 
 
 def _digest_or_fault(file: Path) -> bytes | str:
@@ -252,6 +249,7 @@ def read_passages(files: Sequence[Path]) -> list[str]:
 
 
 def _passages_of(text: str) -> Iterator[str]:
+    """Yield the passages of a text, see :func:`read_passages`."""
     gathered = ""
     for paragraph in re.split(r"\n\s*\n", text):
         words = " ".join(paragraph.split())
@@ -290,6 +288,7 @@ def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]
     index.index(tokenize(list(passages)), show_progress=False)
 
     def best(text: str) -> list[str]:
+        """Return the passages with a score above 0, none for a text of stop words and unknown words alone."""
         tokens = index.get_tokens_ids(tokenize([text])[0])
         if not tokens:
             return []

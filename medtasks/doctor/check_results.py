@@ -51,7 +51,7 @@ class Area(str):
     ) -> CheckResult:
         return CheckResult(self, name, state, sentence, fix)
 
-    def of_error(
+    def result_of_error(
         self,
         name: str,
         error: MedTasksError,
@@ -102,7 +102,7 @@ def findings_of(area: Area, name: str, check: Check) -> list[CheckResult]:
         for finding in check():
             findings.append(finding)  # one by one, to keep those before a failure
     except MedTasksError as error:
-        findings.append(area.of_error(name, error))
+        findings.append(area.result_of_error(name, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
         cause = type(error).__name__
         for frame in traceback.extract_tb(error.__traceback__)[-1:]:

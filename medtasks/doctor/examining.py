@@ -100,7 +100,7 @@ def importable_model(name: str) -> Findings:
         if hasattr(adapter, "check_versions"):  # one of ours
             adapter.check_versions()
     except MedTasksError as error:
-        yield areas.MODEL.of_error(name, error)
+        yield areas.MODEL.result_of_error(name, error)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         sentence = f"the model '{name}' needs the package '{package}', which is not installed"

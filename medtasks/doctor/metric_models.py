@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +49,7 @@ def metric_weights(scope: Scope) -> Findings:
     if scope.has_names:
         for name in names:
             if name in missing:
-                lacking = AREA.of_error(name, missing[name], state=State.WARNING)
+                lacking = AREA.result_of_error(name, missing[name], state=State.WARNING)
                 yield replace(lacking, fix=_fix({name: missing[name]}))
             else:
                 yield AREA.ok(name, f"{name} is here")
@@ -61,7 +61,7 @@ def metric_weights(scope: Scope) -> Findings:
         if names:
             ModelSettings.from_environment()
     except MedTasksError as error:
-        yield AREA.of_error("settings", error)
+        yield AREA.result_of_error("settings", error)
 
 
 def _required_weights(scope: Scope) -> list[str]:
@@ -109,13 +109,18 @@ def judge(scope: Scope) -> Findings:
         settings = settings_from_environment()
     except JudgeNotConfigured as error:
         fix = "set the variable it names to a value it takes, or unset it"
-        yield JUDGE.of_error("settings", error, fix)
+        yield JUDGE.result_of_error("settings", error, fix)
         return
     location = "this machine" if settings.is_local else "another machine"
     sentence = f"the judge is {settings.model} at {settings.base_url}, on {location}"
     yield JUDGE.ok("settings", sentence)
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
-    refusals = _refusals(settings, datasets)
+    refusals = {}
+    for dataset in datasets:
+        try:
+            check_access(settings, str(access_of(dataset)), dataset, os.environ)
+        except JudgeRefused as error:
+            refusals[dataset] = error
     if refusals:
         yield _refused_data(scope, refusals)
     if len(refusals) < max(len(datasets), 1):  # also without any dataset
@@ -123,9 +128,10 @@ def judge(scope: Scope) -> Findings:
 
 
 def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckResult:
+    """Return the datasets whose texts the judge may not see, with the cause for the first of them."""
     first, *others = refusals
     state = State.PROBLEM if scope.has_names else State.NOTE
-    finding = JUDGE.of_error("access", refusals[first], state=state)
+    finding = JUDGE.result_of_error("access", refusals[first], state=state)
     if not others:
         return finding
     return replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")
@@ -160,17 +166,6 @@ def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
         effect = f"and {required} cannot run without one"
     fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
     return CheckResult(JUDGE, "settings", state, f"no judge is set up, {effect}", fix)
-
-
-def _refusals(settings: JudgeSettings, datasets: Iterable[str]) -> dict[str, JudgeRefused]:
-    """Return why the judge may not see a dataset, by its name."""
-    refusals = {}
-    for dataset in datasets:
-        try:
-            check_access(settings, str(access_of(dataset)), dataset, os.environ)
-        except JudgeRefused as error:
-            refusals[dataset] = error
-    return refusals
 
 
 def _answer(settings: JudgeSettings) -> CheckResult:

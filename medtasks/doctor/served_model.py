@@ -66,7 +66,7 @@ def served_model(scope: Scope, model_args: str) -> Findings:
         check_arguments(arguments)
         servers: tuple[Server, ...] = arguments.servers
     except MedTasksError as error:
-        yield MODEL.of_error("arguments", error, "correct --model-args")
+        yield MODEL.result_of_error("arguments", error, "correct --model-args")
         return
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
@@ -123,16 +123,16 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
         try:
             names = asyncio.run(_names(server))
         except MedTasksError as error:
-            yield MODEL.of_error("server", error, CHECK)
+            yield MODEL.result_of_error("server", error, CHECK)
             return
         try:
             model = VlmServer(**few_seconds)
         except ModelRefused as error:
-            yield MODEL.of_error("image attention", error)
+            yield MODEL.result_of_error("image attention", error)
             model = VlmServer(**{**few_seconds, "image_attention": "causal"})
         except MedTasksError as error:
             if names:
-                yield MODEL.of_error("model", error, CHECK)
+                yield MODEL.result_of_error("model", error, CHECK)
             else:
                 yield MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
             return
@@ -179,7 +179,7 @@ def _questions(model: VlmServer) -> Findings:
         second = ask_about_discs(model, 2)
     except MedTasksError as error:
         fix = "give it tasks with one image per question only"
-        finding = MODEL.of_error("images", error, fix, State.WARNING)
+        finding = MODEL.result_of_error("images", error, fix, State.WARNING)
         yield replace(
             finding, found=f"one image per prompt is taken, two are not: {finding.found}"
         )
@@ -203,8 +203,8 @@ def _without_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
         ask_about_discs(model, 0, LIST_S)
     except MedTasksError:
         fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-        return MODEL.of_error("reply", error, f"look at the server's log; {fields}")
-    finding = MODEL.of_error("images", error, "serve a model that reads images")
+        return MODEL.result_of_error("reply", error, f"look at the server's log; {fields}")
+    finding = MODEL.result_of_error("images", error, "serve a model that reads images")
     sentence = f"a question without images is answered, with one it is not: {finding.found}"
     return replace(finding, found=sentence)
 

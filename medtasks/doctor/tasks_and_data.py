@@ -137,7 +137,9 @@ def own_tasks(scope: Scope) -> Findings:
             yield TASKS.warning(task.name, sentence, "correct it, or remove it")
         problems = list(task_problems(task))
         for problem in problems:
-            yield TASKS.of_error(task.name, MedTasksError(problem), f"correct {task.path}")
+            yield TASKS.result_of_error(
+                task.name, MedTasksError(problem), f"correct {task.path}"
+            )
         if not problems:
             sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
             if not (task.dataset or task.only_harness):
@@ -174,7 +176,7 @@ def _dataset(name: str, *, verify: bool) -> Findings:
     try:
         prepared_folder(name)
     except MedTasksError as error:
-        finding = DATASETS.of_error(name, error)
+        finding = DATASETS.result_of_error(name, error)
         yield replace(finding, fix=command) if name in CATALOGUE else finding
         return
     try:
@@ -183,7 +185,7 @@ def _dataset(name: str, *, verify: bool) -> Findings:
             prepared_folder(manifest.selected_from)  # where the images are
         rows = len(open_documents(name)[SPLIT])
     except MedTasksError as error:
-        yield DATASETS.of_error(name, error, command)
+        yield DATASETS.result_of_error(name, error, command)
         return
     if rows != manifest.rows:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
@@ -299,7 +301,7 @@ def remote_models(scope: Scope) -> Findings:
     try:
         trusted = trusted_model(os.environ)
     except ModelRefused as error:
-        yield CREDENTIALS.of_error(TRUSTED, error)
+        yield CREDENTIALS.result_of_error(TRUSTED, error)
         return
     if trusted:
         sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({join_names(private)})"

@@ -22,7 +22,7 @@ from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Document, Sample
-from medtasks.data.schema import SPLIT
+from medtasks.data.schema import SPLIT, NewDocument
 from medtasks.data.variants import (
     NEW_COLUMNS,
     NOT_OF_ALL,
@@ -108,7 +108,7 @@ _FUNCTIONS = (*_PROMPT, "process_docs", "process_results")
 _COPY_BLOCK = "copy it from a block of docs/own_tasks.md"
 
 
-def task_documents(task: TaskFile) -> list[dict[str, Any]]:
+def task_documents(task: TaskFile) -> list[NewDocument]:
     """Return the documents of a task or a sanity variant, in order. Each has a ``doc_id``.
 
     Raises:
@@ -201,6 +201,7 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
     """Return the hook that makes a variant's documents of its base task's, tables of the ``datasets`` library."""
 
     def process_docs(table: Any) -> Any:
+        """Return the variant's documents, from those of the base task as its dataset has them."""
         import datasets
 
         if task.dataset is None:
@@ -220,7 +221,8 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
     return process_docs
 
 
-def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _as_variant(task: TaskFile, documents: list[NewDocument]) -> list[NewDocument]:
+    """Return the documents of a task, which are those of its base but for some variants."""
     if task.variant is None or task.variant in THINKING:
         return documents
     if task.variant == NOTA_CONTROL:
@@ -229,9 +231,7 @@ def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[st
         family = task_file(str(task.base)).family
         clusters = family.independent_clusters(list(map(Sample, documents)))
         return variants.rotated(documents, clusters)
-    change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(
-        variants, task.variant
-    )
+    change: Callable[[Sequence[Document]], list[NewDocument]] = getattr(variants, task.variant)
     return change(documents)
 
 
@@ -276,29 +276,28 @@ def select(names: Sequence[str]) -> Selection:
 
 
 def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return the provenance of a task's data. A user's own have the location, and a fingerprint of their text alone."""
+    """Return the provenance of a task's data.
+
+    A user's own have their location, and a fingerprint of twelve digits that changes with their text, and with the rule
+    for volumes where there are any, but not with images.
+    """
     if task.dataset is not None:
         return provenance(task.dataset)
     private = is_private_task(task, documents)
+    fingerprint = text_fingerprint(documents)
+    base = task_file(task.base or task.name)
+    with contextlib.suppress(SourceError):  # of a relative path, as the checks say
+        if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
+            rule = volume_rule({}, image_settings(base))
+            fingerprint = hashlib.sha256(f"{fingerprint}{rule}".encode()).hexdigest()
     return {
-        "fingerprint": _own_fingerprint(task, documents),
-        "source": "withheld" if private else location_of(task_config(task.base or task.name)),
+        "fingerprint": fingerprint[:12],
+        "source": "withheld" if private else location_of(task_config(base.name)),
         "prepared": False,
         "sample": False,
         "complete": True,
         "rows": len(documents),
     }
-
-
-def _own_fingerprint(task: TaskFile, documents: Sequence[Document]) -> str:
-    """Return twelve digits that change with the text, and with the rule for volumes where there are any."""
-    digest = text_fingerprint(documents)
-    base = task_file(task.base or task.name)
-    with contextlib.suppress(SourceError):  # of a relative path, as the checks say
-        if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
-            rule = volume_rule({}, image_settings(base))
-            digest = hashlib.sha256(f"{digest}{rule}".encode()).hexdigest()
-    return digest[:12]
 
 
 def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
@@ -379,8 +378,7 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     problems = problems or list(_scoring_problems(task, config))
     document = None if problems else _first_document(task, written, download=download)
     if document is not None:
-        names = (task.guarded_as, document.get("dataset"))
-        private = any(is_private(str(name)) for name in names if name is not None)
+        private = is_private_task(task, [document])
         problems = [
             *_prompt_problems(config, document, private=private),
             *_missing_columns(task, written, document),
@@ -466,7 +464,7 @@ def _import_named(name: DottedName) -> Any:
 
 
 def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
-    """Yield problems of filters, rules and metrics."""
+    """Yield problems of filters, of rules that read no replies for the task's family, of metadata and of metrics."""
     filter_problems = list(_filter_problems(config))
     yield from filter_problems
     if not task.has_family:
@@ -476,7 +474,13 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     if task.dataset is not None and "language" in mapping_in(config, "metadata"):
         yield "language: only replies to questions of your own are read in one language; remove it from the metadata"
     if not filter_problems:
-        yield from _unknown_rules(task)
+        rules = extractors(
+            AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
+        )
+        for name, row in task.rows.items():
+            if row.extractor and row.extractor not in rules:
+                cause = f"no rule '{row.extractor}' reads replies for '{task.family.name}'"
+                yield f"filter_list, '{name}': {cause}; {_COPY_BLOCK}"
     yield from _metric_problems(task.family, config.get("metric_list"))
 
 
@@ -504,17 +508,6 @@ def _filter_steps(config: Config) -> Iterator[tuple[str, Config]]:
     for pipeline in config.get("filter_list") or ():
         for step in pipeline["filter"]:
             yield f"filter_list, '{pipeline['name']}'", step
-
-
-def _unknown_rules(task: TaskFile) -> Iterator[str]:
-    """Yield the rules of a task that read no replies for its family."""
-    rules = extractors(
-        AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
-    )
-    for name, row in task.rows.items():
-        if row.extractor and row.extractor not in rules:
-            cause = f"no rule '{row.extractor}' reads replies for '{task.family.name}'"
-            yield f"filter_list, '{name}': {cause}; {_COPY_BLOCK}"
 
 
 def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
@@ -569,7 +562,10 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
 
 def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    blocks = _settings_blocks(config)
+    settings = mapping_in(config, SETTINGS).values()
+    blocks: list[Any] = [block for block in settings if isinstance(block, Mapping)]
+    if not blocks:  # one for all model families, or none
+        blocks = [config.get(SETTINGS)]
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
@@ -580,13 +576,6 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> It
         # Hooks of ours open images, which others check.
         if callable(hook) and not (key in _OPENING and is_our_hook(hook)):
             yield from _hook_failures(key, hook, document, blocks, private=private)
-
-
-def _settings_blocks(config: Config) -> list[Any]:
-    """Return the settings of prompts of each model family, or the only ones, which may be None."""
-    settings = mapping_in(config, SETTINGS).values()
-    by_model = [block for block in settings if isinstance(block, Mapping)]
-    return by_model or [config.get(SETTINGS)]
 
 
 def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:

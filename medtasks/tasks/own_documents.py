@@ -16,6 +16,7 @@ from medtasks.data.dataset_lookup import is_known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import REPLY_LANGUAGE, Document
+from medtasks.data.schema import NewDocument
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.extract.reading.languages import known_language
 from medtasks.families.columns import Column
@@ -64,7 +65,7 @@ _FIELDS = _LETTERED | dict.fromkeys(
 )
 
 
-def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
+def own_documents(task: str, config: Config) -> list[NewDocument]:
     """Return the documents of a task that were not prepared by us, in order.
 
     Args:
@@ -77,18 +78,18 @@ def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
     return rows_of(complete_documents(own_table(task, config), config, apart=True))
 
 
-def columns_of(table: Any) -> dict[str, list[Any]]:
+def columns_of(table: Any) -> NewColumns:
     """Return the columns of a table of the ``datasets`` library, which below 5 leaves mixed ones as JSON."""
     import datasets
 
-    columns: dict[str, list[Any]] = table.to_dict()
+    columns: NewColumns = table.to_dict()
     for name, feature in table.features.items():
         if isinstance(feature, datasets.Json):
             columns[name] = list(table[name])
     return columns
 
 
-def rows_of(table: Any) -> list[dict[str, Any]]:
+def rows_of(table: Any) -> list[NewDocument]:
     """Return the rows of a table of the ``datasets`` library, with the values of :func:`columns_of`."""
     columns = columns_of(table)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -111,7 +112,7 @@ def complete_documents(table: Any, config: Config, *, apart: bool = False) -> An
     places = getattr(table, "places", ())
     if not places:
         places = [f"{location}, row {row}" for row in range(1, count + 1)]
-    table, added = _under_our_names(table, config, location, places)
+    table, added = _under_our_names(table, config, places)
     names = [*dict.fromkeys([*table.column_names, *added])]
     needed_kinds: dict[str, Column] = {}
     for _, required in needed_columns(config, names):
@@ -133,7 +134,7 @@ def complete_documents(table: Any, config: Config, *, apart: bool = False) -> An
         added[REPLY_LANGUAGE] = [language] * count
     left_out = {*added}
     if apart:
-        left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)
+        left_out |= _columns_of_others(config, {*needed_kinds, *added})
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
@@ -146,8 +147,8 @@ def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
     return columns_of(table.select_columns(present)) if present else {}
 
 
-def _columns_of_others(config: Config, needed: Collection[str], location: str) -> set[str]:
-    """Return the columns by which other families are recognised.
+def _columns_of_others(config: Config, needed: Collection[str]) -> set[str]:
+    """Return the names of columns by which other families are recognised, without the needed ones.
 
     Raises:
         MedTasksError: ``breakdown`` names one of them.
@@ -159,12 +160,13 @@ def _columns_of_others(config: Config, needed: Collection[str], location: str) -
     if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
         raise MedTasksError(
             f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
-            f"give it another name in {location}"
+            f"give it another name in {location_of(config)}"
         )
     return names
 
 
 def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
+    """Warn of datasets of the column ``dataset`` that count as credentialed only because they are unknown."""
     for name in {*map(str, columns.get("dataset", ()))}:
         if is_private(name) and not is_known(name):
             warn_once(
@@ -315,7 +317,6 @@ def location_of(config: Config) -> str:
 def _under_our_names(
     table: Any,
     config: Config,
-    location: str,
     places: Sequence[str],
 ) -> tuple[Any, NewColumns]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
@@ -326,7 +327,7 @@ def _under_our_names(
         MedTasksError: The task's ``columns`` name none of the table.
         SourceError: An image is missing.
     """
-    sources = _sources(config, table.column_names, location)
+    sources = _sources(config, table.column_names)
     for name in _IMAGES:
         holders = sources.pop(name, [name] if name in table.column_names else [])
         if any(_holds_images(table, holder) for holder in holders):
@@ -334,7 +335,13 @@ def _under_our_names(
             table = with_image_files(table, name, holders, places, root)
         elif holders != [name] and holders:
             sources[name] = holders
-    columns = _joined_columns(table, sources)
+    columns: NewColumns = {}
+    for name, holders in sources.items():
+        values = _columns_of(table, holders)
+        columns[name] = values[holders[0]]
+        if len(holders) > 1:  # several sources are one column of lists
+            rows = zip(*map(values.__getitem__, holders), strict=True)
+            columns[name] = list(map(_without_empty_end, rows))
     options = (_columns_of(table, ["options"]) | columns).get("options", [])
     as_lists = list(map(listed_options, options))
     if as_lists != options:
@@ -342,25 +349,21 @@ def _under_our_names(
     return table, columns
 
 
-def _joined_columns(table: Any, sources: Mapping[str, Sequence[str]]) -> NewColumns:
-    """Return columns by our names, those of several sources as a column of lists."""
-    columns: NewColumns = {}
-    for name, holders in sources.items():
-        values = _columns_of(table, holders)
-        columns[name] = values[holders[0]]
-        if len(holders) > 1:
-            rows = zip(*map(values.__getitem__, holders), strict=True)
-            columns[name] = list(map(_without_empty_end, rows))
-    return columns
+def _sources(config: Config, names: Names) -> dict[str, list[str]]:
+    """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata.
 
+    Args:
+        config: The task's configuration.
+        names: Names of the columns that the file has.
 
-def _sources(config: Config, names: Names, location: str) -> dict[str, list[str]]:
-    """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata."""
+    Raises:
+        MedTasksError: ``columns`` is no mapping, or names a column that the file has not.
+    """
     mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
     if not isinstance(mapping, Mapping):
         raise MedTasksError(
             f"'columns' in the metadata of a task is {mapping!r}; it must say by our names of columns which of "
-            f"{location} to take, such as {{answer: answer_label}}"
+            f"{location_of(config)} to take, such as {{answer: answer_label}}"
         )
     sources = {}
     for name, source in mapping.items():
@@ -369,8 +372,8 @@ def _sources(config: Config, names: Names, location: str) -> dict[str, list[str]
         for holder in holders:
             if holder not in names:
                 raise MedTasksError(
-                    f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
-                    f"it has {', '.join(names)}"
+                    f"{location_of(config)} has no column '{holder}', which 'columns' in the task's metadata names for "
+                    f"'{name}'; it has {', '.join(names)}"
                 )
         plain = name.casefold().replace("_", "").removesuffix("id")
         if name not in _IDS and f"{plain}_id" in _IDS:
@@ -462,7 +465,7 @@ def check(
         config: The task's configuration.
         columns: The needed columns, each of shape (documents,).
         names: Names of all columns.
-        location: Where the documents are from, for messages.
+        location: File or dataset that the documents are from, for messages.
         places: Place of each document there, of shape (documents,).
 
     Raises:
@@ -480,19 +483,15 @@ def check(
     _check_columns(config, names, location)
     faults = list(_wrong_values(config, columns, names, places))
     if {*keys} <= {*names}:
-        for first, row in _repeated_rows([columns[name] for name in keys]):
-            rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
-            faults.append(f"{rows}, so that replies cannot be told apart")
+        first_rows: dict[tuple[Any, ...], int] = {}
+        values = (columns[name] for name in keys)
+        for row, key in enumerate(zip(*values, strict=True)):
+            first = first_rows.setdefault(key, row)
+            if first != row:
+                rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
+                faults.append(f"{rows}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
-
-
-def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield each row whose values in the columns are those of an earlier one, after that."""
-    first_rows: dict[tuple[Any, ...], int] = {}
-    for row, key in enumerate(zip(*keys, strict=True)):
-        if first_rows.setdefault(key, row) != row:
-            yield first_rows[key], row
 
 
 def _wrong_values(
@@ -576,7 +575,17 @@ def following(
     """
     family = family_of(process_results)
     paired = family is not None and family.paired
-    added = _doc_ids(columns, names, count, paired=paired) | _image_ids(columns, names)
+    ids: Iterable[Any] = range(count)
+    if "doc_id" in names:
+        ids = columns["doc_id"]
+    elif paired:
+        members = zip(columns["pair_id"], columns["position"], strict=True)
+        ids = [f"{pair}/{position}" for pair, position in members]
+    doc_ids = list(map(str, ids))
+    added: NewColumns = {}
+    if doc_ids != columns.get("doc_id"):
+        added["doc_id"] = doc_ids
+    added |= _image_ids(columns, names)
     if paired and "categories" not in names:
         added["categories"] = [[]] * count
     if family is None or family.short is None:
@@ -602,24 +611,6 @@ def _following_of_closed_questions(
     added["gold"] = ["Yes" if each else "No" for each in is_yes]
     added["answer"] = ["A" if each else "B" for each in is_yes]
     return added
-
-
-def _doc_ids(
-    columns: Columns,
-    names: Names,
-    count: int,
-    *,
-    paired: bool,
-) -> NewColumns:
-    """Return the column ``doc_id``, unless it is there as texts."""
-    ids: Iterable[Any] = range(count)
-    if "doc_id" in names:
-        ids = columns["doc_id"]
-    elif paired:
-        members = zip(columns["pair_id"], columns["position"], strict=True)
-        ids = [f"{pair}/{position}" for pair, position in members]
-    doc_ids = list(map(str, ids))
-    return {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
 
 
 def _image_ids(columns: Columns, names: Names) -> NewColumns:

@@ -359,6 +359,7 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
 
 
 def _variant(name: str, tasks: TasksByName) -> TaskFile | None:
+    """Return the variant of this name of one of the tasks, or None if a task has the name, or none such a variant."""
     for variant in ENDINGS:
         base = tasks.get(name.removesuffix(f"_{variant}"))
         if (
@@ -429,6 +430,12 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
 
 
 def _members_of_group(group: TaskFile, above: tuple[str, ...]) -> list[TaskFile]:
+    """Return the tasks of a group, none if one of its members is not ours.
+
+    Args:
+        group: The group.
+        above: Groups that are being opened, which are left out of themselves.
+    """
     members: list[TaskFile] = []
     for member in group.members:
         if member in above:
@@ -470,9 +477,12 @@ def index_entries(index: Configs, *, sanity: bool = True) -> IndexEntries:
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
-        free = _free_variants(task, taken) if sanity else {}
-        for variant, name in free.items():
-            entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
+        free = {}  # names of variants that no other task has
+        for variant in (*task.variants, *task.thinking) if sanity else ():
+            name = f"{task.name}_{variant}"
+            if name not in taken:
+                free[variant] = name
+                entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         if is_new:
             _add_to_tags(task, entries, index)
         entries |= _variant_tags(task, free, index)
@@ -490,17 +500,12 @@ def _indexed_tasks(
             yield task, origin
 
 
-def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
-    """Return the names of a task's variants, by variant, without those that other tasks have."""
-    names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking)}
-    return {variant: name for variant, name in names.items() if name not in taken}
-
-
 def _add_to_tags(
     task: TaskFile,
     entries: IndexEntries,
     index: Configs,
 ) -> None:
+    """Add a task to the entries of its tags, which begin with the members that the harness's index has."""
     empty: Config = {"type": "tag", "task": [], "yaml_path": -1}
     for tag in task.tags:
         entry = entries.get(tag) or index.get(tag) or empty

@@ -222,14 +222,19 @@ def index_tasks(
             name = str(config.get("group"))
             groups.setdefault(name, config)
             paths.setdefault(name, path)
-            members.setdefault(name, _group_members(task))
+            listed = []
+            for entry in task:  # some are mappings
+                if isinstance(entry, dict):
+                    entry = entry.get("task", entry.get("group"))
+                listed.append(str(entry))
+            members.setdefault(name, listed)
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
             for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
-    listed_members = {name: tuple(listed) for name, listed in members.items()}
-    return TaskIndex(configs, groups, paths, listed_members)
+    members_by_name = {name: tuple(tasks) for name, tasks in members.items()}
+    return TaskIndex(configs, groups, paths, members_by_name)
 
 
 def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
@@ -275,15 +280,6 @@ def _describe_damage(error: Exception) -> str:
     if isinstance(error, UnusableFile):
         damage = f"or a file that it includes cannot be read ({error})"
     return f" {damage}, so the harness stops whatever task you choose; fix it or move it away"
-
-
-def _group_members(entries: Sequence[Any]) -> list[str]:
-    """Return the names of a group's members, some of which are mappings."""
-    names = []
-    for entry in entries:
-        name = entry.get("task", entry.get("group")) if isinstance(entry, dict) else entry
-        names.append(str(name))
-    return names
 
 
 def read_config(path: Path) -> NewConfig:

@@ -193,26 +193,17 @@ def variant_changes(
 
 
 def _thinking_changes(name: str, config: Config, rows: Rules) -> NewConfig:
-    """Return the prompt, room and filters of a thinking variant, with the documents and careful rows of its task."""
+    """Return the keys in which a thinking variant differs from its task: prompt, room for tokens, and filters.
+
+    The filters read the answer after the reasoning. There is one for each row of the task but ``reference*``.
+
+    Args:
+        name: Name of the variant.
+        config: The task's configuration.
+        rows: How its replies are read, by the name of a row.
+    """
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
-    changes: NewConfig = {
-        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
-        "generation_kwargs": {"until": [], **settings, _ROOM: room},
-        "filter_list": _reasoned_filters(rows),
-    }
-    if config.get("doc_to_messages"):
-        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
-    by_model = {}
-    for model, kwargs in mapping_in(config, _BY_MODEL).items():
-        by_model[model] = {key: value for key, value in kwargs.items() if key != _ROOM}
-    if by_model:
-        changes[_BY_MODEL] = by_model
-    return changes
-
-
-def _reasoned_filters(rows: Rules) -> list[NewConfig]:
-    """Return filters that read the answer after the reasoning, for each row but ``reference*``."""
     filters = []
     for title, row in rows.items():
         if title.startswith("reference"):
@@ -225,7 +216,19 @@ def _reasoned_filters(rows: Rules) -> list[NewConfig]:
         }
         step |= {key: value for key, value in options.items() if value is not None}
         filters.append({"name": title, "filter": [step | {"reasoned": True}]})
-    return filters
+    changes: NewConfig = {
+        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
+        "generation_kwargs": {"until": [], **settings, _ROOM: room},
+        "filter_list": filters,
+    }
+    if config.get("doc_to_messages"):
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
+    by_model = {}
+    for model, kwargs in mapping_in(config, _BY_MODEL).items():
+        by_model[model] = {key: value for key, value in kwargs.items() if key != _ROOM}
+    if by_model:
+        changes[_BY_MODEL] = by_model
+    return changes
 
 
 def thinking_of(

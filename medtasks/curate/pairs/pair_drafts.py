@@ -132,6 +132,9 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
 
     Returns:
         The number of pairs by outcome, those of earlier runs included.
+
+    Raises:
+        SourceError: A pair has an image that the study does not list.
     """
     images = read_images(folder)
     prompt = prompts_in(PROMPTS)["question"]
@@ -151,6 +154,7 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
 
 
 def _skip_reason(captions: Iterable[str]) -> str:
+    """Return why captions of an image or pair cannot be sent to the LLM. The text is empty if they can."""
     for caption in captions:
         if len(caption) < SHORTEST:
             return f"a caption is shorter than {SHORTEST} characters"
@@ -160,7 +164,11 @@ def _skip_reason(captions: Iterable[str]) -> str:
 
 
 def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
-    """Read the draft of a pair from a reply: unchanged if it is rejected, else with its options in order."""
+    """Read the draft of a pair from a reply: as written if it is rejected, else with options and answers by letter.
+
+    Returns:
+        Fields of the request's journal line, or None for a malformed reply.
+    """
     reply = read_pair_reply(text)
     if reply is None:
         return None
@@ -327,6 +335,7 @@ def _category_reader(
     only_categories = re.compile(f"(?:{category})(?:{between}(?:{category}))*")
 
     def categories_in(reply: str) -> dict[str, tuple[str, ...]] | None:
+        """Return ``categories`` for the journal line, each once, or None for a reply that says anything else."""
         text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
         text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
         if not only_categories.fullmatch(text):
@@ -414,8 +423,30 @@ def pairs_with_questions(
     Returns:
         The study (that of MediConfusion is the one that would have made it), and by pair id the texts for the marks of
         prompt A.3.
+
+    Raises:
+        SourceError: MediConfusion is not prepared, or there is no ``dataset.json``, or a malformed one.
+        MedTasksError: The folder holds no study of pairs.
     """
-    study, pairs = _published_pairs(source) if folder is None else _drafted_pairs(folder)
+    if folder is None:
+        study, pairs = _published_pairs(source)
+    else:
+        study = read_study(folder, StudyKind.PAIRS)
+        images = read_images(folder)
+        drafts = read_drafts(folder)
+        pairs = {}
+        for listed in read_pairs(folder):
+            draft = drafts.get(listed.pair_id)
+            if draft is None:
+                continue
+            captions = [images[name].text if name in images else "" for name in listed.images]
+            pairs[listed.pair_id] = _CaptionedPair(
+                cap_1=captions[0],
+                cap_2=captions[1],
+                question=draft.question,
+                option_A=draft.options[0],
+                option_B=draft.options[1],
+            )
     blocks = {}
     for pair_id, pair in pairs.items():
         options = f"(A) {pair.option_A} (B) {pair.option_B}"
@@ -427,27 +458,8 @@ def pairs_with_questions(
     return study, blocks
 
 
-def _drafted_pairs(folder: Path) -> tuple[Study, dict[str, _CaptionedPair]]:
-    study = read_study(folder, StudyKind.PAIRS)
-    images = read_images(folder)
-    drafts = read_drafts(folder)
-    pairs = {}
-    for pair in read_pairs(folder):
-        draft = drafts.get(pair.pair_id)
-        if draft is None:
-            continue
-        captions = [images[name].text if name in images else "" for name in pair.images]
-        pairs[pair.pair_id] = _CaptionedPair(
-            cap_1=captions[0],
-            cap_2=captions[1],
-            question=draft.question,
-            option_A=draft.options[0],
-            option_B=draft.options[1],
-        )
-    return study, pairs
-
-
 def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPair]]:
+    """Return the pairs of MediConfusion, see :func:`pairs_with_questions`."""
     name = MEDICONFUSION.name
     try:
         published = str(source or Manifest.read(dataset_folder(name)).source)

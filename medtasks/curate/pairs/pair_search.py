@@ -172,7 +172,8 @@ def find_pairs(
         general: The same, in a dimension of its own.
         sim_med: Smallest medical similarity of a pair.
         sim_gen: Largest general similarity of a pair.
-        groups: One number per image, -1 for none. Two images of one group are never a pair.
+        groups: One number per image, -1 for none. Two images of one group are never a pair. None if no image has a
+            group.
         most: Of more pairs, those with the largest gaps are kept.
 
     Example:
@@ -368,16 +369,13 @@ def make_pair_study(
         return existing, None, unused
     files = [Path(image.file) for image in listed]
     digests = file_digests(files)
-    spaces = {}
-    dimensions = {}
+    spaces = []
     for role, encoder in encoders.items():
         space = embed_files(files, digests, encoder, batch_size)
-        spaces[role] = space
-        dimensions[role] = {**made_with[role], "dimension": space.vectors.shape[1]}
+        spaces.append(space)
+        made_with[role]["dimension"] = space.vectors.shape[1]
     numbers, pairs, counts = _choose_pairs(listed, left_out, spaces, options)
-    study = planned.model_copy(
-        update={"made_with": {**made_with, **dimensions, "counts": counts}}
-    )
+    study = planned.model_copy(update={"made_with": {**made_with, "counts": counts}})
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
     images = [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used]
     write_lines(folder / IMAGES, images)
@@ -386,28 +384,38 @@ def make_pair_study(
     return study, pairs, unused
 
 
-def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> list[ImagePair]:
-    """Return the records of pairs in their order, whose numbers are positions in ``ids``."""
+def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> Iterator[ImagePair]:
+    """Yield the records of pairs in order, with the image ids at the positions that the pairs name."""
     rows = zip(pairs.images, pairs.sim_med.tolist(), pairs.sim_gen.tolist(), strict=True)
     width = len(str(len(pairs.first)))
-    records = []
     for number, ((first, second), sim_med, sim_gen) in enumerate(rows, 1):
         pair_id = f"pair_{number:0{width}d}"
         images = (ids[first], ids[second])
-        records.append(
-            ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen)
-        )
-    return records
+        yield ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen)
 
 
 def _choose_pairs(
     listed: Sequence[StudyImage],
     left_out: Counter[str],
-    spaces: Mapping[str, Embeddings],
+    spaces: Sequence[Embeddings],
     options: PairOptions,
 ) -> tuple[Numbers, ConfusingPairs, dict[str, int]]:
-    """Return the numbers of images with both embeddings, the pairs chosen among them, and the study's counts."""
-    medical, general = spaces.values()
+    """Choose the pairs of a study.
+
+    Args:
+        listed: All images of the list.
+        left_out: Number of its other rows by reason.
+        spaces: Embeddings of the medical encoder and of the general one.
+        options: Settings by which pairs are chosen.
+
+    Returns:
+        The positions in ``listed`` of the images with both embeddings, the pairs, whose numbers are positions among
+        these images, and the study's counts.
+
+    Raises:
+        MedTasksError: Fewer than two images have both embeddings, or no pair is left.
+    """
+    medical, general = spaces
     in_both = np.intersect1d(medical.kept, general.kept)
     images = [listed[number] for number in in_both]
     counts = medical.left_out.copy()
@@ -419,9 +427,7 @@ def _choose_pairs(
         raise MedTasksError(
             f"{len(images)} of {len(listed)} images have embeddings ({_in_words(counts)}); pairs need two"
         )
-    vectors = [
-        space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)
-    ]
+    vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in spaces]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array(
         [numbers.setdefault(image.group, len(numbers)) for image in images], np.int64

@@ -239,7 +239,8 @@ class ReviewServer(ThreadingHTTPServer):
                 f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
             ) from None
         self.file = file
-        self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        self.token = secrets.token_urlsafe(24)
+        self.key = secrets.token_urlsafe(24)
         self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
         # Connections that have not shown the token, the oldest first.
         self.strangers: dict[socket.socket, None] = {}
@@ -319,19 +320,22 @@ class _Refused(Exception):
     """An error status and its JSON content."""
 
     def __init__(self, status: int, **content: Any) -> None:
-        self.status, self.content = status, content
+        self.status = status
+        self.content = content
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
     protocol_version = "HTTP/1.1"
-    server_version, sys_version = "medtasks", ""
+    server_version = "medtasks"
+    sys_version = ""
     timeout = 60  # seconds without a request
 
     def log_message(self, *args: object) -> None:
         """Log nothing: the address holds the token."""
 
     def do_GET(self) -> None:
+        """Answer a request of either method. Each refusal is answered in JSON and ends the connection."""
         try:
             try:
                 address = urlsplit(self.path)
@@ -376,6 +380,15 @@ class _Handler(BaseHTTPRequestHandler):
         return path
 
     def _get(self, path: str, query: str) -> None:
+        """Answer a GET request.
+
+        Args:
+            path: Path after the token, or that of the proof.
+            query: Text after ``?``: ``id=`` and an image's id, or the nonce of a proof.
+
+        Raises:
+            _Refused: There is no such page or image, or the image cannot be used.
+        """
         if path in _PAGE:
             name, kind = _PAGE[path]
             self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
@@ -392,6 +405,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
 
     def _send_image(self, image_id: str) -> None:
+        """Send an image of the study as PNG, and what was done to its pixels in a header of its own."""
         image = self.server.file.images.get(image_id)
         if image is None:
             raise _Refused(404, error="the study has no such image")
@@ -409,6 +423,11 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _post(self, path: str) -> None:
+        """Save the review of one draft, and answer with its new state or the problems of its fields.
+
+        Raises:
+            _Refused: The request is malformed, the draft was changed meanwhile, or the file cannot be written.
+        """
         length = self.headers.get("Content-Length", "")
         if path != "save":
             raise _Refused(404, error="there is no such page")
@@ -443,12 +462,20 @@ class _Handler(BaseHTTPRequestHandler):
         self,
         body: bytes,
         kind: str,
-        more: Mapping[str, str] | None = None,
+        more: Mapping[str, str] = {},
         status: int = 200,
     ) -> None:
+        """Answer the request.
+
+        Args:
+            body: Content of the answer.
+            kind: Its media type.
+            more: Further headers.
+            status: Status code of HTTP.
+        """
         self.send_response(status)
         sizes = {"Content-Type": kind, "Content-Length": str(len(body))}
-        for name, value in {**_HEADERS, **sizes, **(more or {})}.items():
+        for name, value in {**_HEADERS, **sizes, **more}.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")

@@ -184,7 +184,12 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     if not review.question.strip():
         causes["question"] = "the question is empty"
     causes |= _option_problems(review.options)
-    causes |= _answer_problems(review.answers, string.ascii_uppercase[: len(draft.options)])
+    letters = string.ascii_uppercase[: len(draft.options)]
+    for number, answer in enumerate(review.answers):
+        if letters and answer.strip() not in tuple(letters):
+            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
+        elif not answer.strip():
+            causes[f"answers.{number}"] = "the answer is empty"
     if review.hallucination not in (None, *HALLUCINATIONS):
         causes["hallucination"] = f"it is none of {', '.join(HALLUCINATIONS)}"
     elif review.hallucination and not draft.hallucination:
@@ -193,6 +198,7 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
 
 
 def _option_problems(options: Sequence[str]) -> dict[str, str]:
+    """Return a phrase for each option that is empty or repeats an earlier one, by field (``options.0``)."""
     causes = {}
     letters: dict[str, str] = {}  # of the first option with a text
     for number, (letter, option) in enumerate(
@@ -209,17 +215,8 @@ def _option_problems(options: Sequence[str]) -> dict[str, str]:
     return causes
 
 
-def _answer_problems(answers: Sequence[str], letters: str) -> dict[str, str]:
-    causes = {}
-    for number, answer in enumerate(answers):
-        if letters and answer.strip() not in tuple(letters):
-            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
-        elif not answer.strip():
-            causes[f"answers.{number}"] = "the answer is empty"
-    return causes
-
-
 def _score_problems(judgements: Sequence[Judgement]) -> dict[str, str]:
+    """Return a phrase for each score that is out of range or contradicts ``correctness``, by field."""
     causes = {}
     for number, judgement in enumerate(judgements):
         field = f"judgements.{number}.score"
@@ -263,6 +260,7 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
 
 
 def _complete_judgement(judgement: Judgement) -> Judgement:
+    """Return a judgement in the form of the file, see :func:`complete_review`. One without a score stays as it is."""
     update = {}
     if judgement.correctness is False:
         update["score"] = LOWEST
@@ -339,14 +337,35 @@ def _agreement(
     second: Mapping[Question, int],
     clusters: Mapping[str, Hashable],
 ) -> ReviewerAgreement:
+    """Return the agreement of a ``pair`` of reviewers on one criterion.
+
+    Args:
+        what: The criterion.
+        pair: Names of the reviewers.
+        first: Classes that the first one gave, from 0, by question.
+        second: Classes that the second one gave.
+        clusters: Cluster of each draft, by item id.
+    """
     common = [question for question in first if question in second]
     judged = [(first[question], second[question]) for question in common]
     cluster_ids = [clusters[item] for item, _ in common]
+    count = len(set(cluster_ids))
     equal = kappa = low = high = math.nan
     if judged:
         equal = sum(itertools.starmap(operator.eq, judged)) / len(judged)
         classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-        kappa, low, high = _kappa_with_interval(classes, judged, cluster_ids)
+        table = np.zeros((len(judged), classes * classes), dtype=np.int64)
+        for row, (of_first, of_second) in zip(table, judged, strict=True):
+            row[of_first * classes + of_second] = 1
+        values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
+        kappa = values.get("kappa", math.nan)
+        error = values.get("kappa_stderr", math.nan)
+        if not error >= 0:
+            error = math.nan
+        low, high = interval(kappa, error, count - 1, share=False)
+        # A NaN stays, because it comes first.
+        low = max(low, -1.0)
+        high = min(high, 1.0)
     constant = []
     for reviewer, of_reviewer in zip(pair, zip(*judged, strict=True), strict=False):
         if len(set(of_reviewer)) == 1:
@@ -355,32 +374,13 @@ def _agreement(
         what=what,
         reviewers=pair,
         questions=len(judged),
-        clusters=len(set(cluster_ids)),
+        clusters=count,
         equal=equal,
         kappa=kappa,
         low=low,
         high=high,
         constant=tuple(constant),
     )
-
-
-def _kappa_with_interval(
-    classes: int,
-    judged: Sequence[tuple[int, int]],
-    cluster_ids: Sequence[Hashable],
-) -> tuple[float, float, float]:
-    """Return kappa of pairs of classes and the ends of its interval, NaN where they are undefined."""
-    table = np.zeros((len(judged), classes * classes), dtype=np.int64)
-    for row, (of_first, of_second) in zip(table, judged, strict=True):
-        row[of_first * classes + of_second] = 1
-    values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
-    kappa = values.get("kappa", math.nan)
-    error = values.get("kappa_stderr", math.nan)
-    if not error >= 0:
-        error = math.nan
-    low, high = interval(kappa, error, len(set(cluster_ids)) - 1, share=False)
-    # A NaN stays, because it comes first.
-    return kappa, max(low, -1.0), min(high, 1.0)
 
 
 def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
@@ -430,7 +430,7 @@ def accept_drafts(
         drafts: By item id.
         reviews: One per reviewer.
         min_score: From 1 to 10.
-        wording: Name of the reviewer whose words count if they differ.
+        wording: Name of the reviewer whose words count if they differ. None leaves out drafts with several wordings.
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
     published = {}
@@ -451,7 +451,15 @@ def _accepted_or_reason(
     min_score: int,
     wording: str | None,
 ) -> Draft | str:
-    """Return a draft in the words of its reviewers, or why it is not accepted."""
+    """Return a draft in the words of its reviewers, or why it is not accepted.
+
+    Args:
+        draft: The draft.
+        reviews: Its reviews by reviewer, also unfinished ones.
+        min_score: Least score of an accepted draft.
+        wording: Name of the reviewer whose words count if they differ. None, or one who did not score the draft,
+            leaves out a draft whose reviewers differ.
+    """
     scored = {who: review for who, review in reviews.items() if review.scores}
     deciding = list(scored.values())
     refusal = _refusal(draft, reviews.values(), deciding, min_score)
