@@ -63,7 +63,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     images = about.images
     lines = read_journal_lines(about.folder).values()
     sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
-    image_ids: set[str] = set()
+    image_ids = set[str]()
     for draft in about.published.values():
         image_ids.update(draft.images)
     licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
@@ -112,7 +112,7 @@ def _caveats(about: Publication, clusters: int) -> list[str]:
 
 def _labels(drafts: Iterable[Draft]) -> Counter[str]:
     """Count the answers of closed questions: letters, or Yes and No."""
-    labels: Counter[str] = Counter()
+    labels = Counter[str]()
     for draft in drafts:
         if not draft.options:
             continue

@@ -77,9 +77,8 @@ class DraftOutcome(enum.StrEnum):
     REFUSED = "refused"  # the LLM would not
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
-    NOT_ASKED = (
-        "not asked"  # yet, and in no journal: the limit of requests was used up, for example
-    )
+    # Yet, and in no journal: the limit of requests was used up, for example.
+    NOT_ASKED = "not asked"
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
 
@@ -177,7 +176,7 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     with lock:
         _remove_torn_line(path)
         lines = read_journal_lines(folder)
-        counts: Counter[DraftOutcome] = Counter()
+        counts = Counter[DraftOutcome]()
         todo = []
         others = 0
         for request, (digest, job) in jobs.items():
@@ -274,8 +273,7 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
         unit = "images"
         requests = set(read_images(folder))
     lines = read_journal_lines(folder)
-    not_asked = len(requests - lines.keys())
-    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): not_asked})
+    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
     for line in lines.values():
         subject = unit if line.request in requests else "categories"
         counts[subject, line.outcome, line.reason] += 1
@@ -422,12 +420,13 @@ def job_of(
     label = llm.settings.label
     without_first = dict(values)
     if first:
-        without_first[first[1]] = ""
+        first_prompt, mark = first
+        without_first[mark] = ""
     user = fill_marks(prompt.user, without_first)
     digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
-        first_user = fill_marks(first[0].user, values)
-        of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
+        first_user = fill_marks(first_prompt.user, values)
+        of_first = digest_of(first_prompt.label, first_prompt.system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
     line = partial(JournalLine, request=request, asked=digest, llm=label, prompt=prompt.label)
     if skip:
@@ -437,10 +436,10 @@ def job_of(
         """Send the first prompt, if there is one, then the prompt, and return the line of the journal."""
         marks = dict(values)
         if first:
-            reply, outcome, reason = ask(llm, first[0], first_user, free_text)
+            reply, outcome, reason = ask(llm, first_prompt, first_user, free_text)
             if reply is None:
                 return line(outcome=outcome, reason=reason)
-            marks[first[1]] = reply
+            marks[mark] = reply
         fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
         return line(outcome=outcome, reason=reason, **(fields or {}))
 

@@ -30,7 +30,7 @@ from medtasks.curate.drafts import (
 )
 from medtasks.curate.report_studies import PASSAGES
 from medtasks.curate.study import StudyImage, StudyKind, read_images
-from medtasks.data.samples import letter
+from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.medheval_gold import (
     YES_NO,
     Flag,
@@ -228,15 +228,16 @@ def drafts_in(
             elif phrase:
                 reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
         wordings.add(wording)
-        draft = Draft(
-            item_id=item,
-            images=(image,),
-            question=question.question,
-            outcome=DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED,
-            reason=reason,
-            **facts,
+        drafts.append(
+            Draft(
+                item_id=item,
+                images=(image,),
+                question=question.question,
+                outcome=DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED,
+                reason=reason,
+                **facts,
+            )
         )
-        drafts.append(draft)
     return {"drafts": tuple(drafts)}
 
 
@@ -258,12 +259,13 @@ def _questions_in(text: str, schema: type[DraftedQuestion]) -> list[DraftedQuest
 
 
 def _records(value: Any) -> list[Any]:
-    """Return the records of a list, which may be under one key, or one record, which may be, too."""
-    if isinstance(value, dict):
-        if len(value) == 1:
-            value = next(iter(value.values()))
-        return value if isinstance(value, list) else [value]
-    return value if isinstance(value, list) else []
+    """Return the records of a list, or one record alone. Either may be under a key, the only one of a mapping."""
+    is_mapping = isinstance(value, dict)
+    if is_mapping and len(value) == 1:
+        value = next(iter(value.values()))
+    if isinstance(value, list):
+        return value
+    return [value] if is_mapping else []
 
 
 def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
@@ -311,8 +313,7 @@ def _closed_facts(
     shuffled = options
     if not binary and not any(_ORDERED.search(option) for option in options):
         shuffled = tuple(sorted(options, key=lambda option: digest_of(item, option)))
-    right_option = options[ord(right) - ord("A")]
-    answer = letter(shuffled.index(right_option))
+    answer = letter(shuffled.index(options[option_index(right)]))
     return {"options": shuffled, "answers": (answer,), "reason": ""}
 
 
@@ -322,7 +323,14 @@ def _fault_of(
     right: str | None,
     flags: Iterable[Flag],
 ) -> str:
-    """Describe the fault of a closed question, or return an empty text."""
+    """Describe the fault of a closed question. The text is empty if it has none.
+
+    Args:
+        options: Its options.
+        binary: Whether they are yes and no.
+        right: Letter of the right one, None if its answer names none of them or several.
+        flags: Oddities of the answer.
+    """
     if not binary and len(options) < 2:
         return "it has fewer than two options that can be told apart"
     if not binary and len({option.casefold().rstrip(".") for option in options}) < len(options):

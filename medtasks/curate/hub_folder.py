@@ -30,6 +30,7 @@ from medtasks.data.dataset_manifest import Manifest, text_fingerprint
 from medtasks.data.document_store import embedded_name, load_documents
 from medtasks.data.images.image_store import VOLUME
 from medtasks.data.samples import Document, Sample
+from medtasks.data.schema import NewDocument
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import dataset_folder
 from medtasks.prompts.images import images
@@ -45,14 +46,8 @@ DATA_FILE = "data/test-00000-of-00001.parquet"
 _NUMBERED = ("patient_id", "image_id", "pair_id", "unit_id")
 _HELD_APART = ("doc_id", "dataset", "image_file", "image_files", "image_sha256")
 _IMAGES = "images"  # column of the Parquet file
-_OF_PREPARED = (
-    "task",
-    "task_alias",
-    "tag",
-    "dataset_path",
-    "dataset_kwargs",
-    "test_split",
-)  # keys
+# Keys of a prepared dataset's task that its published one has otherwise.
+_OF_PREPARED = ("task", "task_alias", "tag", "dataset_path", "dataset_kwargs", "test_split")
 _OF_REVIEWERS = ("reviewer", "reviewers", "constant")  # keys of a datasheet's records
 _ROWS = 32  # rows whose images are in memory at a time
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**9, "100K<n<1M"))
@@ -215,14 +210,13 @@ def _check_publishable(manifest: Manifest) -> None:
 # ---- questions and images ----
 
 
-def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
+def _write_data(benchmark: Benchmark, path: Path) -> list[NewDocument]:
     """Write questions and images as one Parquet file that tells the ``datasets`` library which columns are images.
 
     Returns:
         The documents of the file, with the names that medtasks gives to images in a file.
     """
     import datasets
-    import pyarrow
     import pyarrow.parquet
 
     rows = _numbered_rows(benchmark.documents)
@@ -232,7 +226,6 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
         features[_IMAGES] = datasets.List(datasets.Image())
     schema = features.arrow_schema
     encoded = _encoded_images(benchmark.documents)
-    documents = []
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for start in range(0, len(rows), _ROWS):
             batch = []
@@ -244,9 +237,8 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
                 names = list(map(embedded_name, files))
                 if column:
                     row[column] = names[0] if column == "image_file" else names
-                documents.append(row)
             writer.write_table(pyarrow.Table.from_pylist(batch, schema))
-    return documents
+    return rows
 
 
 def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
@@ -260,7 +252,7 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
         yield encoded
 
 
-def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
+def _numbered_rows(documents: Sequence[Document]) -> list[NewDocument]:
     """Return the columns of documents but for images and empty ones, with numbers in place of ids."""
     published = {
         name
@@ -281,7 +273,7 @@ def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
 # ---- texts ----
 
 
-def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, str]:
+def _texts(benchmark: Benchmark, documents: list[NewDocument]) -> dict[str, str]:
     """Return the files of a folder besides its data with these documents, by their names."""
     name = benchmark.name
     about = {"name": name, "description": benchmark.description}
@@ -322,7 +314,7 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
     return texts
 
 
-def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
+def _fingerprint(config: Config, documents: list[NewDocument]) -> str:
     """Return the fingerprint that runs of a task on the Parquet file show.
 
     Raises:

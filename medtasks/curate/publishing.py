@@ -387,5 +387,11 @@ def document(
         components = draft.components or {}
         for name in COMPONENTS:
             content[name] = list(components.get(name, ()))
-    about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
-    return new_document(columns, draft.item_id, **about, **content)
+    return new_document(
+        columns,
+        draft.item_id,
+        image_id=image.image_id,
+        patient_id=image.group,
+        question=draft.question,
+        **content,
+    )

@@ -47,6 +47,9 @@ PASSAGE = 1000
 """Most characters of a passage."""
 _ENDINGS = (".txt", ".md", ".jsonl")
 
+Search = Callable[[str], list[str]]
+"""From a text to passages."""
+
 
 def planned_study(
     reports: Path,
@@ -128,7 +131,7 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
         passages = read_passages(knowledge_files(knowledge))
         find = retriever(passages, planned.made_with["passages"])
     images = []
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
         image = _image_or_fault(path.parent, row, planned.kind, find)
         if isinstance(image, StudyImage):
@@ -151,7 +154,7 @@ def _image_or_fault(
     folder: Path,
     row: SourceRow,
     kind: StudyKind,
-    find: Callable[[str], list[str]] | None,
+    find: Search | None,
 ) -> StudyImage | str:
     """Return the image of a row, or why it is left out.
 
@@ -262,7 +265,7 @@ def _passages_of(text: str) -> Iterator[str]:
         yield gathered
 
 
-def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]:
+def retriever(passages: Sequence[str], count: int) -> Search:
     """Return a search for passages that share a word with a text, by bm25s.
 
     That is Lucene's BM25 without English stop words.

@@ -70,9 +70,8 @@ class StudyImage(StudyRecord):
     file: str  # absolute path
     sha256: str  # of the file's bytes
     text: str  # caption or report
-    group: str | None = (
-        None  # patient, study or article; two images of one group are never a pair
-    )
+    # Patient, study or article, None if unknown. Two images of one group are never a pair.
+    group: str | None = None
     licence: str | None = None
     # further parts of a prompt: notes, metadata, bounding boxes, question pairs
     context: Mapping[str, Any] = {}

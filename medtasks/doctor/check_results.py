@@ -49,6 +49,7 @@ class Area(str):
         sentence: str,
         fix: str = "",
     ) -> CheckResult:
+        """Return a result of this area. Without a ``fix`` nothing is to be fixed."""
         return CheckResult(self, name, state, sentence, fix)
 
     def result_of_error(
@@ -107,9 +108,12 @@ def findings_of(area: Area, name: str, check: Check) -> list[CheckResult]:
         cause = type(error).__name__
         for frame in traceback.extract_tb(error.__traceback__)[-1:]:
             cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
-        sentence = f"this could not be checked ({cause})"
-        fix = "look at the named location; everything else was checked"
-        findings.append(area.problem(name, sentence, fix))
+        failure = area.problem(
+            name,
+            f"this could not be checked ({cause})",
+            "look at the named location; everything else was checked",
+        )
+        findings.append(failure)
     return findings
 
 

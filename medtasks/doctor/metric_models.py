@@ -111,8 +111,8 @@ def judge(scope: Scope) -> Findings:
         fix = "set the variable it names to a value it takes, or unset it"
         yield JUDGE.result_of_error("settings", error, fix)
         return
-    location = "this machine" if settings.is_local else "another machine"
-    sentence = f"the judge is {settings.model} at {settings.base_url}, on {location}"
+    machine = "this" if settings.is_local else "another"
+    sentence = f"the judge is {settings.model} at {settings.base_url}, on {machine} machine"
     yield JUDGE.ok("settings", sentence)
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refusals = {}
@@ -139,7 +139,7 @@ def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckRe
 
 def _asking_tasks(scope: Scope) -> list[TaskFile]:
     """Return the tasks that ask a judge, or have a metric that does."""
-    keys: set[str] = set()
+    keys = set[str]()
     for info in REPORT_METRICS.values():
         if info.asks_judge:
             keys.update(info.keys, info.further)
@@ -187,8 +187,11 @@ def _answer(settings: JudgeSettings) -> CheckResult:
         return _refused_list(trouble, answers, unchecked)
     except (KeyError, TypeError, ValueError):
         # Another JSON, or a body announced as JSON that is none.
-        sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
-        return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
+        return JUDGE.problem(
+            "reply",
+            f"what answers at {settings.base_url} is no list of models, so that it may be no judge",
+            _WRONG_ADDRESS,
+        )
     names = [name for name in listed if isinstance(name, str)]
     # Gemini lists a folder, Ollama a tag.
     for name in names:
@@ -197,8 +200,11 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     if not names:
         return JUDGE.warning("model", f"{answers} lists no models, {unchecked}", _CHECK_MODEL)
     hint = near_match(settings.model, filter(_NAME.fullmatch, names))
-    sentence = f"{answers} has no model '{settings.model}' among its {len(names)}{hint}"
-    return JUDGE.problem("model", sentence, f"set {MODEL} to a name the endpoint lists")
+    return JUDGE.problem(
+        "model",
+        f"{answers} has no model '{settings.model}' among its {len(names)}{hint}",
+        f"set {MODEL} to a name the endpoint lists",
+    )
 
 
 def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> CheckResult:

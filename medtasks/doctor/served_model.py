@@ -53,6 +53,9 @@ def served_model(scope: Scope, model_args: str) -> Findings:
     Args:
         scope: The tasks, whose data the model may have to be allowed to see.
         model_args: ``--model_args`` of ``vlm_server``.
+
+    Yields:
+        Results, the first of them a problem if the arguments cannot be used.
     """
     try:
         model_arguments = HarnessOptions({"model_args": model_args}).model_arguments()
@@ -110,6 +113,12 @@ def _address(scope: Scope, server: Server) -> CheckResult:
 
 
 def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
+    """Check the model of one server: whether it has a list of models, starts, and answers.
+
+    Args:
+        server: The server.
+        model_arguments: Arguments of ``vlm_server``, of which the server's address and short times replace some.
+    """
     few_seconds = {
         **model_arguments,
         "base_url": server.base_url,
@@ -144,11 +153,11 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
 def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
     """Name the model of a server, which lists ``names``."""
     if not names:
-        sentence = (
-            f"the server has no list of models, so that the name '{model.model}' is only tried"
+        return MODEL.note(
+            "model",
+            f"the server has no list of models, so that the name '{model.model}' is only tried",
+            "check model= in --model-args with the server's own documentation",
         )
-        fix = "check model= in --model-args with the server's own documentation"
-        return MODEL.note("model", sentence, fix)
     facts = model.facts
     version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
     sentence = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'"
@@ -169,6 +178,7 @@ async def _names(server: Server) -> list[str]:
 
 
 def _questions(model: VlmServer) -> Findings:
+    """Check by questions on one and two synthetic images that a model sees both, and whether it thinks."""
     try:
         first = ask_about_discs(model, 1)
     except MedTasksError as error:
@@ -189,9 +199,11 @@ def _questions(model: VlmServer) -> Findings:
     if single is None or double is None:
         yield MODEL.ok("images", "one and two images per prompt are taken")
     elif double <= single:
-        sentence = f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently"
-        fix = "check that the served model reads images, and any proxy before it"
-        yield MODEL.warning("images", sentence, fix)
+        yield MODEL.warning(
+            "images",
+            f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently",
+            "check that the served model reads images, and any proxy before it",
+        )
     else:
         size = f"one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
         yield MODEL.ok("images", f"one and two images per prompt are taken; {size}")
@@ -210,16 +222,22 @@ def _without_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
 
 
 def _thinking(model: VlmServer, reply: ServerReply) -> CheckResult:
+    """Tell from a reply whether a model thinks, and whether its thoughts are part of the answer."""
     switch = 'give chat_template_kwargs={"enable_thinking":false} in --model-args'
     if "enable_thinking" in (model.arguments.chat_template_kwargs or {}):
         switch = "choose another template"
     if "<think" in reply["text"] or "</think" in reply["text"]:
-        sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
-        fix = f"serve it with --reasoning-parser, or {switch}"
-        return MODEL.warning("thinking", sentence, fix)
+        return MODEL.warning(
+            "thinking",
+            "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it",
+            f"serve it with --reasoning-parser, or {switch}",
+        )
     if reply["reasoning"] or reply["tokens"][2]:
-        sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
-        return MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
+        return MODEL.note(
+            "thinking",
+            "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens",
+            f"{switch}, or set max_new_tokens high enough",
+        )
     return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
 
 

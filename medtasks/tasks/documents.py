@@ -229,8 +229,8 @@ def _as_variant(task: TaskFile, documents: list[NewDocument]) -> list[NewDocumen
         return variants.nota(documents, control=True)
     if task.variant == ROTATED:
         family = task_file(str(task.base)).family
-        clusters = family.independent_clusters(list(map(Sample, documents)))
-        return variants.rotated(documents, clusters)
+        samples = list(map(Sample, documents))
+        return variants.rotated(documents, family.independent_clusters(samples))
     change: Callable[[Sequence[Document]], list[NewDocument]] = getattr(variants, task.variant)
     return change(documents)
 
@@ -457,9 +457,8 @@ def _import_named(name: DottedName) -> Any:
             raise MedTasksError(
                 f"'{name}' cannot be imported ({one_line(error)}); correct {module}"
             ) from error
-        hint = near_match(name, [*names, *public_hooks()])
-        if not hint:
-            hint = f"; {module}.py next to the task's file can define it"
+        suggestion = near_match(name, [*names, *public_hooks()])
+        hint = suggestion or f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
@@ -581,7 +580,7 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> It
 def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
     """Yield the settings of a prompt that are unknown and like another one."""
     valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
-    names: set[str] = set()
+    names = set[str]()
     for block in blocks:
         names.update(map(str, block or ()))
     for name in sorted(names - valid):
@@ -591,7 +590,7 @@ def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
 
 def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
     """Yield the columns that a template names, or a name like that of a column, and that the sample lacks."""
-    names: set[str] = set()
+    names = set[str]()
     if "{" in text:
         names = set(names_in_template(text))
     elif near_match(text, document):

@@ -44,6 +44,7 @@ from medtasks.tasks.task_index import (
 
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
+ColumnKinds = Mapping[str, Column]  # what columns have to hold
 Names = Sequence[str]  # of all columns
 
 _IMAGES = ("image_file", "image_files")
@@ -52,7 +53,7 @@ _IDS = ("patient_id", "pair_id", "doc_id")
 _FREE_NAMES = {"question", "dataset", "kind", "choices"}
 _LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
-_PROMPTS: Mapping[str, Mapping[str, Column]] = {
+_PROMPTS: Mapping[str, ColumnKinds] = {
     **dict.fromkeys(LETTERED_PROMPTS, _LETTERED),
     "medtasks.prompts.template.closed_prompt": {"question": Column.TEXT},
     "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
@@ -153,7 +154,7 @@ def _columns_of_others(config: Config, needed: Collection[str]) -> set[str]:
     Raises:
         MedTasksError: ``breakdown`` names one of them.
     """
-    names: set[str] = set()
+    names = set[str]()
     for family in families().values():
         names.update(family.columns)
     names -= {*_FREE_NAMES, *needed}
@@ -196,16 +197,15 @@ def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> It
         if not isinstance(family, Mapping):
             family = {}
         for image in cell if isinstance(cell, list) else [cell]:
-            with contextlib.suppress(
-                MedTasksError, ValueError
-            ):  # of no path, as the checks say
+            # The checks report what is no path.
+            with contextlib.suppress(MedTasksError, ValueError):
                 yield image_path(str(image), document, family)
 
 
 def _answers_as_needed(
     config: Config,
     columns: Columns,
-    needed_kinds: Mapping[str, Column],
+    needed_kinds: ColumnKinds,
 ) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
@@ -412,7 +412,7 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 # ---- checks ----
 
 
-def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, Mapping[str, Column]]]:
+def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, ColumnKinds]]:
     """Yield who needs which columns, with what they have to hold.
 
     Args:
@@ -435,7 +435,7 @@ def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, Mapping[
         yield who or _IMAGE_HOOK, image
 
 
-def _prompt_columns(hook: str, config: Config) -> Mapping[str, Column]:
+def _prompt_columns(hook: str, config: Config) -> ColumnKinds:
     if hook in _PROMPTS or not hook.startswith(_WITH_TEMPLATES):
         return _PROMPTS.get(hook, {})
     fields = names_in_templates(mapping_in(config, SETTINGS))
@@ -501,7 +501,7 @@ def _wrong_values(
     places: Sequence[str],
 ) -> Iterator[str]:
     """Yield each value that is not what hooks need. What they need is said of a column's first one."""
-    checked: set[tuple[str, Column]] = set()
+    checked = set[tuple[str, Column]]()
     for who, required in needed_columns(config, names):
         for name, kind in required.items():
             if (name, kind) in checked:

@@ -149,7 +149,7 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
         return None
     members = [*itertools.chain(*files.values())]
     if kind not in TABLE_KINDS or any(file.suffix.lower() == ".parquet" for file in members):
-        return _loaded_anew(config, path, kind, files, arguments)
+        return _loaded_anew(config, path, kind, files)
     options = _reading_options(arguments)
     return datasets.DatasetDict(
         {name: _table(named, kind, options, texts) for name, named in files.items()}
@@ -161,12 +161,18 @@ def _loaded_anew(
     path: str,
     kind: str,
     files: Files,
-    arguments: Config,
 ) -> Any:
-    """Return files as the library reads them, under a key of their state in its cache."""
+    """Return files as the library reads them, under a key of their state in its cache.
+
+    Args:
+        config: The task's configuration.
+        path: Its ``dataset_path``, a folder or a kind of file.
+        kind: Kind of the files.
+        files: The files by split.
+    """
     import datasets
 
-    settings = dict(arguments)
+    settings = library_arguments(config)
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
         settings["data_files"] = {

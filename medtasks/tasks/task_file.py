@@ -122,7 +122,7 @@ class TaskFile:
     def metrics(self) -> tuple[AnyMetric, ...]:
         """The metrics in its list, in order."""
         entries = [] if self.metric_list is None else self.metric_list.resolve()
-        metrics = [self.family.metric(str(entry["metric"])) for entry in entries]
+        metrics = (self.family.metric(str(entry["metric"])) for entry in entries)
         return tuple(metric for metric in metrics if metric is not None)
 
     @property
@@ -176,9 +176,14 @@ class TaskFile:
         changes = variant_changes(
             self.name, variant, config, self.rows, family, self.description
         )
-        task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
         return replace(
-            task, variants=(), thinking=(), variant=variant, base=self.name, same_as=None
+            self.following(config, {**self.differs, **changes}),
+            origin=self.origin,
+            variants=(),
+            thinking=(),
+            variant=variant,
+            base=self.name,
+            same_as=None,
         )
 
 
@@ -222,7 +227,12 @@ def _value_of_type(value: object, kind: type) -> Any:
 
 
 def _has_images(config: Config, dataset: str | None) -> bool:
-    """Return whether a task's samples have images that a sanity variant can hide or swap."""
+    """Return whether a task's samples have images that a sanity variant can hide or swap.
+
+    Args:
+        config: The task's configuration.
+        dataset: Its prepared dataset, None for a user's own documents.
+    """
     if dataset is None:  # only our hooks know what a variant of a user's own documents shows
         messages = config.get("doc_to_messages")
         return config.get("doc_to_visual") == _IMAGES and (
@@ -238,7 +248,12 @@ def _has_images(config: Config, dataset: str | None) -> bool:
 
 
 def _impossible_variants(config: Config, family: TaskFamily | None) -> set[str]:
-    """Return the sanity and stress variants that the questions or the prompt of a task rule out."""
+    """Return the sanity and stress variants that the questions or the prompt of a task rule out.
+
+    Args:
+        config: The task's configuration.
+        family: The family that its hook scores for, None if it is not one of ours.
+    """
     hook = config.get("doc_to_text")
     settings = mapping_in(config, SETTINGS)
     shows_options = hook == f"{HOOKS}prompts.lettered"  # its own prompt does
@@ -265,7 +280,12 @@ def description_in(config: Config) -> str:
 
 
 def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
-    """Yield the rows of results by filter name. Replies that no rule reads are read by the family's own."""
+    """Yield the rows of results by filter name. Replies that no rule reads are read by the family's own.
+
+    Args:
+        config: The task's configuration.
+        family: The family that its hook scores for. If it is None, only filters that name a rule have a row.
+    """
     for pipeline in config.get("filter_list") or _UNFILTERED:
         steps = pipeline.get("filter") or []
         name = str(pipeline["name"])

@@ -12,7 +12,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,7 @@ def include(folders: Sequence[Path]) -> None:
             raise MedTasksError(
                 f"there is no folder {folder}; give the one with your task files with {INCLUDE}"
             )
-    index = index_tasks([Path(os.path.abspath(folder)) for folder in folders], strict=True)
-    _included = _by_name(_tasks(index))
+    _included = _by_name(_tasks([Path(os.path.abspath(folder)) for folder in folders]))
 
 
 @contextlib.contextmanager
@@ -167,7 +166,7 @@ def task_files() -> TasksByName:
     others: dict[str, TaskFile] = {}
     for tasks in installed_tasks().values():
         others |= tasks
-    users = _by_name(_tasks(index_tasks(own_tasks_folders(), strict=True)))
+    users = _by_name(_tasks(own_tasks_folders()))
     for name in others.keys() & users.keys():
         warn_once(
             f"'{name}' is a task of an installed package ({others[name].path}) and one of your own, which counts "
@@ -186,8 +185,7 @@ def installed_tasks() -> Mapping[Path, TasksByName]:
     for point in task_packages():
         try:
             folder = folder_of_package(point)
-            index = index_tasks([folder], strict=True)
-            tasks = _by_name(_tasks(index))
+            tasks = _by_name(_tasks([folder]))
             if not tasks:
                 raise MedTasksError(f"{folder} holds no task file")
             taken = names_of_others(tasks)
@@ -236,12 +234,12 @@ def names_of_others(names: Collection[str]) -> dict[str, Path]:
     return {name: paths[name] for name in names if name in paths}
 
 
+@dataclass(frozen=True, eq=False)
 class _Tasks(Mapping[str, TaskFile]):
     """Tasks and groups by name. A look-up reads at most one file of ours, only a listing reads them all."""
 
-    def __init__(self, included: TasksByName, users: TasksByName) -> None:
-        self._included = included
-        self._users = users
+    _included: TasksByName
+    _users: TasksByName
 
     def __getitem__(self, name: str) -> TaskFile:
         shipped = _tasks_in(name.removesuffix(TWIN_ENDING))
@@ -264,7 +262,7 @@ def _tasks_in(file: str) -> TasksByName:
     path = _shipped_paths().get(file)
     if path is None:
         return {}
-    return _by_name(_tasks(index_tasks([path], strict=True)))
+    return _by_name(_tasks([path]))
 
 
 @cache
@@ -281,8 +279,13 @@ def _by_name(tasks: Iterable[TaskFile]) -> dict[str, TaskFile]:
     return {task.name: task for task in tasks}
 
 
-def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
-    """Yield the tasks and groups of an index. Tasks that are Python classes only the harness knows."""
+def _tasks(folders: Iterable[Path]) -> Iterator[TaskFile]:
+    """Yield the tasks and groups in folders and below, or files. Tasks that are Python classes only the harness knows.
+
+    Raises:
+        MedTasksError: A file is damaged.
+    """
+    index = index_tasks(folders, strict=True)
     for name, config in index.groups.items():
         members = index.members[name]
         yield TaskFile(
@@ -414,7 +417,7 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
     """Return the tasks of a task, variant, group or tag, each once.
 
     Args:
-        name: The name. There are no tasks for one that is not ours.
+        name: The name. There are no tasks for one that is not ours, nor for a group with a member that is not.
         above: Groups that are being opened, which are left out of themselves.
     """
     tasks = task_files()
@@ -423,29 +426,18 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
         members = tagged_tasks(name) if variant is None else [variant]
         members += [task for task in tasks.values() if name in task.tags]
     elif tasks[name].kind == "group":
-        members = _members_of_group(tasks[name], above)
+        members = []
+        for member in tasks[name].members:
+            if member in above:
+                continue
+            inside = members_of(member, (*above, name))
+            if not inside:
+                # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+                return []
+            members += inside
     else:
         members = [tasks[name]]
     return list(_by_name(members).values())
-
-
-def _members_of_group(group: TaskFile, above: tuple[str, ...]) -> list[TaskFile]:
-    """Return the tasks of a group, none if one of its members is not ours.
-
-    Args:
-        group: The group.
-        above: Groups that are being opened, which are left out of themselves.
-    """
-    members: list[TaskFile] = []
-    for member in group.members:
-        if member in above:
-            continue
-        inside = members_of(member, (*above, group.name))
-        if not inside:
-            # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-            return []
-        members += inside
-    return members
 
 
 def tasks_of(name: str) -> list[str]:
@@ -473,7 +465,10 @@ def index_entries(index: Configs, *, sanity: bool = True) -> IndexEntries:
     entries: IndexEntries = {}
     tasks = {**task_files()}
     taken = {*index, *tasks}
-    for task, origin in _indexed_tasks(tasks.values(), index):
+    for task in tasks.values():
+        origin = index.get(task.origin or task.name, {})
+        if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
+            continue  # the index has another file of this name
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
@@ -487,17 +482,6 @@ def index_entries(index: Configs, *, sanity: bool = True) -> IndexEntries:
             _add_to_tags(task, entries, index)
         entries |= _variant_tags(task, free, index)
     return entries
-
-
-def _indexed_tasks(
-    tasks: Iterable[TaskFile],
-    index: Configs,
-) -> Iterator[tuple[TaskFile, Config]]:
-    """Yield the tasks whose file is the one in the harness's index, with its entry there."""
-    for task in tasks:
-        origin = index.get(task.origin or task.name, {})
-        if os.path.abspath(str(origin.get("yaml_path"))) == str(task.path):
-            yield task, origin
 
 
 def _add_to_tags(

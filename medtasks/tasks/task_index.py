@@ -89,9 +89,11 @@ class DottedName(str):
         return made
 
     def own_file(self) -> Path | None:
-        """Return the module's file next to the task's, if there is one."""
-        file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
-        return file if file is not None and file.is_file() else None
+        """Return the module's file next to the task's, or None if there is none, as for our own files."""
+        if self.folder is None:
+            return None
+        file = self.folder / f"{self.rpartition('.')[0]}.py"
+        return file if file.is_file() else None
 
 
 def mapping_in(config: Config, *keys: str) -> Config:
@@ -248,7 +250,16 @@ def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read_task(path: Path, names: Sequence[bytes], *, strict: bool) -> Config | None:
-    """Return the content of a task file, or None if its text holds none of the names, or if it cannot be read."""
+    """Return the content of a task file, or None if its text holds none of the names, or if it cannot be read.
+
+    Args:
+        path: The file.
+        names: Names in UTF-8. Without any, each file is read.
+        strict: Whether to raise an error for a file that cannot be read or used.
+
+    Raises:
+        MedTasksError: With ``strict``, the file cannot be read, or the harness cannot use a value in it.
+    """
     try:
         if names and not any(name in read_file(path, MOST_TEXT) for name in names):
             return None
@@ -291,7 +302,7 @@ def read_config(path: Path) -> NewConfig:
         yaml.YAMLError: It is no YAML.
         MedTasksError: Its ``family`` cannot be filled in.
     """
-    config = with_included(path, own_config(path))
+    config = with_included(path)
     if "family" in config:
         config = with_family(config, path.parent)
     settings = config.get(SETTINGS)
@@ -302,27 +313,25 @@ def read_config(path: Path) -> NewConfig:
     return config
 
 
-def with_included(path: Path, content: Config) -> NewConfig:
+def with_included(path: Path, content: Config | None = None) -> NewConfig:
     """Return the content of a file together with that of the files it includes.
 
     Args:
         path: The file. Names in it are relative to its folder if such files exist there.
-        content: Its own keys, as :func:`own_config` returns them.
+        content: Its own keys, by default those that it has.
     """
-    config = dict(content)
+    config = dict(own_config(path) if content is None else content)
     merged: NewConfig = {}
-    for name in reversed(
-        names_in(config.pop("include", None))
-    ):  # of several, the first one wins
+    # Of several included files the first one wins.
+    for name in reversed(names_in(config.pop("include", None))):
         file = Path(name) if Path(name).is_file() else path.parent / name
-        merged |= with_included(file, own_config(file))
+        merged |= with_included(file)
     merged |= config
     arguments = mapping_in(merged, "dataset_kwargs")
     folder = path.parent.absolute()
 
-    def locate(
-        name: Any,
-    ) -> Any:  # names of files elsewhere stay relative to the working folder
+    def locate(name: Any) -> Any:
+        """Return the path of a file in the folder; other values stay, such as paths below the working folder."""
         return str(folder / name) if type(name) is str and (folder / name).is_file() else name
 
     if merged.get("dataset_path") not in LOCAL_LOADERS:
@@ -336,7 +345,7 @@ def with_included(path: Path, content: Config) -> NewConfig:
 
 def is_short(path: Path) -> bool:
     """Return whether a task file leaves most keys to its ``family``."""
-    return "family" in with_included(path, own_config(path))
+    return "family" in with_included(path)
 
 
 def with_family(config: Config, folder: Path) -> NewConfig:
@@ -363,8 +372,13 @@ def with_family(config: Config, folder: Path) -> NewConfig:
         raise MedTasksError(
             "'columns' has to be a mapping; write columns: {question: YOUR COLUMN}"
         )
-    images = _image_columns(image)
-    if not images:
+    if not image:
+        raise MedTasksError(
+            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
+        )
+    images = {"image_files" if isinstance(image, list) else "image_file": image}
+    if image == "none":
+        images = {}
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     metadata = {**base["metadata"], COLUMNS: {**images, **columns}}
     if "description" in written:
@@ -372,30 +386,12 @@ def with_family(config: Config, folder: Path) -> NewConfig:
     settings = written.get(SETTINGS, {})
     if isinstance(settings, Mapping):
         default |= mapping_in(settings, "default")
-        volumes = {
-            **default,
-            "slices": 0,
-            **mapping_in(settings, "radfm"),
-        }  # it reads them itself
-        written[SETTINGS] = {**settings, "default": default, "radfm": volumes}
+        # RadFM reads volumes itself.
+        radfm = {**default, "slices": 0, **mapping_in(settings, "radfm")}
+        written[SETTINGS] = {**settings, "default": default, "radfm": radfm}
     merged = {**dict.fromkeys(written), **base, **written}
     merged["metadata"] = {**metadata, **mapping_in(written, "metadata")}
     return merged
-
-
-def _image_columns(image: Any) -> NewConfig:
-    """Return the column with images by our name, for the key ``image`` of a short task file.
-
-    Raises:
-        MedTasksError: The file has no such key.
-    """
-    if not image:
-        raise MedTasksError(
-            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
-        )
-    if image == "none":
-        return {}
-    return {"image_files" if isinstance(image, list) else "image_file": image}
 
 
 def _keys_of_family(family: str) -> NewConfig:
@@ -407,7 +403,7 @@ def _keys_of_family(family: str) -> NewConfig:
     folder = tasks_folder() / "own"
     file = folder / f"_{family}_yaml"
     if file.is_file():
-        return with_included(file, own_config(file))
+        return with_included(file)
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
         names = {path.name[1:-5] for path in folder.glob("_*")} - {"own"}
@@ -429,6 +425,7 @@ def with_image_roots(config: Config, folder: Path) -> NewConfig:
     """
 
     def with_root(settings: Any) -> Any:
+        """Return settings with the root in the file's folder. Others, and what is no settings, stay as they are."""
         root = settings.get("image_root") if isinstance(settings, Mapping) else None
         if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)):
             return settings
@@ -491,6 +488,15 @@ def own_config(path: Path) -> Config:
 
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parse(path: Path, modified: int) -> Config:
+    """Return the content of a file, empty if it is no mapping.
+
+    Args:
+        path: The file.
+        modified: Time of its last change in nanoseconds, so that a file that has changed is read again.
+
+    Raises:
+        ValueError: It is empty, or no text in UTF-8.
+    """
     content = parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader)
     if content is None:
         raise ValueError("it is empty")
@@ -501,7 +507,10 @@ def _parse(path: Path, modified: int) -> Config:
 
 
 def _shape_problems(config: Config) -> Iterator[str]:
-    """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
+    """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it.
+
+    These are mappings, lists of filters or metrics, and the entries of such lists.
+    """
     for key in _MAPPINGS:
         value = config.get(key)
         # Tasks of lmms-eval's own have lists of mappings as metadata.
@@ -509,19 +518,6 @@ def _shape_problems(config: Config) -> Iterator[str]:
             continue
         if not isinstance(value, Mapping | DottedName | None):
             yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    yield from _list_problems(config)
-
-
-def _shape(value: object) -> str:
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "a mapping"
-    return repr(value)
-
-
-def _list_problems(config: Config) -> Iterator[str]:
-    """Yield a sentence for each list of filters or metrics, and each entry, that the harness cannot use."""
     lists: list[tuple[str, Any, Sequence[str]]] = [
         ("filter_list", config.get("filter_list"), ("name", "filter")),
         ("metric_list", config.get("metric_list"), ("metric",)),
@@ -537,6 +533,14 @@ def _list_problems(config: Config) -> Iterator[str]:
             elif "filter" in required:
                 # The steps of a pipeline are looked at after the lists themselves.
                 lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return repr(value)
 
 
 def _fault_of_entry(entry: Any, required: Sequence[str], example: str) -> str:

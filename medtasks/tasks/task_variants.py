@@ -101,11 +101,11 @@ def listed_changes(path: Path) -> Iterator[NewConfig]:
     for name, origin, rule in listed_variants(path.parent):
         if origin != path.stem:
             continue
-        base = with_included(path, own_config(path))
+        base = with_included(path)
         metadata = base["metadata"]
         title = metadata["description"].partition("; ")[0]
         changes = with_included(path, {"include": rule.get("include")})
-        changes |= _name_changes(name, is_prepared=True)
+        changes |= _name_changes(name)
         changes["metadata"] = {
             **metadata,
             **rule.get("metadata", {}),
@@ -130,7 +130,7 @@ def twin_changes(name: str, config: Config) -> NewConfig:
         "checked_against": "https://github.com/corentin-ryr/MultiMedEval at d9ac283",  # source of few-shot prompts
     }
     return {
-        **_name_changes(f"{name}{TWIN_ENDING}", is_prepared=True),
+        **_name_changes(f"{name}{TWIN_ENDING}"),
         "tag": few_shot["tag"],
         "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
         "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
@@ -139,7 +139,8 @@ def twin_changes(name: str, config: Config) -> NewConfig:
     }
 
 
-def _name_changes(name: str, *, is_prepared: bool) -> NewConfig:
+def _name_changes(name: str, *, is_prepared: bool = True) -> NewConfig:
+    """Return the keys with a task's name. Only that of a prepared dataset's task has a label in tables."""
     return {"task": name, "task_alias": DottedName(f"{_LABEL}{name}") if is_prepared else name}
 
 

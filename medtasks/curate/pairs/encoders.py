@@ -104,9 +104,9 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
         if file.suffix in _DECIDE and file.is_file():
             digests.append((file.name, file_sha256(file)))
     digest = digest_of(_VERSION, chosen.type, name.startswith(_VLM), digests)[:32]
-    is_cuda = chosen.type == "cuda"
 
     def load() -> Encode:
+        """Load the model, and return its encoding of images."""
         if name.startswith(_VLM):
             features = _vlm(plain, chosen)  # transformers knows which other files it needs
         elif (folder / _OPEN_CLIP).is_file():
@@ -116,7 +116,9 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
 
         def encode(images: Sequence[Image.Image]) -> Vectors:
             """Encode without gradients, in bfloat16 on a GPU."""
-            precision = torch.autocast(chosen.type, torch.bfloat16, enabled=is_cuda)
+            precision = torch.autocast(
+                chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"
+            )
             with torch.inference_mode(), precision:
                 vectors: Vectors = features(images).float().cpu().numpy()
             return vectors
@@ -320,8 +322,9 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
 
     with ThreadPoolExecutor() as workers:
         digests = workers.map(digest, files)
-        total = len(files)
-        return list(tqdm(digests, "Reading", total, unit="image", leave=False, disable=None))
+        return list(
+            tqdm(digests, "Reading", len(files), unit="image", leave=False, disable=None)
+        )
 
 
 def embed_files(
@@ -386,7 +389,7 @@ def _join_vectors(
 ) -> Embeddings:
     """Return the vectors of images in their order, with the ``reasons`` of images without one."""
     numbers = []
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for number, digest in enumerate(digests):
         if digest in vectors:
             numbers.append(number)
@@ -397,9 +400,7 @@ def _join_vectors(
     return Embeddings(shaped, np.array(numbers, np.int64), left_out)
 
 
-def _unit_vectors(
-    digests: Iterable[bytes], vectors: npt.NDArray[np.float32]
-) -> dict[bytes, bytes]:
+def _unit_vectors(digests: Iterable[bytes], vectors: Vectors) -> dict[bytes, bytes]:
     """Return the vectors at length 1 by digest, without those that have no such form."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -449,7 +450,7 @@ class _Encoding:
         self._most = most_failures
         self._failures = 0  # in a row
 
-    def __call__(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+    def __call__(self, images: Sequence[Image.Image]) -> Vectors:
         """Return vectors of shape (images, dimension): zeros for images that fail, which the caller leaves out.
 
         The dimension is 0 if all of them fail.
@@ -480,7 +481,12 @@ class _Encoding:
         self._failures = 0
         return vectors
 
-    def _one_by_one(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+    def _one_by_one(self, images: Sequence[Image.Image]) -> Vectors:
+        """Return vectors as a call does, from a call for each image.
+
+        Raises:
+            MedTasksError: They have different lengths, or the encoder fails on too many images in a row.
+        """
         parts = [self([image]) for image in images]
         sizes = {part.shape[1] for part in parts} - {0}
         if len(sizes) > 1:

@@ -144,11 +144,14 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
             raise SourceError(
                 f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again"
             )
-        captions = [images[image].text for image in pair.images]
-        values = dict(zip(_MARKS, map(one_line, captions), strict=True))
-        skip = _skip_reason(values.values())
+        captions = [one_line(images[image].text) for image in pair.images]
         jobs[pair.pair_id] = job_of(
-            llm, pair.pair_id, prompt, values, partial(_pair_draft, pair), skip=skip
+            llm,
+            pair.pair_id,
+            prompt,
+            dict(zip(_MARKS, captions, strict=True)),
+            partial(_pair_draft, pair),
+            skip=_skip_reason(captions),
         )
     return draft_all(folder, jobs, llm.settings.concurrency)
 

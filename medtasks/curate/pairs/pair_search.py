@@ -21,6 +21,7 @@ from tqdm import tqdm
 from medtasks.curate.pairs.encoders import (
     UNUSABLE,
     Embeddings,
+    Vectors,
     embed_files,
     file_digests,
     open_encoder,
@@ -45,6 +46,7 @@ from medtasks.net.journal import digest_of
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 MOST_PAIRS = 1_000_000
 """Of more pairs than these, those with the largest gaps are kept."""
@@ -52,9 +54,8 @@ _CHUNK = 8192  # embeddings or pairs of them in memory at once in full precision
 _ROUGH = 1e-4  # error allowed for similarities computed in float32
 _DIGITS = 6
 _ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
-_FEW = (
-    0.02  # share of a block from which the product of the whole block is faster than gathering
-)
+# Share of a block from which the product of the whole block is faster than gathering.
+_FEW = 0.02
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
 KEYS = ("id", "image", "caption", "group", "licence")
@@ -64,13 +65,13 @@ class Space:
     """The embeddings of one encoder, of any length."""
 
     def __init__(self, vectors: Floats) -> None:
-        self.vectors: npt.NDArray[np.float32] = vectors.astype(np.float32)
+        self.vectors: Vectors = vectors.astype(np.float32)
         self.lengths = np.empty(len(vectors), np.float64)
         for start in range(0, len(vectors), _CHUNK):
             part = slice(start, start + _CHUNK)
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
 
-    def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
+    def block(self, start: int, size: int) -> Vectors:
         """Return vectors scaled to length 1, shape (size, dimension).
 
         Args:
@@ -118,7 +119,7 @@ class ConfusingPairs:
         """Numbers of the images of each pair."""
         return list(zip(self.first.tolist(), self.second.tolist(), strict=True))
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
+    def where(self, mask: Mask) -> "ConfusingPairs":
         """Return some of the pairs.
 
         Args:
@@ -260,8 +261,8 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
             f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}"
         )
     images = []
-    left_out: Counter[str] = Counter()
-    keys: set[str] = set()
+    left_out = Counter[str]()
+    keys = set[str]()
     for row in list_rows(source, "id"):
         keys.update(row.values)
         image = _listed_image(source.parent, row)
@@ -459,9 +460,7 @@ def _choose_pairs(
     return in_both, pairs, {**totals, **counts}
 
 
-def _near_duplicates(
-    images: Sequence[StudyImage], pairs: ConfusingPairs
-) -> npt.NDArray[np.bool_]:
+def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> Mask:
     """Return for each pair whether its images look the same, shape (pairs,)."""
     files = [Path(image.file) for image in images]
     used = np.unique([pairs.first, pairs.second])
@@ -471,9 +470,9 @@ def _near_duplicates(
     return np.array(near_pairs(hashes_by_image, pairs.images), bool)
 
 
-def _within_limit(pairs: ConfusingPairs, per_image: int) -> npt.NDArray[np.bool_]:
+def _within_limit(pairs: ConfusingPairs, per_image: int) -> Mask:
     """Return for each pair, in order, whether both images are in fewer than ``per_image`` pairs before it."""
-    uses: Counter[int] = Counter()
+    uses = Counter[int]()
     mask = np.zeros(len(pairs.first), bool)
     for number, pair in enumerate(pairs.images):
         if all(uses[image] < per_image for image in pair):

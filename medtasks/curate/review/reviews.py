@@ -434,7 +434,7 @@ def accept_drafts(
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
     published = {}
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for item, draft in drafts.items():
         of_draft = {who: items[item] for who, items in by_reviewer.items() if item in items}
         accepted = _accepted_or_reason(draft, of_draft, min_score, wording)
@@ -544,7 +544,7 @@ def balance_answers(drafts: Drafts) -> tuple[set[str], Counter[str]]:
         else:
             balanced.add(item)
     size = min(map(len, by_answer.values()))
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for word, items in by_answer.items():
         balanced.update(sorted(items, key=digest_of)[:size])
         left_out[f"surplus of {word.lower()}"] = len(items) - size
