@@ -156,24 +156,18 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
         skip = ""
         if first and not image.context[PASSAGES]:
             skip = "no passage of the texts shares a word with its report"
-        jobs[name] = job_of(
-            llm, name, prompt, _mark_values(image), read, skip=skip, first=first
-        )
+        # For the marks of all prompts: texts as they are, anything else as JSON.
+        values = {
+            "{report}": image.text,
+            "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
+        }
+        for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
+            value = image.context.get(mark.lower()) or "none given"
+            if not isinstance(value, str):
+                value = json.dumps(value, ensure_ascii=False)
+            values[f"{{{mark}}}"] = value
+        jobs[name] = job_of(llm, name, prompt, values, read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _mark_values(image: StudyImage) -> dict[str, str]:
-    """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
-    values = {
-        "{report}": image.text,
-        "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
-    }
-    for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
-        value = image.context.get(mark.lower()) or "none given"
-        if not isinstance(value, str):
-            value = json.dumps(value, ensure_ascii=False)
-        values[f"{{{mark}}}"] = value
-    return values
 
 
 def banned_phrases(system: str) -> re.Pattern[str] | None:

@@ -15,7 +15,7 @@ are replaced by numbers, which keep questions on one patient or image together.
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_datasets, study
 from medtasks.data.dataset_manifest import Manifest, text_fingerprint
 from medtasks.data.document_store import embedded_name, load_documents
 from medtasks.data.images.image_store import VOLUME
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Documents, Sample
 from medtasks.data.schema import NewDocument
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import dataset_folder
@@ -116,7 +116,7 @@ class Benchmark:
     name: str  # in the folder that is written
     licence: str
     manifest: Manifest
-    documents: Sequence[Document]
+    documents: Documents
     tasks: Mapping[str, TaskFile]  # by their new names
     groups: Mapping[str, TaskFile]
 
@@ -241,7 +241,7 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[NewDocument]:
     return rows
 
 
-def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
+def _encoded_images(documents: Documents) -> Iterator[list[bytes]]:
     """Yield the images of each document as a model sees them, as PNG."""
     files: tuple[str, ...] = ()
     encoded: list[bytes] = []
@@ -252,7 +252,7 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
         yield encoded
 
 
-def _numbered_rows(documents: Sequence[Document]) -> list[NewDocument]:
+def _numbered_rows(documents: Documents) -> list[NewDocument]:
     """Return the columns of documents but for images and empty ones, with numbers in place of ids."""
     published = {
         name

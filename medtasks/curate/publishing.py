@@ -144,10 +144,9 @@ def publish_study(
     manifest, sheet = _prepare(about, allow_incomplete)
     for model, task in tasks.items():
         description = f"{form.about} of a study of your own, asked and scored as {model}"
-        config = dict(task_copy(model, task, dataset, description))
-        # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
-        config["metadata"] = dict(config["metadata"])
+        config = task_copy(model, task, dataset, description)
         config["metadata"].pop("checked_against", None)
+        # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
         settings = config[SETTINGS].items()
         config[SETTINGS] = {
             key: value for key, value in settings if "demonstrations" not in value
@@ -251,7 +250,8 @@ def _check_listed(
 
 def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:
     """Prepare the dataset, write its datasheet next to it and into the study, and return manifest and datasheet."""
-    study, source = about.study, about.folder.resolve()
+    study = about.study
+    source = about.folder.resolve()
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
@@ -264,9 +264,8 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
         )
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(outcome, manifest))
-        files.update(
-            {DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)}
-        )
+        files[DATASHEET] = json.dumps(sheet, indent=2) + "\n"
+        files["datasheet.md"] = as_markdown(sheet)
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 

@@ -108,12 +108,15 @@ def judge(scope: Scope) -> Findings:
     try:
         settings = settings_from_environment()
     except JudgeNotConfigured as error:
-        fix = "set the variable it names to a value it takes, or unset it"
-        yield JUDGE.result_of_error("settings", error, fix)
+        yield JUDGE.result_of_error(
+            "settings", error, "set the variable it names to a value it takes, or unset it"
+        )
         return
     machine = "this" if settings.is_local else "another"
-    sentence = f"the judge is {settings.model} at {settings.base_url}, on {machine} machine"
-    yield JUDGE.ok("settings", sentence)
+    yield JUDGE.ok(
+        "settings",
+        f"the judge is {settings.model} at {settings.base_url}, on {machine} machine",
+    )
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refusals = {}
     for dataset in datasets:

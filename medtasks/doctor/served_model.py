@@ -73,8 +73,7 @@ def served_model(scope: Scope, model_args: str) -> Findings:
         return
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
-        address = _address(scope, server)
-        for finding in itertools.chain([address], _at(server, model_arguments)):
+        for finding in itertools.chain([_address(scope, server)], _at(server, model_arguments)):
             yield replace(
                 finding,
                 name=finding.name + ending,
@@ -188,8 +187,9 @@ def _questions(model: VlmServer) -> Findings:
     try:
         second = ask_about_discs(model, 2)
     except MedTasksError as error:
-        fix = "give it tasks with one image per question only"
-        finding = MODEL.result_of_error("images", error, fix, State.WARNING)
+        finding = MODEL.result_of_error(
+            "images", error, "give it tasks with one image per question only", State.WARNING
+        )
         yield replace(
             finding, found=f"one image per prompt is taken, two are not: {finding.found}"
         )
@@ -217,8 +217,10 @@ def _without_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
         fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
         return MODEL.result_of_error("reply", error, f"look at the server's log; {fields}")
     finding = MODEL.result_of_error("images", error, "serve a model that reads images")
-    sentence = f"a question without images is answered, with one it is not: {finding.found}"
-    return replace(finding, found=sentence)
+    return replace(
+        finding,
+        found=f"a question without images is answered, with one it is not: {finding.found}",
+    )
 
 
 def _thinking(model: VlmServer, reply: ServerReply) -> CheckResult:
@@ -244,14 +246,14 @@ def _thinking(model: VlmServer, reply: ServerReply) -> CheckResult:
 def ask_about_discs(
     model: VlmServer,
     images: int,
-    longest_s: float | None = None,
+    longest_s: float = LONGEST_S,
 ) -> ServerReply:
     """Return the reply to a question about synthetic images.
 
     Args:
         model: The model.
         images: Number of images.
-        longest_s: Seconds to wait; by default ``LONGEST_S``.
+        longest_s: Seconds to wait for the reply.
 
     Raises:
         MedTasksError: There is no reply, or it takes longer.
@@ -268,12 +270,13 @@ def ask_about_discs(
     parts = (*[None] * images, _QUESTION)
     prompt = ServedPrompt(model.arguments.system_prompt, parts, tuple(drawn), digests)
     settings = GenerationSettings(max_new_tokens=32)
-    seconds = longest_s or LONGEST_S
     try:
         reply: ServerReply = model.loop.run(
-            asyncio.wait_for(model.reply(prompt, settings), seconds)
+            asyncio.wait_for(model.reply(prompt, settings), longest_s)
         )
     except TimeoutError:
         server = model.arguments.servers[0].name
-        raise MedTasksError(f"{server} did not answer within {seconds:g} s; {CHECK}") from None
+        raise MedTasksError(
+            f"{server} did not answer within {longest_s:g} s; {CHECK}"
+        ) from None
     return reply

@@ -314,5 +314,10 @@ def remote_models(scope: Scope) -> Findings:
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         destination, _, fix = cause.partition("; ")
         unsent = f"text of credentialed data ({join_names(private)}) is not sent {destination}"
-        sentence = f"{unsent}: no model on this machine gets it"
-        yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)
+        yield CheckResult(
+            CREDENTIALS,
+            "remote models",
+            scope.state,
+            f"{unsent}: no model on this machine gets it",
+            fix,
+        )

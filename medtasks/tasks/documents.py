@@ -21,7 +21,7 @@ from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import access_of, is_private
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Document, Documents, Sample
 from medtasks.data.schema import SPLIT, NewDocument
 from medtasks.data.variants import (
     NEW_COLUMNS,
@@ -106,6 +106,9 @@ _PROMPT = (*_TEXTS, "doc_to_choice", *_OPENING)
 _IMAGES = ("image_file", "image_files", "image_sha256")
 _FUNCTIONS = (*_PROMPT, "process_docs", "process_results")
 _COPY_BLOCK = "copy it from a block of docs/own_tasks.md"
+
+Problems = Iterator[str]
+"""Problems of a task, one sentence each."""
 
 
 def task_documents(task: TaskFile) -> list[NewDocument]:
@@ -231,7 +234,7 @@ def _as_variant(task: TaskFile, documents: list[NewDocument]) -> list[NewDocumen
         family = task_file(str(task.base)).family
         samples = list(map(Sample, documents))
         return variants.rotated(documents, family.independent_clusters(samples))
-    change: Callable[[Sequence[Document]], list[NewDocument]] = getattr(variants, task.variant)
+    change: Callable[[Documents], list[NewDocument]] = getattr(variants, task.variant)
     return change(documents)
 
 
@@ -275,7 +278,7 @@ def select(names: Sequence[str]) -> Selection:
 # ---- provenance and privacy ----
 
 
-def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
+def task_provenance(task: TaskFile, documents: Documents) -> dict[str, Any]:
     """Return the provenance of a task's data.
 
     A user's own have their location, and a fingerprint of twelve digits that changes with their text, and with the rule
@@ -300,23 +303,23 @@ def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, 
     }
 
 
-def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
+def is_private_task(task: TaskFile, documents: Documents = ()) -> bool:
     """Return whether text of a task must stay out of logs."""
     return bool(private_datasets(task, documents))
 
 
-def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list[str]:
+def private_datasets(task: TaskFile, documents: Documents = ()) -> list[str]:
     """Return the names of a task's dataset and of its documents' by which its text must stay out of logs."""
     return sorted(filter(is_private, _names(task, documents)))
 
 
-def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
+def access_of_task(task: TaskFile, documents: Documents = ()) -> str:
     """Return the strictest access level of a task's documents. The text is empty if they name no dataset."""
     levels = map(access_of, _names(task, documents))
     return str(max(levels, key=list(Access).index, default=""))
 
 
-def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator[str]:
+def unreadable_images(task: TaskFile, documents: Documents) -> Problems:
     """Open the images of a user's own documents, and yield one sentence for each document whose images fail."""
     if task_config(task.name).get("doc_to_visual") != "medtasks.hooks.images.images":
         return
@@ -333,7 +336,7 @@ def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator
             yield str(error)
 
 
-def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path]]:
+def image_files(task: TaskFile, documents: Documents) -> list[list[Path]]:
     """Return the paths of the images of each of a user's own documents.
 
     Raises:
@@ -352,7 +355,7 @@ def image_settings(task: TaskFile) -> Config:
     return default_settings(task_config(task.name))
 
 
-def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
+def _names(task: TaskFile, documents: Documents) -> set[str]:
     names = (task.guarded_as, *(document.get("dataset") for document in documents))
     return {str(name) for name in names if name is not None}
 
@@ -360,7 +363,7 @@ def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
 # ---- checks of a task of the user's own ----
 
 
-def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
+def task_problems(task: TaskFile, *, download: bool = False) -> Problems:
     """Yield the problems that would stop a run of a task, one sentence each. Later checks need earlier ones to pass.
 
     Args:
@@ -373,8 +376,17 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     if task.base is not None:
         task = task_file(task.base)
     written = task_config(task.name)
-    config, unresolved = _resolve_values(written)
-    problems = _key_problems(written) + unresolved
+    problems = _key_problems(written)
+    config: NewConfig = {}  # with the objects that dotted names mean
+    for key in written.keys() - {"dataset_path"}:
+        try:
+            config[key] = resolve_names(written[key], _import_named)
+        except MedTasksError as error:
+            problems.append(f"{key}: {error}")
+            continue
+        is_named = key in _FUNCTIONS and isinstance(written[key], DottedName)
+        if is_named and not callable(config[key]):
+            problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
     document = None if problems else _first_document(task, written, download=download)
     if document is not None:
@@ -398,25 +410,6 @@ def _key_problems(written: Config) -> list[str]:
             misspelt.append(f"no key is called '{key}'{hint}")
     alone = [f"'{key}' needs a line family: NAME" for key in written if key in FAMILY_KEYS]
     return misspelt + alone
-
-
-def _resolve_values(written: Config) -> tuple[NewConfig, list[str]]:
-    """Replace dotted names by what they name. Return these values by key, and why others have none."""
-    config: NewConfig = {}
-    problems = []
-    for key in written.keys() - {"dataset_path"}:
-        try:
-            config[key] = resolve_names(written[key], _import_named)
-        except MedTasksError as error:
-            problems.append(f"{key}: {error}")
-            continue
-        if (
-            key in _FUNCTIONS
-            and isinstance(written[key], DottedName)
-            and not callable(config[key])
-        ):
-            problems.append(f"{key}: '{written[key]}' is no function; name one")
-    return config, problems
 
 
 def _first_document(task: TaskFile, written: Config, *, download: bool) -> Document | None:
@@ -462,7 +455,7 @@ def _import_named(name: DottedName) -> Any:
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
-def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
+def _scoring_problems(task: TaskFile, config: Config) -> Problems:
     """Yield problems of filters, of rules that read no replies for the task's family, of metadata and of metrics."""
     filter_problems = list(_filter_problems(config))
     yield from filter_problems
@@ -483,7 +476,7 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     yield from _metric_problems(task.family, config.get("metric_list"))
 
 
-def _filter_problems(config: Config) -> Iterator[str]:
+def _filter_problems(config: Config) -> Problems:
     """Yield why filters cannot be made."""
     for location, step in _filter_steps(config):
         arguments = dict(step)
@@ -509,7 +502,7 @@ def _filter_steps(config: Config) -> Iterator[tuple[str, Config]]:
             yield f"filter_list, '{pipeline['name']}'", step
 
 
-def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
+def _metric_problems(family: TaskFamily, listed: Any) -> Problems:
     """Yield the faults of a metric list, such as a metric that the family does not have."""
     if not isinstance(listed, list):
         yield f"'metric_list' has to name the metrics of '{family.name}'; {_COPY_BLOCK}"
@@ -522,7 +515,7 @@ def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
         yield f"metric_list: '{family.name}' has no metric '{unknown[0]}'{more}{hint}"
 
 
-def _missing_columns(task: TaskFile, written: Config, document: Document) -> Iterator[str]:
+def _missing_columns(task: TaskFile, written: Config, document: Document) -> Problems:
     """Yield missing columns of a sample: those of ``breakdown``, and the options that filters of ours read among."""
     for column in task.breakdown:
         if column not in document:
@@ -534,21 +527,22 @@ def _missing_columns(task: TaskFile, written: Config, document: Document) -> Ite
             yield f"{location}: {NO_OPTIONS.format(rule)}"
 
 
-def _different_images(task: TaskFile, other: str) -> list[str]:
-    """Return why a task cannot be compared on the same images with the ``other`` one, which its metadata name."""
+def _different_images(task: TaskFile, other: str) -> Problems:
+    """Yield why a task cannot be compared on the same images with the ``other`` one, which its metadata name."""
     if other not in task_files():
-        return [f"same_as: {unknown_name('task', other, task_files(), 'medtasks tasks')}"]
+        yield f"same_as: {unknown_name('task', other, task_files(), 'medtasks tasks')}"
+        return
     images = [
         {*images_by_id(task_documents(each)).values()} for each in (task, task_file(other))
     ]
-    if images[0] & images[1]:
-        return []
-    return [
-        f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same names"
-    ]
+    if not images[0] & images[1]:
+        yield (
+            f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same "
+            "names"
+        )
 
 
-def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
+def images_by_id(documents: Documents) -> dict[str, str]:
     """Return the image of each document that has one, by ``doc_id``.
 
     Example:
@@ -559,7 +553,7 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
     return {str(document["doc_id"]): str(document["image_id"]) for document in with_image}
 
 
-def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
+def _prompt_problems(config: Config, document: Document, *, private: bool) -> Problems:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
     settings = mapping_in(config, SETTINGS).values()
     blocks: list[Any] = [block for block in settings if isinstance(block, Mapping)]
@@ -577,7 +571,7 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> It
             yield from _hook_failures(key, hook, document, blocks, private=private)
 
 
-def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
+def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Problems:
     """Yield the settings of a prompt that are unknown and like another one."""
     valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
     names = set[str]()
@@ -588,7 +582,7 @@ def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
             yield f"{SETTINGS}: no setting is called '{name}'{hint}"
 
 
-def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
+def _unknown_columns(key: str, text: str, document: Document) -> Problems:
     """Yield the columns that a template names, or a name like that of a column, and that the sample lacks."""
     names = set[str]()
     if "{" in text:
@@ -628,7 +622,7 @@ def _hook_failures(
     blocks: Sequence[Any],
     *,
     private: bool,
-) -> Iterator[str]:
+) -> Problems:
     """Yield why a hook fails on a sample, called with each block of settings as the harness calls it."""
     for settings in blocks:
         try:

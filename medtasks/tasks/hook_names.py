@@ -24,9 +24,7 @@ def function_of(hook: object) -> Any:
         >>> function_of("medtasks.hooks.images.images").__name__
         'images'
     """
-    name = hook
-    if isinstance(hook, str) and not isinstance(hook, DottedName):
-        name = DottedName(hook)
+    name = DottedName(hook) if type(hook) is str else hook
     if isinstance(name, DottedName) and name.is_ours:
         with contextlib.suppress(ImportError, AttributeError):
             return name.resolve()

@@ -322,8 +322,7 @@ def _is_taken(name: str, path: Path) -> bool:
             return True
     if name in CATALOGUE or variant_of(name) or tagged_tasks(name):
         return True
-    harness = harness_folder()
-    return harness is not None and name in index_tasks([harness], [name])
+    return name in index_tasks(filter(None, [harness_folder()]), [name])
 
 
 def write_task_file(name: str, config: Config, command: str) -> None:

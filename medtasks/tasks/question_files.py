@@ -319,7 +319,7 @@ def asked_rows(table: Any, config: Config) -> Any:
     Raises:
         MedTasksError: No row meets the conditions.
     """
-    conditions = mapping_in(config, "metadata").get(ROWS) or {}
+    conditions = mapping_in(config, "metadata").get(ROWS)
     if not conditions:
         return table
     task = config.get("task")

@@ -172,7 +172,7 @@ class TaskFile:
             variant: One of ``variants`` or ``thinking``.
             config: The whole configuration of this task.
         """
-        family = self.family if self.has_family else None
+        family = family_of(self.process_results)
         changes = variant_changes(
             self.name, variant, config, self.rows, family, self.description
         )

@@ -34,7 +34,6 @@ from medtasks.tasks.task_index import (
     Config,
     Configs,
     NewConfig,
-    TaskIndex,
     dump_task_file,
     harness_folder,
     index_tasks,
@@ -224,8 +223,7 @@ def names_of_others(names: Collection[str]) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for file in shipped.values():
         paths |= dict.fromkeys((file.name, *file.tags, *tags_of(file)), file.path)
-    harness = harness_folder()
-    index = TaskIndex() if harness is None else index_tasks([harness], names)
+    index = index_tasks(filter(None, [harness_folder()]), names)
     for name in names:
         if (variant := _variant(name, shipped)) is not None:
             paths[name] = variant.path

@@ -6,12 +6,12 @@ but settings of prompts by name are put in their place.
 """
 
 import contextlib
+import fnmatch
 import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -160,8 +160,7 @@ class TaskIndex:
 
     def tasks_of(self, name: str) -> list[str]:
         """Return the tasks of a task, group, tag or pattern, none for a name that is not in the folders."""
-        candidates = (*self.configs, *self.members)
-        names = [candidate for candidate in candidates if fnmatchcase(candidate, name)]
+        names = fnmatch.filter([*self.configs, *self.members], name)
         tasks: dict[str, None] = {}
         for opened in names:  # the list grows by the members of groups in it
             if opened in self.configs or opened not in self.members:

@@ -163,12 +163,12 @@ def variant_changes(
         description: Description of the task.
     """
     made = f"{name}_{variant}"
-    about = {
+    metadata = {
+        **mapping_in(config, "metadata"),
         "description": f"{description}; {_MEANING[variant]}",
         "variant": variant,
         "base": name,
     }
-    metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_name_changes(made, is_prepared=is_prepared), "tag": []}
     if variant in THINKING:
@@ -355,19 +355,17 @@ def _last_lines() -> Mapping[str, str]:
 
 
 def _ask_for_box(text: str, doc: Document, family: TaskFamily) -> str:
-    """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
+    """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer, or at its end."""
     lines = _last_lines()
     bare = next(filter(text.endswith, lines), None)
-    if bare is None:
-        return f"{text}\n{lines[_bare_line(doc, family)]}"
-    return f"{text.removesuffix(bare)}{lines[bare]}"
-
-
-def _bare_line(doc: Document, family: TaskFamily) -> str:
-    """Return the kit's last line for the bare answer to a question."""
+    if bare is not None:
+        return f"{text.removesuffix(bare)}{lines[bare]}"
+    # The line that the kit would have for the bare answer to this question.
     mixed = family.asked_for is AskedFor.LETTER_OR_YES_NO
     if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != "binary"):
-        return _line("medevalkit_mmmu")
-    closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
-    language = "_zh" if doc.get("language") == "zh" else ""
-    return _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
+        bare = _line("medevalkit_mmmu")
+    else:
+        closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
+        language = "_zh" if doc.get("language") == "zh" else ""
+        bare = _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
+    return f"{text}\n{lines[bare]}"

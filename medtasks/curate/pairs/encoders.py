@@ -50,8 +50,10 @@ MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
 GENERAL = "facebook/dinov2-base"
 """The encoders of MediConfusion (section 2); of DINOv2 the paper names no size."""
 
+Images = Sequence[Image.Image]
+"""RGB images of Pillow."""
 Vectors = npt.NDArray[np.float32]
-Encode = Callable[[Sequence[Image.Image]], Any]
+Encode = Callable[[Images], Any]
 """From RGB images to an array of shape (images, dimension)."""
 
 _VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
@@ -114,7 +116,7 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
         else:
             features = _transformers(folder, chosen)
 
-        def encode(images: Sequence[Image.Image]) -> Vectors:
+        def encode(images: Images) -> Vectors:
             """Encode without gradients, in bfloat16 on a GPU."""
             precision = torch.autocast(
                 chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"
@@ -241,7 +243,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
     model.eval().requires_grad_(False).float().to(device)
     run = getattr(model, "get_image_features", model)
 
-    def features(images: Sequence[Image.Image]) -> Any:
+    def features(images: Images) -> Any:
         pixels = processor(images=list(images), return_tensors="pt")["pixel_values"]
         out = run(pixel_values=pixels.to(device))
         pooled = getattr(out, "pooler_output", None)
@@ -280,7 +282,7 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 
     network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)
 
-    def features(images: Sequence[Image.Image]) -> Any:
+    def features(images: Images) -> Any:
         prompts = [writer.write("", 1)] * len(images)
         inputs = writer.batch(prompts, [[image] for image in images])
         for key, value in inputs.items():
@@ -450,7 +452,7 @@ class _Encoding:
         self._most = most_failures
         self._failures = 0  # in a row
 
-    def __call__(self, images: Sequence[Image.Image]) -> Vectors:
+    def __call__(self, images: Images) -> Vectors:
         """Return vectors of shape (images, dimension): zeros for images that fail, which the caller leaves out.
 
         The dimension is 0 if all of them fail.
@@ -481,7 +483,7 @@ class _Encoding:
         self._failures = 0
         return vectors
 
-    def _one_by_one(self, images: Sequence[Image.Image]) -> Vectors:
+    def _one_by_one(self, images: Images) -> Vectors:
         """Return vectors as a call does, from a call for each image.
 
         Raises:

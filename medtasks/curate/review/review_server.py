@@ -67,11 +67,8 @@ from medtasks.errors import MedTasksError
 HOST = "127.0.0.1"
 LARGEST_BODY = 1_000_000
 _PROOF = "/proof"
-_PAGE = {
-    "": ("review_page.html", "text/html; charset=utf-8"),
-    "review_page.js": ("review_page.js", "text/javascript; charset=utf-8"),
-    "review_page.css": ("review_page.css", "text/css; charset=utf-8"),
-}
+# Media types of the page, whose path is empty, and of the files that it loads.
+_PAGE = {"": "text/html", "review_page.js": "text/javascript", "review_page.css": "text/css"}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
@@ -390,8 +387,8 @@ class _Handler(BaseHTTPRequestHandler):
             _Refused: There is no such page or image, or the image cannot be used.
         """
         if path in _PAGE:
-            name, kind = _PAGE[path]
-            self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
+            file = files("medtasks.curate.review") / (path or "review_page.html")
+            self._send(file.read_bytes(), f"{_PAGE[path]}; charset=utf-8")
         elif path == "study":
             self._send(json.dumps(self.server.study()).encode(), "application/json")
         elif path == "image":

@@ -40,6 +40,7 @@ DISAGREED = "reviewers differ in the wording"
 SCORE = "score"
 PASSES = f"score >= {PASSING}"
 Question = tuple[str, int]  # item and position of its image
+Problems = dict[str, str]  # phrases by field
 
 
 class Judgement(StudyRecord):
@@ -165,7 +166,7 @@ def empty_review(draft: Draft) -> ItemReview:
     )
 
 
-def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
+def problems(draft: Draft, review: ItemReview) -> Problems:
     """Return the reasons not to keep a review.
 
     Args:
@@ -197,7 +198,7 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     return causes | _score_problems(review.judgements)
 
 
-def _option_problems(options: Sequence[str]) -> dict[str, str]:
+def _option_problems(options: Sequence[str]) -> Problems:
     """Return a phrase for each option that is empty or repeats an earlier one, by field (``options.0``)."""
     causes = {}
     letters: dict[str, str] = {}  # of the first option with a text
@@ -215,7 +216,7 @@ def _option_problems(options: Sequence[str]) -> dict[str, str]:
     return causes
 
 
-def _score_problems(judgements: Sequence[Judgement]) -> dict[str, str]:
+def _score_problems(judgements: Sequence[Judgement]) -> Problems:
     """Return a phrase for each score that is out of range or contradicts ``correctness``, by field."""
     causes = {}
     for number, judgement in enumerate(judgements):
