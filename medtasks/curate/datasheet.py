@@ -102,6 +102,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
 
 
 def _caveats(about: Publication, clusters: int) -> list[str]:
+    """Return the caveats of a dataset whose questions make that many independent groups."""
     caveats = list(_CAVEATS)
     if about.study.kind is StudyKind.PAIRS:
         caveats.append(_OF_PAIRS)
@@ -124,6 +125,7 @@ def _labels(drafts: Iterable[Draft]) -> Counter[str]:
 
 
 def _command_options(about: Publication) -> list[str]:
+    """Return the options of ``medtasks curate publish`` with which the dataset is made again."""
     options = ["--min-score", str(about.min_score)]
     if about.wording is not None:
         options += ["--wording", about.wording]
@@ -133,7 +135,10 @@ def _command_options(about: Publication) -> list[str]:
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer. The mean is over questions, the shares are over drafts."""
+    """Return the record of one reviewer.
+
+    The mean is over questions, the shares are over drafts. All three are None if the reviewer scored no draft.
+    """
     by_item = {
         item: of.scores for item, of in current(review, about.drafts).items() if of.scores
     }
@@ -167,7 +172,13 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
 
 
 def _section(name: str, value: Any) -> str:
-    """Return a list or mapping of a datasheet in Markdown."""
+    """Return a list or mapping of a datasheet in Markdown.
+
+    Args:
+        name: Key of the datasheet.
+        value: Its value: sentences, records with the same keys, or a mapping, whose own mappings have a row for each
+            part.
+    """
     if not value:
         return "None."
     if name == "caveats":
@@ -185,6 +196,7 @@ def _section(name: str, value: Any) -> str:
 
 
 def _text(value: object) -> str:
+    """Return the text of a cell. A dash stands for an empty list and for None."""
     if isinstance(value, list):
         return ", ".join(map(_text, value)) or "-"
     if isinstance(value, bool) or value is None:

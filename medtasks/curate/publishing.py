@@ -166,7 +166,15 @@ def _publication(
     wording: str | None,
     balance: bool,
 ) -> Publication:
-    """Return the questions to publish, and the settings of their publication. For these see :func:`publish_study`.
+    """Return the questions to publish, and the settings of their publication.
+
+    Args:
+        folder: Of the study.
+        study: Its description.
+        name: Of the dataset.
+        min_score: From 1 to 10.
+        wording: The reviewer whose words count if reviewers differ. None leaves out such drafts.
+        balance: Whether to leave out the surplus of one label (hallucination studies).
 
     Raises:
         MedTasksError: No question can be published, another dataset has the name, or ``wording`` is no reviewer.

@@ -124,7 +124,7 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
 
     Args:
         folder: The folder.
-        kinds: Kinds that the study may have, all by default.
+        kinds: Kinds that the study may have. Without any, it may have all.
 
     Raises:
         MedTasksError: There is no study, or one of another kind.
@@ -154,7 +154,7 @@ def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImag
 
     Args:
         folder: Of the study.
-        study: Its description, which is read from the folder by default.
+        study: Its description. If it is None, it is read from the folder.
 
     Raises:
         MedTasksError: Fewer people may see one of the images than the study.
@@ -314,6 +314,10 @@ def existing_study(folder: Path, planned: Study) -> Study | None:
 
 
 def _check_own_folder(folder: Path, planned: Study) -> None:
+    """Raise MedTasksError if a new study could overwrite files, or its own source.
+
+    What a killed run leaves may be overwritten. A folder that does not exist is fine.
+    """
     others = []
     if folder.is_dir():
         for file in folder.iterdir():

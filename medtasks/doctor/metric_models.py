@@ -87,6 +87,7 @@ def _needs_labels(task: TaskFile) -> bool:
 
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
+    """Return how to get missing weights, by name. The error of the PTB tokenizer has a fix of its own."""
     names = [name for name in missing if name != TOKENIZER]
     if names:
         return f"medtasks weights fetch {' '.join(names)}"
@@ -172,9 +173,10 @@ def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
 
 
 def _answer(settings: JudgeSettings) -> CheckResult:
-    """Ask for the list of models. The endpoint's own words are never quoted, as they may repeat the key."""
+    """Check that the endpoint lists the judge's model. Its own words are never quoted, as they may repeat the key."""
 
     async def answer() -> Any:
+        """Return the content of the endpoint's answer, whatever JSON that is."""
         # The client of later questions, so that nothing goes where they would not.
         client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
         try:
@@ -211,7 +213,13 @@ def _answer(settings: JudgeSettings) -> CheckResult:
 
 
 def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> CheckResult:
-    """Say whether an endpoint that lists no models may judge all the same."""
+    """Say whether an endpoint that lists no models may judge all the same.
+
+    Args:
+        trouble: Its answer, or that it has none.
+        answers: First words of a sentence on an endpoint that answers.
+        unchecked: Last words of a sentence on an endpoint whose models are unknown.
+    """
     status = trouble.status
     sentence, _, fix = trouble.cause.partition("; ")
     if status in (404, 405, 501):

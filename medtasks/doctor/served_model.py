@@ -55,7 +55,7 @@ def served_model(scope: Scope, model_args: str) -> Findings:
         model_args: ``--model_args`` of ``vlm_server``.
 
     Yields:
-        Results, the first of them a problem if the arguments cannot be used.
+        Results by server. Arguments that cannot be used are a problem, and the only result: nothing is raised.
     """
     try:
         model_arguments = HarnessOptions({"model_args": model_args}).model_arguments()
@@ -169,6 +169,7 @@ def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
 
 
 async def _names(server: Server) -> list[str]:
+    """Return the names of a server's models, none if it has no list."""
     pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
     try:
         return list(await pool.models(pool.servers[0]) or ())

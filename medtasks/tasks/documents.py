@@ -345,8 +345,7 @@ def image_files(task: TaskFile, documents: Documents) -> list[list[Path]]:
     settings = image_settings(task)
     paths = []
     for document in documents:
-        files = Sample(document).images
-        paths.append([image_path(file, document, settings) for file in files])
+        paths.append([image_path(file, document, settings) for file in Sample(document).images])
     return paths
 
 
@@ -390,9 +389,8 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Problems:
     problems = problems or list(_scoring_problems(task, config))
     document = None if problems else _first_document(task, written, download=download)
     if document is not None:
-        private = is_private_task(task, [document])
         problems = [
-            *_prompt_problems(config, document, private=private),
+            *_prompt_problems(config, document, private=is_private_task(task, [document])),
             *_missing_columns(task, written, document),
         ]
         if task.same_as is not None:

@@ -256,6 +256,11 @@ def own_table(task: str, config: Config) -> Any:
 
 
 def _all_tables(task: str, config: Config) -> Any:
+    """Return the tables of a task's documents by split, see :func:`own_table`.
+
+    Raises:
+        MedTasksError: Only the harness can load them. The library raises errors of its own.
+    """
     import datasets
 
     path = resolve_names(config.get("dataset_path"))
@@ -405,6 +410,7 @@ def default_settings(config: Config) -> Config:
 
 
 def _without_empty_end(values: Sequence[Any]) -> list[Any]:
+    """Return values without those that are None after the last other one."""
     filled = [number for number, value in enumerate(values, start=1) if value is not None]
     return list(values[: max(filled, default=0)])
 
@@ -436,6 +442,12 @@ def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, ColumnKi
 
 
 def _prompt_columns(hook: str, config: Config) -> ColumnKinds:
+    """Return the columns that a hook of a prompt needs, none for a hook of the user's.
+
+    Args:
+        hook: Dotted name of the function.
+        config: The task's configuration, whose templates name columns.
+    """
     if hook in _PROMPTS or not hook.startswith(_WITH_TEMPLATES):
         return _PROMPTS.get(hook, {})
     fields = names_in_templates(mapping_in(config, SETTINGS))
@@ -552,6 +564,7 @@ def _describe(kind: Column, value: Any, options: Any) -> str:
 
 
 def _fault_of_entry(kind: Column, entry: Any) -> str:
+    """Describe an entry that a list of the kind cannot have, in words that follow "is"."""
     if is_blank(entry):
         return f"missing ({'null' if entry is None else 'empty'})"
     if kind in (Column.OPTIONS, Column.TEXTS):
@@ -598,6 +611,10 @@ def _following_of_closed_questions(
     names: Names,
     count: int,
 ) -> NewColumns:
+    """Return the columns by which the family of closed questions scores questions with the answers yes and no.
+
+    Those with a column ``kind`` are complete, but for a source and a type of hallucination, which None replaces.
+    """
     added: NewColumns = {}
     for name in ("source", "hallucination"):
         if name not in names:

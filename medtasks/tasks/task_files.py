@@ -179,6 +179,7 @@ def installed_tasks() -> Mapping[Path, TasksByName]:
     """Return the tasks of installed packages by name, for each of the folders that hold their files.
 
     A package that is broken, or has a name of ours, the harness's or another package's, is left out with a warning.
+    Nothing is raised.
     """
     packages: dict[Path, TasksByName] = {}
     for point in task_packages():
@@ -240,8 +241,7 @@ class _Tasks(Mapping[str, TaskFile]):
     _users: TasksByName
 
     def __getitem__(self, name: str) -> TaskFile:
-        shipped = _tasks_in(name.removesuffix(TWIN_ENDING))
-        for tasks in (self._included, shipped):
+        for tasks in (self._included, _tasks_in(name.removesuffix(TWIN_ENDING))):
             if name in tasks:
                 return tasks[name]
         return self._users[name]

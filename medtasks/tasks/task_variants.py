@@ -294,6 +294,7 @@ def thinking_prompt(
 
     @wraps(prompt)  # by its name others know which columns it needs
     def with_instruction(doc: Document, *args: Any, **named: Any) -> Any:
+        """Return the task's own prompt, or messages, with the instruction; an image's mark stays in front of it."""
         original = prompt(doc, *args, **named)
         if isinstance(original, list):
             return _instruct_turns(original, variant, doc, family)
@@ -301,8 +302,8 @@ def thinking_prompt(
         if variant == BOXED:
             return _ask_for_box(text, doc, family)
         arguments = (*args, named.get(SETTINGS))
-        settings = [each for each in arguments if isinstance(each, Mapping)]
-        mark = str(settings[0].get("image_mark") or "") if settings else ""
+        settings: Config = next((each for each in arguments if isinstance(each, Mapping)), {})
+        mark = str(settings.get("image_mark") or "")
         start = len(mark) if text.startswith(mark) else 0  # the image comes before everything
         return f"{text[:start]}{_instruction()}{text[start:]}"
 

@@ -131,6 +131,15 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
 
 
 def _own_encoder(name: str, device: str) -> Encoder:
+    """Return an encoder of the user's own, which is made at once because its digest needs it.
+
+    Args:
+        name: ``module:factory``.
+        device: Type of the device, which is a part of the digest.
+
+    Raises:
+        MedTasksError: It cannot be made, or is no encoder.
+    """
     module_name, _, factory = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # for a module of the user's that is not installed
@@ -169,6 +178,12 @@ def _content_digest(module: ModuleType, encoder: Any) -> str:
 
 
 def _open_clip(folder: Path, device: Any) -> Encode:
+    """Load the vision tower of an open_clip checkpoint.
+
+    Raises:
+        MedTasksError: open_clip is not installed, or the weights must not be unpickled.
+        CheckpointError: The checkpoint is damaged or lacks weights.
+    """
     import torch
 
     from medtasks.model_adapters.base.checkpoints import CheckpointError, read_json
@@ -210,6 +225,12 @@ def _open_clip(folder: Path, device: Any) -> Encode:
 
 
 def _transformers(folder: Path, device: Any) -> Encode:
+    """Load an image model of transformers.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, lacks weights, or is one of a vision-language model. The function
+            that is returned raises one if the model has no pooled output.
+    """
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -257,7 +278,12 @@ def _transformers(folder: Path, device: Any) -> Encode:
 
 
 def _vlm(pretrained: str, device: Any) -> Encode:
-    """Run a model up to its language model, and average the inputs of that at the positions of the image."""
+    """Load a vision-language model, of which the inputs of its language model are averaged at the image's positions.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be used. The function that is returned raises one if the language model
+            gets no embeddings of the image.
+    """
     from medtasks.model_adapters.base.checkpoints import CheckpointError
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
     from medtasks.model_adapters.hf_vlm.loading import (
@@ -314,7 +340,7 @@ class Embeddings:
 
 
 def file_digests(files: Sequence[Path]) -> list[bytes]:
-    """Return the SHA-256 of each file, in order. It is empty for a file that cannot be read."""
+    """Return the SHA-256 of each file, in order. The digest of a file that cannot be read is empty."""
 
     def digest(file: Path) -> bytes:
         try:
@@ -340,8 +366,8 @@ def embed_files(
     Args:
         files: Images to embed.
         digests: Their SHA-256, see :func:`file_digests`.
-        encoder: Loaded only if an image is new.
-        batch_size: Images that it gets at a time.
+        encoder: The encoder, which is loaded only if an image is new.
+        batch_size: Images that the encoder gets at a time.
 
     Raises:
         MedTasksError: The encoder gives no vectors, or ones of another dimension than those on disk; or the disk is
@@ -377,6 +403,14 @@ def embed_files(
 
 
 def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int) -> None:
+    """Raise MedTasksError if an encoder gives vectors of another dimension than those on disk; 0 is no vector.
+
+    Args:
+        encoder: The encoder.
+        store: File of the vectors on disk, None if it cannot be opened.
+        before: Dimension of these.
+        now: Dimension of the new vectors.
+    """
     if before and now and before != now:
         raise MedTasksError(
             f"the encoder {encoder.name} gives {now} numbers per image, and {store} holds embeddings of {before}; "
@@ -389,7 +423,13 @@ def _join_vectors(
     vectors: Mapping[bytes, bytes],
     reasons: Mapping[bytes, str],
 ) -> Embeddings:
-    """Return the vectors of images in their order, with the ``reasons`` of images without one."""
+    """Return the vectors of images in their order, and count the images without a vector.
+
+    Args:
+        digests: Digest of each image's file, empty for one that cannot be read.
+        vectors: Vectors in float16 by digest.
+        reasons: Why images could not be read, by digest. Others without a vector have no usable one.
+    """
     numbers = []
     left_out = Counter[str]()
     for number, digest in enumerate(digests):

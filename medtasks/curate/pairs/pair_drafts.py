@@ -450,7 +450,14 @@ def pairs_with_questions(
 
 
 def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPair]]:
-    """Return the pairs of MediConfusion, see :func:`pairs_with_questions`."""
+    """Return the pairs of MediConfusion.
+
+    Args:
+        source: Folder of its ``dataset.json``, or None for the one that it was prepared from.
+
+    Raises:
+        SourceError: It is not prepared, or there is no ``dataset.json``, or a malformed one.
+    """
     name = MEDICONFUSION.name
     try:
         published = str(source or Manifest.read(dataset_folder(name)).source)
