@@ -42,14 +42,16 @@ class Publication:
     folder: Path
     study: Study
     images: Mapping[str, StudyImage]
-    name: str  # of the dataset
+    name: str  # name of the dataset
     min_score: int
-    wording: str | None  # the reviewer whose words count if reviewers differ
+    wording: (
+        str | None
+    )  # the reviewer whose words count if reviewers differ; None leaves out such drafts
     balance: bool  # whether labels have to be even (hallucination studies)
-    drafts: Drafts  # all that were to be reviewed
+    drafts: Drafts  # all drafts that were to be reviewed
     reviews: Sequence[Review]
-    published: Drafts  # in the words of reviewers
-    left_out: Mapping[str, int]  # drafts by reason
+    published: Drafts  # drafts to publish, in the words of reviewers
+    left_out: Mapping[str, int]  # number of drafts left out by reason
 
 
 def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:

@@ -74,10 +74,10 @@ class DraftOutcome(enum.StrEnum):
 
     DRAFTED = "drafted"
     REJECTED = "rejected"  # the draft breaks a rule for questions of a benchmark
-    REFUSED = "refused"  # the LLM would not
+    REFUSED = "refused"  # the LLM refused to draft
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
-    # Yet, and in no journal: the limit of requests was used up, for example.
+    # Not asked yet, and in no journal: the limit of requests was used up, for example.
     NOT_ASKED = "not asked"
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
@@ -93,8 +93,9 @@ class Draft(StudyRecord):
     outcome: DraftOutcome = DraftOutcome.DRAFTED  # DRAFTED or REJECTED
     reason: str = ""  # why it was rejected, one phrase without text of the draft
     categories: tuple[tuple[str, ...], ...] = ()  # per image; empty without a request for them
-    hallucination: str | None = None  # anatomy, measurement, symptom or technique
-    components: Mapping[str, tuple[str, ...]] | None = None  # of the report, by aspect
+    # Anatomy, measurement, symptom or technique; None for questions without a type.
+    hallucination: str | None = None
+    components: Mapping[str, tuple[str, ...]] | None = None  # findings of a report, by aspect
 
     @property
     def digest(self) -> str:
@@ -115,7 +116,7 @@ class JournalLine(StudyRecord):
     reason: str = ""  # one phrase without sample text
     llm: str = ""  # model and temperature
     prompt: str = ""  # name and version of the prompt
-    categories: tuple[str, ...] = ()  # of an image, if the request was for them
+    categories: tuple[str, ...] = ()  # categories of an image, if the request was for them
     drafts: tuple[Draft, ...] = ()
 
 
@@ -196,7 +197,7 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
             )
         _run(path, todo, threads, counts)
         lines = read_journal_lines(folder)
-        # In the order of the jobs, so that equal studies are read and published equally.
+        # The journal gets the order of the jobs, so that equal studies are read and published equally.
         ranks = {request: rank for rank, request in enumerate(jobs)}
         ordered = sorted(lines, key=lambda request: ranks.get(request, -1))
         if ordered != list(lines):
@@ -287,10 +288,11 @@ class DraftingPrompt:
 
     name: str
     version: int  # raised when the texts change
-    source: str  # publication
+    source: str  # publication that the prompt is from
     system: str
     user: str
-    block: str = ""  # repeated for each of several images or pairs
+    # Part that is repeated for each of several images or pairs; empty without one.
+    block: str = ""
 
     @property
     def label(self) -> str:

@@ -81,7 +81,7 @@ class TypedQuestion(DraftedQuestion):
         str,
         StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b"),
     ]
-    # BINARY and MULTI_CHOICE of the published records.
+    # These are BINARY and MULTI_CHOICE of the published records.
     ground_truth_type: Literal["binary", "multi-choice"]
     choices: _Choices | None = None
 
@@ -102,7 +102,7 @@ class ReportQuestion(DraftedQuestion):
     components: ReportComponents = Field(alias="Structured_Answer")
 
 
-# Name of the prompt for the form of replies, and the schema that reads it.
+# By kind of study: name of the prompt that asks for a form of replies, and the schema that reads this form.
 _FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),

@@ -46,7 +46,7 @@ DATA_FILE = "data/test-00000-of-00001.parquet"
 _NUMBERED = ("patient_id", "image_id", "pair_id", "unit_id")
 _HELD_APART = ("doc_id", "dataset", "image_file", "image_files", "image_sha256")
 _IMAGES = "images"  # column of the Parquet file
-# Keys of a prepared dataset's task that its published one has otherwise.
+# Keys that a task on the Parquet file does not take over from the task on the prepared dataset.
 _OF_PREPARED = ("task", "task_alias", "tag", "dataset_path", "dataset_kwargs", "test_split")
 _OF_REVIEWERS = ("reviewer", "reviewers", "constant")  # keys of a datasheet's records
 _ROWS = 32  # rows whose images are in memory at a time
@@ -113,7 +113,7 @@ _FRAMEWORK = (
 class Benchmark:
     """Dataset that is published, and the tasks on it."""
 
-    name: str  # in the folder that is written
+    name: str  # name of the folder that is written, and of the first task in it
     licence: str
     manifest: Manifest
     documents: Documents

@@ -7,7 +7,6 @@ a word of a question.
 
 import contextlib
 import functools
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -79,10 +78,10 @@ _OPTION = "--as"
 class Form:
     """Columns and tasks that studies of one kind are published with."""
 
-    about: str  # its questions, in a few words
+    about: str  # description of the questions, in a few words
     columns: Columns
     model: str  # published task that the tasks run like
-    # of the tasks, after the dataset's name and that of the published one
+    # Endings of the tasks' names, after the dataset's name, and after that of the published task.
     endings: tuple[str, ...] = ("", "_ll")
 
 
@@ -146,7 +145,7 @@ def publish_study(
         description = f"{form.about} of a study of your own, asked and scored as {model}"
         config = task_copy(model, task, dataset, description)
         config["metadata"].pop("checked_against", None)
-        # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
+        # Settings for Med-Flamingo's solved examples are left out: the examples show the paper's own images.
         settings = config[SETTINGS].items()
         config[SETTINGS] = {
             key: value for key, value in settings if "demonstrations" not in value
@@ -299,15 +298,14 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
     """Yield the documents in the order of the study's pairs or images. Drafts without an image go to ``lost``."""
     pairs = pairs_by_id(about.folder)
-    lines = dict(zip(about.images, itertools.count(1), strict=False))
 
     @functools.cache
     def store_image(image_id: str) -> StoredImage | str:
         try:
             return store.add_bytes(about.images[image_id].read())
         except UnreadableImage as error:
-            # The line instead of the id, which may tell who a patient is.
-            return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
+            # The message names the line, because the id may tell who a patient is.
+            return f"the image in line {list(about.images).index(image_id) + 1} of {IMAGES} cannot be used: {error}"
 
     for draft in _in_order(about, pairs):
         images_or_causes = list(map(store_image, draft.images))

@@ -37,7 +37,8 @@ from medtasks.net.journal import digest_of
 
 PASSAGES = "passages"
 """Key of the passages retrieved for a report."""
-_SHOWN = ("bounding_boxes", "qa_pairs")  # enough for a visual question without a report
+# Either is enough for a visual question without a report.
+_SHOWN = ("bounding_boxes", "qa_pairs")
 _CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
     StudyKind.VISUAL_CLOSED: ("metadata", *_SHOWN),
     StudyKind.CONTEXTUAL: ("notes",),

@@ -36,7 +36,8 @@ IMAGES = "images.jsonl"
 PAIRS = "pairs.jsonl"
 DRAFTS = "drafts.jsonl"
 REVIEWS = "reviews"
-_OPTIONS = {  # options by their keys in a study's record, if these differ
+# Options of commands by their keys in a study's record, if these differ.
+_OPTIONS = {
     "list": "list of images",
     "medical_encoder": "--encoder",
     "near_duplicates": "--keep-near-duplicates",
@@ -68,12 +69,12 @@ class StudyImage(StudyRecord):
 
     image_id: str
     file: str  # absolute path
-    sha256: str  # of the file's bytes
+    sha256: str  # SHA-256 of the file's bytes, in hexadecimal digits
     text: str  # caption or report
     # Patient, study or article, None if unknown. Two images of one group are never a pair.
     group: str | None = None
     licence: str | None = None
-    # further parts of a prompt: notes, metadata, bounding boxes, question pairs
+    # Further parts of a prompt by name: notes, metadata, bounding boxes, question pairs.
     context: Mapping[str, Any] = {}
 
     def read(self) -> bytes:
@@ -97,20 +98,20 @@ class ImagePair(StudyRecord):
     """Two images that one encoder finds alike and another does not."""
 
     pair_id: str
-    images: tuple[str, str]  # ids, the smaller first
+    images: tuple[str, str]  # ids of the images, the smaller id first
     sim_med: float  # cosine similarity in the medical encoder's space
-    sim_gen: float  # and in the vision-only encoder's
+    sim_gen: float  # cosine similarity in the vision-only encoder's space
 
 
 class Study(StudyRecord):
     """Description of a study and of its making."""
 
     schema_version: int = 1
-    name: str  # of the dataset and the first task that it becomes
+    name: str  # name of the dataset that the study becomes, and of its first task
     kind: StudyKind
     access: Access = Access.CREDENTIALED
-    source: str  # file or folder its images were listed in
-    # thresholds, encoders and their digests, seed, counts left out
+    source: str  # file or folder that lists the images
+    # Settings by name: thresholds, encoders and their digests, seed, and the counts of what was left out.
     made_with: Mapping[str, Any] = {}
 
     @property

@@ -30,7 +30,7 @@ from medtasks.net.chat_client import AdaptiveLimit, ChatClient
 from medtasks.net.servers import RemoteTrouble
 from medtasks.tasks.task_file import TaskFile
 
-# Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
+# Seconds without a byte after which the endpoint is given up here. A shorter time of the user's counts.
 TIMEOUT_S = 5.0
 _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
 _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
@@ -177,7 +177,7 @@ def _answer(settings: JudgeSettings) -> CheckResult:
 
     async def answer() -> Any:
         """Return the content of the endpoint's answer, whatever JSON that is."""
-        # The client of later questions, so that nothing goes where they would not.
+        # It is the client of later questions, so that nothing is sent where those would not go.
         client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
         try:
             return await client.get("models")
@@ -191,7 +191,7 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     except RemoteTrouble as trouble:
         return _refused_list(trouble, answers, unchecked)
     except (KeyError, TypeError, ValueError):
-        # Another JSON, or a body announced as JSON that is none.
+        # The body is other JSON, or announced as JSON and none.
         return JUDGE.problem(
             "reply",
             f"what answers at {settings.base_url} is no list of models, so that it may be no judge",

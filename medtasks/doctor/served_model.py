@@ -34,7 +34,7 @@ from medtasks.net import servers as addresses
 from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 
-# Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
+# Seconds without a byte after which a list of models, or an answer, is given up. A shorter time of the user's counts.
 LIST_S = 5.0
 ANSWER_S = 30.0
 LONGEST_S = 60.0  # seconds for all answers to one point

@@ -52,7 +52,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import harness_folder, index_tasks
 
-_HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
+_HUB = "https://huggingface.co/datasets/"  # beginning of a dataset's address
 
 
 def names(scope: Scope) -> Findings:

@@ -289,7 +289,9 @@ def task_provenance(task: TaskFile, documents: Documents) -> dict[str, Any]:
     private = is_private_task(task, documents)
     fingerprint = text_fingerprint(documents)
     base = task_file(task.base or task.name)
-    with contextlib.suppress(SourceError):  # of a relative path, as the checks say
+    with contextlib.suppress(
+        SourceError
+    ):  # a relative path cannot be opened, as the checks say
         if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
             rule = volume_rule({}, image_settings(base))
             fingerprint = hashlib.sha256(f"{fingerprint}{rule}".encode()).hexdigest()
@@ -555,14 +557,14 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> Pr
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
     settings = mapping_in(config, SETTINGS).values()
     blocks: list[Any] = [block for block in settings if isinstance(block, Mapping)]
-    if not blocks:  # one for all model families, or none
+    if not blocks:  # the settings are for all model families, or there are none
         blocks = [config.get(SETTINGS)]
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
         hook = config.get(key)
         if key in _TEXTS and isinstance(hook, str) and hook not in document:
-            # A template of lmms-eval's own kind, or a column's name.
+            # The text is a template of lmms-eval's own kind, or a column's name.
             yield from _unknown_columns(key, hook, document)
         # Hooks of ours open images, which others check.
         if callable(hook) and not (key in _OPENING and is_our_hook(hook)):

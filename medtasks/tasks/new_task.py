@@ -37,7 +37,7 @@ _FAMILIES = {
 """Families by the column that has their answers."""
 
 Values = Sequence[Any]
-Columns = dict[str, Any]  # of the file, by our names
+Columns = dict[str, Any]  # columns of the file by our names
 
 
 class QuestionFile:

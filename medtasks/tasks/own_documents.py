@@ -45,11 +45,11 @@ from medtasks.tasks.task_index import (
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
 ColumnKinds = Mapping[str, Column]  # what columns have to hold
-Names = Sequence[str]  # of all columns
+Names = Sequence[str]  # names of all columns
 
 _IMAGES = ("image_file", "image_files")
 _IDS = ("patient_id", "pair_id", "doc_id")
-# Of families' columns, those by which none is recognised.
+# Columns of families that also occur elsewhere, so that no family is recognised by them.
 _FREE_NAMES = {"question", "dataset", "kind", "choices"}
 _LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
@@ -297,7 +297,7 @@ def without_media(table: Any) -> Any:
 
     media = []
     for name, feature in table.features.items():
-        inner = getattr(feature, "feature", feature)  # of a list
+        inner = getattr(feature, "feature", feature)  # that of a list's entries
         if isinstance(inner, datasets.Image | datasets.Audio):
             media.append(name)
     return table.remove_columns(media)

@@ -40,14 +40,14 @@ _OF_HARNESS = (
     "load_from_disk",
 )
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
-_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
+_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # arguments of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 # A number as it is written; 007 and twenty digits are a name.
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
-# In front of a file, as in zip://member::file:///folder/archive.zip.
+# What is before the path of a file, as in zip://member::file:///folder/archive.zip.
 _PROTOCOLS = re.compile(r".*(::|://)")
 
-Files = Mapping[str, Sequence[Path]]  # by split
+Files = Mapping[str, Sequence[Path]]  # files by split
 
 
 def split_of(config: Config) -> str:

@@ -37,7 +37,7 @@ _IMAGES = "medtasks.hooks.images.images"
 # The harness's one filter where a file names none.
 _UNNAMED = "none"
 _TAKE_FIRST = "take_first"
-_READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
+_READ_WITH = f"{HOOKS}filters.ReadWith"
 _UNFILTERED: Sequence[Config] = ({"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]},)
 _LIKELIHOODS = "multiple_choice"
 Names = tuple[str, ...]
@@ -239,7 +239,7 @@ def _has_images(config: Config, dataset: str | None) -> bool:
             messages is None or str(messages).startswith(HOOKS)
         )
     if dataset in CATALOGUE:
-        return CATALOGUE[dataset].images != 0  # None where their number is unknown
+        return CATALOGUE[dataset].images != 0  # an unknown number is None
     # The manifest's own class takes longer to import than everything else at start-up.
     path = dataset_folder(dataset) / "manifest.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -256,7 +256,7 @@ def _impossible_variants(config: Config, family: TaskFamily | None) -> set[str]:
     """
     hook = config.get("doc_to_text")
     settings = mapping_in(config, SETTINGS)
-    shows_options = hook == f"{HOOKS}prompts.lettered"  # its own prompt does
+    shows_options = hook == f"{HOOKS}prompts.lettered"  # without a template it shows them
     if templates_in(settings):
         names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
         shows_options = str(hook).startswith(HOOKS) and bool(names)

@@ -58,7 +58,7 @@ VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index for a variant, or for the tag of a task's variants."""
 
 TasksByName = Mapping[str, TaskFile]
-IndexEntries = dict[str, NewConfig]  # of the harness's index, by name
+IndexEntries = dict[str, NewConfig]  # entries of the harness's index by name
 
 _included: TasksByName = {}
 
@@ -466,12 +466,13 @@ def index_entries(index: Configs, *, sanity: bool = True) -> IndexEntries:
     for task in tasks.values():
         origin = index.get(task.origin or task.name, {})
         if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
-            continue  # the index has another file of this name
+            continue  # the harness takes another file for this name
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
+        variants = (*task.variants, *task.thinking) if sanity else ()
         free = {}  # names of variants that no other task has
-        for variant in (*task.variants, *task.thinking) if sanity else ():
+        for variant in variants:
             name = f"{task.name}_{variant}"
             if name not in taken:
                 free[variant] = name
@@ -505,10 +506,9 @@ def _variant_tags(
         tag = task.name + ending
         members = [name for variant, name in names.items() if variant in variants]
         if members and tag not in index:
-            members = [task.name, *members]
             entries[tag] = {
                 "type": "tag",
-                "task": members,
+                "task": [task.name, *members],
                 "yaml_path": -1,
                 VARIANT_OF: task.name,
             }

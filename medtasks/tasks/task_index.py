@@ -39,7 +39,7 @@ _MAPPINGS = (
 )
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
-Configs = Mapping[str, Config]  # by task, or by another name
+Configs = Mapping[str, Config]  # configurations by task, or by another name
 NewConfig = dict[str, Any]
 """Configuration, or a part of one, that belongs to the caller, who may change it."""
 LOCAL_LOADERS = frozenset(
@@ -438,7 +438,7 @@ def with_image_roots(config: Config, folder: Path) -> NewConfig:
     return {**config, SETTINGS: with_root(by_family)}
 
 
-# With libyaml it takes a tenth of the time.
+# With libyaml reading takes a tenth of the time.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # a base known only at run time
     """Leaves ``!function a.b`` unresolved, and replaces values with unknown tags by None."""
 
@@ -457,7 +457,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 def _represent(dumper: Any, name: DottedName) -> Any:
     text = str(name)
     if (file := name.own_file()) is not None:
-        # For a file in any folder: the harness joins this to it unless the path is absolute.
+        # The harness joins a relative path to the folder of the file, which may be any.
         text = f"{file.with_suffix('')}.{name.rpartition('.')[2]}"
     return dumper.represent_scalar("!function", text)
 
@@ -499,7 +499,7 @@ def _parse(path: Path, modified: int) -> Config:
     content = parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader)
     if content is None:
         raise ValueError("it is empty")
-    if not isinstance(content, dict):  # no task; the harness skips it, too
+    if not isinstance(content, dict):  # such a file is no task, and the harness skips it, too
         return {}
     folder = path.parent.absolute()
     return dict(resolve_names(content, lambda name: DottedName(name, folder)))

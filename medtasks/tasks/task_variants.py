@@ -51,7 +51,7 @@ from medtasks.tasks.task_index import (
     with_included,
 )
 
-Rules = Mapping[str, Rule]  # by the name of a row of results
+Rules = Mapping[str, Rule]  # rules by the name of a row of results
 Hook = Callable[..., Any]
 TAGS = "think"
 BOXED = "think_boxed"
@@ -292,7 +292,7 @@ def thinking_prompt(
         family: The family that the task's hook scores for.
     """
 
-    @wraps(prompt)  # by its name others know which columns it needs
+    @wraps(prompt)  # the checks know by the prompt's name which columns it needs
     def with_instruction(doc: Document, *args: Any, **named: Any) -> Any:
         """Return the task's own prompt, or messages, with the instruction; an image's mark stays in front of it."""
         original = prompt(doc, *args, **named)
@@ -333,7 +333,8 @@ def _instruct_turns(
 
 
 @cache
-def _instruction() -> str:  # MedVLThinker's, with the blank line after it
+def _instruction() -> str:
+    """Return MedVLThinker's instruction to reason, with the blank line after it."""
     before, line, _ = str(prompt_settings("medvlthinker")["default"]["template"]).partition(
         "\n\n"
     )

@@ -56,13 +56,14 @@ Vectors = npt.NDArray[np.float32]
 Encode = Callable[[Images], Any]
 """From RGB images to an array of shape (images, dimension)."""
 
-_VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
+# Version of the way in which embeddings are made. With another version those on disk are not used.
+_VERSION = 1
 _OPEN_CLIP = "open_clip_config.json"
 _VLM = "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
 UNREADABLE = "image cannot be read"
 UNUSABLE = "without a usable embedding"
-_BYTES = 2  # of a number in float16
+_BYTES = 2  # size of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
 
 
@@ -75,7 +76,7 @@ class Encoder:
     """An encoder that is loaded at first use: without new images no weights are needed."""
 
     name: str
-    digest: str  # of weights, settings and precision
+    digest: str  # changes with weights, settings and precision
     load: Callable[[], Encode]
 
 
@@ -101,7 +102,7 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     if ":" in plain and not Path(plain).expanduser().is_dir():
         return _own_encoder(name, chosen.type)
     folder = published_folder(plain, option)
-    digests = []  # of the files that decide the embedding of an image
+    digests = []  # names and digests of the files that decide the embedding of an image
     for file in sorted(folder.iterdir()):
         if file.suffix in _DECIDE and file.is_file():
             digests.append((file.name, file_sha256(file)))
@@ -251,7 +252,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
             raise CheckpointError(
                 f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}"
             )
-        with quiet():  # the missing ones are refused
+        with quiet():  # warnings about missing weights are needless: these are refused below
             processor = AutoImageProcessor.from_pretrained(folder, **LOCAL)
             model, report = AutoModel.from_pretrained(folder, output_loading_info=True, **LOCAL)
     except MedTasksError:
@@ -336,7 +337,7 @@ class Embeddings:
     # Shape (embedded images, dimension), of length 1, in the order of ``kept``.
     vectors: npt.NDArray[np.float16]
     kept: npt.NDArray[np.int64]  # numbers of the images that have a vector, rising
-    left_out: Counter[str]  # number of other images by reason
+    left_out: Counter[str]  # number of images without a vector by reason
 
 
 def file_digests(files: Sequence[Path]) -> list[bytes]:
@@ -490,7 +491,7 @@ class _Encoding:
         self._encode = encoder.load()
         self._name = encoder.name
         self._most = most_failures
-        self._failures = 0  # in a row
+        self._failures = 0  # number of images in a row that failed
 
     def __call__(self, images: Images) -> Vectors:
         """Return vectors of shape (images, dimension): zeros for images that fail, which the caller leaves out.

@@ -112,7 +112,9 @@ class PairReply:
 
     question: str
     options: tuple[str, str]
-    answers: tuple[str, str]  # of the first and the second image, in the words of the reply
+    answers: tuple[
+        str, str
+    ]  # right answers for the first and the second image, in the words of the reply
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:

@@ -50,10 +50,12 @@ Mask = npt.NDArray[np.bool_]
 
 MOST_PAIRS = 1_000_000
 """Of more pairs than these, those with the largest gaps are kept."""
-_CHUNK = 8192  # embeddings or pairs of them in memory at once in full precision
+# Number of embeddings, or of pairs of embeddings, that are in memory at once in full precision.
+_CHUNK = 8192
 _ROUGH = 1e-4  # error allowed for similarities computed in float32
 _DIGITS = 6
-_ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
+# Size of one block of similarities, which takes 16 MB.
+_ROWS, _COLUMNS = 1024, 4096
 # Share of a block from which the product of the whole block is faster than gathering.
 _FEW = 0.02
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
@@ -107,8 +109,8 @@ class Space:
 class ConfusingPairs:
     """Confusing pairs, the largest gap first, and of equal gaps the smallest numbers first."""
 
-    first: Numbers  # number of an image
-    second: Numbers  # of the other one, which is larger
+    first: Numbers  # number of the first image of each pair
+    second: Numbers  # number of the second image, which is larger
     sim_med: Floats  # float64
     sim_gen: Floats
     more: bool  # whether there were more than MOST_PAIRS
@@ -195,7 +197,7 @@ def find_pairs(
             bar.update(top - bar.n)
             alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
             near = alike >= sim_med - _ROUGH
-            if left < top + _ROWS:  # of a block on the diagonal, what is above it
+            if left < top + _ROWS:  # a block on the diagonal counts only above the diagonal
                 near = np.triu(near, top - left + 1)
             first, second = np.nonzero(near) + np.array([[top], [left]])
             if len(first) > _FEW * near.size:
@@ -237,9 +239,9 @@ class PairOptions:
 
     medical_encoder: str
     general_encoder: str
-    sim_med: float  # at least
-    sim_gen: float  # at most
-    per_image: int | None  # most pairs an image may be in
+    sim_med: float  # smallest medical similarity of a pair
+    sim_gen: float  # largest general similarity of a pair
+    per_image: int | None  # most pairs an image may be in; None for any number
     keep_near_duplicates: bool
 
 
@@ -294,7 +296,7 @@ def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
     file = folder / (image or "")
     try:
         is_file = file.is_file()
-    except OSError:  # of a name that is too long, for example
+    except OSError:  # the name may be too long, for example
         is_file = False
     if not is_file:
         return "image file missing"
@@ -347,7 +349,7 @@ def make_pair_study(
         role: {"name": encoder.name, "digest": encoder.digest}
         for role, encoder in encoders.items()
     }
-    # Of every row that counts, without its pixels.
+    # The digest of the list covers every row that counts, but not its pixels.
     rows = [(row.image_id, row.file, row.text, row.group, row.licence) for row in listed]
     made_with |= {
         "sim_med": options.sim_med,

@@ -78,7 +78,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",  # the address holds the token
     "X-Content-Type-Options": "nosniff",
 }
-_MOST_STRANGERS = 32  # idle connections of others would use up the process's files
+# Most connections without the token. Idle ones of others would use up the process's file descriptors.
+_MOST_STRANGERS = 32
 
 
 class Unfit(MedTasksError):
@@ -217,7 +218,7 @@ class _Saving(StudyRecord):
     """Body of a request to save."""
 
     item: str
-    version: str  # of what the page made its change from
+    version: str  # version of the review that the page has changed
     said: ItemReview
 
 
@@ -238,7 +239,8 @@ class ReviewServer(ThreadingHTTPServer):
         self.file = file
         self.token = secrets.token_urlsafe(24)
         self.key = secrets.token_urlsafe(24)
-        self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
+        # Address to open in a browser.
+        self.url = f"http://{HOST}:{self.server_port}/{self.token}/"
         # Connections that have not shown the token, the oldest first.
         self.strangers: dict[socket.socket, None] = {}
         self.decoding = threading.Lock()  # one large image in memory at a time

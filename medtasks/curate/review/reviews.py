@@ -46,7 +46,7 @@ Problems = dict[str, str]  # phrases by field
 class Judgement(StudyRecord):
     """Scores that a reviewer gives one question on one image, each None if it is not given."""
 
-    score: int | None = None  # 1 to 10
+    score: int | None = None  # from 1 to 10
     correctness: bool | None = None
     relevance: bool | None = None
     language: bool | None = None
@@ -55,13 +55,13 @@ class Judgement(StudyRecord):
 class ItemReview(StudyRecord):
     """A reviewer's judgement of one draft, and its wording after their edits."""
 
-    digest: str  # of the draft that was judged
+    digest: str  # digest of the draft that was judged
     question: str
     options: tuple[str, ...]
     answers: tuple[str, ...]
     judgements: tuple[Judgement, ...]  # one per image of the draft
     categories: tuple[tuple[str, ...], ...] = ()
-    hallucination: str | None = None  # another than was drafted
+    hallucination: str | None = None  # another type than was drafted; None keeps the draft's
     note: str = ""
 
     @property
@@ -201,7 +201,7 @@ def problems(draft: Draft, review: ItemReview) -> Problems:
 def _option_problems(options: Sequence[str]) -> Problems:
     """Return a phrase for each option that is empty or repeats an earlier one, by field (``options.0``)."""
     causes = {}
-    letters: dict[str, str] = {}  # of the first option with a text
+    letters: dict[str, str] = {}  # letter of the first option with a text, by this text
     for number, (letter, option) in enumerate(
         zip(string.ascii_uppercase, options, strict=False)
     ):
@@ -364,7 +364,7 @@ def _agreement(
         if not error >= 0:
             error = math.nan
         low, high = interval(kappa, error, count - 1, share=False)
-        # A NaN stays, because it comes first.
+        # A NaN stays, because max and min return their first argument then.
         low = max(low, -1.0)
         high = min(high, 1.0)
     constant = []
@@ -393,7 +393,7 @@ def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
     rows = tables.sum(axis=-1)
     columns = tables.sum(axis=-2)
     observed = (tables * weights).sum(axis=(-1, -2))
-    # Times the number of questions, so that nothing is divided before it is known to be defined.
+    # This is the expected cost times the number of questions: nothing is divided before it is known to be defined.
     chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
     with np.errstate(invalid="ignore", divide="ignore"):
         kappa = 1 - observed * rows.sum(axis=-1) / chance
@@ -492,7 +492,7 @@ def _refusal(
     """
     if not scored:
         return UNSCORED
-    causes: dict[str, None] = {}  # in order
+    causes: dict[str, None] = {}  # each once, in the order of reviews
     for review in scored:
         causes |= dict.fromkeys(problems(draft, review).values())
     if causes:
