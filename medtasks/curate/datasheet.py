@@ -59,7 +59,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
 
     Args:
         about: The study, and how it is published.
-        manifest: Of the dataset that it becomes.
+        manifest: Manifest of the dataset that the study becomes.
     """
     study = about.study
     images = about.images

@@ -133,7 +133,7 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     """Return the questions of a study that no rule rejected, by item id, with the categories of their images.
 
     Args:
-        folder: Of the study. Without a journal of drafts there are none.
+        folder: Folder of the study. Without a journal of drafts there are none.
     """
     drafts = {}
     categories = {}
@@ -160,8 +160,8 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     those under way are on disk.
 
     Args:
-        folder: Of the study.
-        jobs: By request, in the order that the journal gets.
+        folder: Folder of the study.
+        jobs: Jobs by request, in the order that the journal gets.
         threads: Number of requests under way at a time.
 
     Raises:
@@ -206,7 +206,7 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
 
 
 def _remove_torn_line(path: Path) -> None:
-    """Cut the last line of a journal if it has no end, because it would make the next one unreadable."""
+    """Cut the last line of a journal if it has no end: the next line, joined to it, could not be read."""
     if not path.is_file():
         return
     written = path.read_bytes()
@@ -215,7 +215,7 @@ def _remove_torn_line(path: Path) -> None:
 
 
 def _is_final(line: JournalLine, digest: str) -> bool:
-    """Return whether a request needs not be sent again: it has drafts, or the LLM of this ``digest`` answered it."""
+    """Return whether a request is not sent again: it has drafts, or the LLM and prompts of ``digest`` had an answer."""
     if line.drafts:
         return True
     return line.asked == digest and line.outcome is not DraftOutcome.FAILED
@@ -261,8 +261,8 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     """Count all requests, questions and categories of a study.
 
     Args:
-        folder: Of the study.
-        kind: Of its questions. It decides whether a request is for a pair or for an image.
+        folder: Folder of the study.
+        kind: Kind of the study. It decides whether a request is for a pair or for an image.
 
     Returns:
         Numbers by (``pairs`` or ``images``, ``questions`` or ``categories``; outcome; reason).
@@ -366,7 +366,7 @@ def ask(
 
     Args:
         llm: The LLM, with its cache and its limit of requests.
-        prompt: Its ``system`` part is sent as it is.
+        prompt: The prompt, of which the ``system`` part is sent as it is.
         user: The ``user`` part with its marks filled.
         read: Returns the value of a reply, or None for one that it cannot read.
 

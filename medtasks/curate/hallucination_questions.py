@@ -116,8 +116,8 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
     """Return the paper's prompt for questions of a kind on an image.
 
     Args:
-        kind: Of the study. That for closed visual questions has three prompts.
-        image: Decides between them by the context that it has: bounding boxes, question pairs or the report alone.
+        kind: Kind of the study. Closed visual questions have three prompts.
+        image: The image. Its context decides between the three: bounding boxes, question pairs or the report alone.
     """
     name = str(kind)
     if kind is StudyKind.VISUAL_CLOSED:
@@ -171,7 +171,9 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
 
 
 def banned_phrases(system: str) -> re.Pattern[str] | None:
-    """Return a pattern for the phrases that a system message forbids, also as a plural, or None if it forbids none.
+    """Return a pattern for the phrases that a system message forbids, also as a plural.
+
+    It is None for a message that forbids no phrase.
 
     Example:
         >>> rule = 'Do not use phrases like "mentioned", "the report" in the conversation.'
@@ -263,7 +265,10 @@ def _records(value: Any) -> list[Any]:
 
 
 def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
-    """Return options and answers of a question, what else its form has, and the ``reason`` to reject it."""
+    """Return fields of the draft of a question: options, answers, what else its form has, and ``reason``.
+
+    The ``reason`` to reject the draft is empty if there is none.
+    """
     if isinstance(question, YesNoQuestion):
         return _closed_facts(item, question, "", True)
     if isinstance(question, TypedQuestion):
@@ -289,7 +294,7 @@ def _closed_facts(
     choices: str,
     binary: bool,
 ) -> dict[str, Any]:
-    """Return options and answers of a closed question, and the ``reason`` why there is no answer.
+    """Return options and answers of a closed question, and the ``reason`` to reject it, which may be empty.
 
     The item's id decides the order of its options, because LLMs put the right one first, or never last. Options that
     refer to each other ("both A and B") keep their order.
@@ -320,10 +325,10 @@ def _fault_of(
     """Describe the fault of a closed question. The text is empty if it has none.
 
     Args:
-        options: Its options.
-        binary: Whether they are yes and no.
-        right: Letter of the right one, None if its answer names none of them or several.
-        flags: Oddities of the answer.
+        options: Options of the question.
+        binary: Whether the options are yes and no.
+        right: Letter of the right option, None if the drafted answer names no option, or several.
+        flags: Oddities of the drafted answer.
     """
     if not binary and len(options) < 2:
         return "it has fewer than two options that can be told apart"

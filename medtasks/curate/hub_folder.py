@@ -190,7 +190,7 @@ def _with_new_names(
 
 
 def _check_publishable(manifest: Manifest) -> None:
-    """Raise MedTasksError for credentialed data, those of others, and volumes."""
+    """Raise MedTasksError for a dataset that is credentialed, a part of others' data, or shows volumes."""
     if manifest.selected_from in CATALOGUE:
         raise MedTasksError(
             f"'{manifest.name}' is a part of '{manifest.selected_from}', a set of others; only your own can be "

@@ -119,9 +119,9 @@ def publish_study(
     """Make a dataset and tasks from the drafts whose questions all reach a score.
 
     Args:
-        folder: Of the study.
-        min_score: From 1 to 10.
-        name: Of the dataset and its first task, by default that of the study.
+        folder: Folder of the study.
+        min_score: Least score of a question, from 1 to 10.
+        name: Name of the dataset and its first task, by default that of the study (None).
         wording: The reviewer whose words count if reviewers differ. None leaves out such drafts.
         balance: Whether to leave out the surplus of one label (hallucination studies).
         allow_incomplete: Whether to leave out drafts whose images cannot be used.
@@ -168,10 +168,10 @@ def _publication(
     """Return the questions to publish, and the settings of their publication.
 
     Args:
-        folder: Of the study.
-        study: Its description.
-        name: Of the dataset.
-        min_score: From 1 to 10.
+        folder: Folder of the study.
+        study: Description of the study.
+        name: Name of the dataset.
+        min_score: Least score of a question, from 1 to 10.
         wording: The reviewer whose words count if reviewers differ. None leaves out such drafts.
         balance: Whether to leave out the surplus of one label (hallucination studies).
 
@@ -264,7 +264,7 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
     lost: list[str] = []
 
     def enclose(work: Path, manifest: Manifest) -> None:
-        """Write the datasheet next to the dataset, without the questions that lost an image in the meantime."""
+        """Write the datasheet next to the dataset, of whose drafts those without a usable image are left out."""
         published = {item: draft for item, draft in about.published.items() if item not in lost}
         left_out = +Counter(
             {**about.left_out, "an image is missing, changed or broken": len(lost)}
@@ -296,7 +296,13 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
 
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
-    """Yield the documents in the order of the study's pairs or images. Drafts without an image go to ``lost``."""
+    """Yield the documents in the order of the study's pairs or images.
+
+    Args:
+        about: The study, and how it is published.
+        store: Store of the dataset's images.
+        lost: List to which the ids of drafts are added that have an image which cannot be used.
+    """
     pairs = pairs_by_id(about.folder)
 
     @functools.cache
@@ -322,7 +328,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
 
 
 def _in_order(about: Publication, pairs: Iterable[str]) -> list[Draft]:
-    """Sort drafts by their pair or image, and those of one image by the number in their ids."""
+    """Sort drafts in the order of the study's pairs or images, and drafts of one image by the number in their ids."""
     of_pairs = about.study.kind is StudyKind.PAIRS
     ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
 
@@ -345,9 +351,9 @@ def document(
     Args:
         study: The study, by whose kind the columns are chosen.
         draft: The reviewed draft.
-        position: Of the image in the draft, from 0.
+        position: Position of the image in the draft, from 0.
         image: The image.
-        pair: None unless the study is one of pairs.
+        pair: Pair of the draft; None if the study is not one of pairs.
     """
     if pair is not None:
         return new_document(

@@ -65,9 +65,9 @@ def planned_study(
 
     Args:
         reports: JSONL file, see :func:`made_study`.
-        folder: Of the study.
-        kind: Of the questions. Only ``knowledge_open`` retrieves passages.
-        name: Of the dataset that it becomes, by default that of the folder.
+        folder: Folder of the study.
+        kind: Kind of the questions. Only ``knowledge_open`` retrieves passages.
+        name: Name of the dataset that it becomes, by default that of the folder.
         access: Who may see the study.
         knowledge: Files and folders of texts to retrieve from.
         passages: Most passages shown with a report.
@@ -105,16 +105,16 @@ def planned_study(
 
 
 def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
-    """Return the study in a folder, which is made from its reports unless it exists.
+    """Return the study in a folder. If there is none, it is made from the file of reports.
 
     Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
     fields that its kind needs of ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have
     ``group`` and ``licence``.
 
     Args:
-        folder: Of the study.
-        planned: From :func:`planned_study`.
-        knowledge: The same as for ``planned``.
+        folder: Folder of the study.
+        planned: Description of the study, from :func:`planned_study`.
+        knowledge: Files and folders of texts to retrieve from, as they were given to :func:`planned_study`.
 
     Returns:
         The study. ``made_with["counts"]`` has the number of reports left out, by reason.
@@ -194,7 +194,7 @@ def _image_or_fault(
 
 
 def _digest_or_fault(file: Path) -> bytes | str:
-    """Return the SHA-256 of a file that holds an image, or why it does not."""
+    """Return the SHA-256 of an image file, or in words why the file cannot be used."""
     try:
         data = read_file(file)
     except (OSError, ValueError):  # also of a text that cannot be a file's name

@@ -81,7 +81,7 @@ class StudyImage(StudyRecord):
         """Return the bytes of the file.
 
         Raises:
-            UnreadableImage: It is missing or has changed. The error names no file.
+            UnreadableImage: The file is missing or has changed. The error does not name the file.
         """
         try:
             data = read_file(Path(self.file))
@@ -116,7 +116,7 @@ class Study(StudyRecord):
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with what made the study. Its review files carry them."""
+        """Sixteen hexadecimal digits that change with what made the study. Review files name their study by them."""
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
@@ -154,8 +154,8 @@ def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImag
     """Return the images of a study by id, in their order.
 
     Args:
-        folder: Of the study.
-        study: Its description. If it is None, it is read from the folder.
+        folder: Folder of the study.
+        study: Description of the study. If it is None, the description is read from the folder.
 
     Raises:
         MedTasksError: Fewer people may see one of the images than the study.
@@ -209,7 +209,7 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
 
 
 def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
-    """Write one record per line, all or nothing."""
+    """Write a file with one record per line, all or nothing."""
     write_private(path, "".join(record.model_dump_json() + "\n" for record in records))
 
 
@@ -217,7 +217,7 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, all or nothing.
 
     Raises:
-        MedTasksError: It cannot be written.
+        MedTasksError: The file cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ def write_study(folder: Path, study: Study) -> None:
 
 
 def existing_study(folder: Path, planned: Study) -> Study | None:
-    """Return the study in a folder, None for a new one.
+    """Return the study in a folder, or None if the folder has none yet.
 
     Args:
         folder: The folder.

@@ -17,7 +17,7 @@ Check = Callable[[], Iterable["CheckResult"]]
 
 
 class State(enum.StrEnum):
-    """Severity: a problem stops a run or makes it wrong, a warning costs a part of it, a note costs nothing."""
+    """Severity: a problem stops a run or makes it wrong, a warning costs a part of the run, a note costs nothing."""
 
     OK = "ok"
     NOTE = "note"
@@ -59,13 +59,13 @@ class Area(str):
         fix: str = "",
         state: State = State.PROBLEM,
     ) -> CheckResult:
-        """Return one of our errors as a result.
+        """Return an error of medtasks as a result of this area.
 
         Args:
             name: Name of the result.
             error: The error, whose message may have a fix after a semicolon.
             fix: The fix, if the message has none.
-            state: Its severity.
+            state: Severity of the result.
         """
         sentence, own_fix = split_fix(str(error))
         return CheckResult(self, name, state, sentence, own_fix or fix)
@@ -91,7 +91,7 @@ def findings_of(area: Area, name: str, check: Check) -> list[CheckResult]:
 
     Args:
         area: Area of the failure, if the check fails.
-        name: Its name.
+        name: Name of the failure, if the check fails.
         check: The check, which yields results.
 
     Returns:

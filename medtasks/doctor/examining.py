@@ -96,7 +96,7 @@ def importable_model(name: str) -> Findings:
     """Check that a model of the harness exists, and that the packages it imports are installed.
 
     Args:
-        name: As after ``--model``.
+        name: Name of the model, as after ``--model``.
     """
     path = class_path_of(name)
     if not path:

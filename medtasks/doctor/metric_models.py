@@ -173,7 +173,7 @@ def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
 
 
 def _answer(settings: JudgeSettings) -> CheckResult:
-    """Check that the endpoint lists the judge's model. Its own words are never quoted, as they may repeat the key."""
+    """Check that the endpoint lists the judge's model. Its own words are not quoted: they may repeat the key."""
 
     async def answer() -> Any:
         """Return the content of the endpoint's answer, whatever JSON that is."""
@@ -216,7 +216,7 @@ def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> Check
     """Say whether an endpoint that lists no models may judge all the same.
 
     Args:
-        trouble: Its answer, or that it has none.
+        trouble: The endpoint's answer, or that there is none.
         answers: First words of a sentence on an endpoint that answers.
         unchecked: Last words of a sentence on an endpoint whose models are unknown.
     """

@@ -56,7 +56,7 @@ _HUB = "https://huggingface.co/datasets/"  # beginning of a dataset's address
 
 
 def names(scope: Scope) -> Findings:
-    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen.
+    """Check that names are unique: no task of the harness or the user has a name of ours. Check that other names exist.
 
     Args:
         scope: Names that the user gave, or all of ours.

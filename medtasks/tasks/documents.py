@@ -225,7 +225,12 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
 
 
 def _as_variant(task: TaskFile, documents: list[NewDocument]) -> list[NewDocument]:
-    """Return the documents of a task, which are those of its base but for some variants."""
+    """Return the documents of a task, made from those of its base.
+
+    Args:
+        task: Task or variant. A task itself, and a thinking variant, has the documents of the base as they are.
+        documents: Documents of the base.
+    """
     if task.variant is None or task.variant in THINKING:
         return documents
     if task.variant == NOTA_CONTROL:
@@ -316,7 +321,7 @@ def private_datasets(task: TaskFile, documents: Documents = ()) -> list[str]:
 
 
 def access_of_task(task: TaskFile, documents: Documents = ()) -> str:
-    """Return the strictest access level of a task's documents. The text is empty if they name no dataset."""
+    """Return the strictest access level of a task's documents, or an empty text if nothing names a dataset."""
     levels = map(access_of, _names(task, documents))
     return str(max(levels, key=list(Access).index, default=""))
 
@@ -423,7 +428,7 @@ def _first_document(task: TaskFile, written: Config, *, download: bool) -> Docum
 
 
 def unknown_keys(task: TaskFile) -> list[str]:
-    """Return the keys of a task's file that are unknown and like no other. A newer harness may know them."""
+    """Return the keys of a task's file that are unknown and like no known key. A newer harness may have such keys."""
     keys = [str(key) for key in task_config(task.name) if key not in KEYS]
     return [key for key in keys if not near_match(key, KEYS)]
 
@@ -572,7 +577,7 @@ def _prompt_problems(config: Config, document: Document, *, private: bool) -> Pr
 
 
 def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Problems:
-    """Yield the settings of a prompt that are unknown and like another one."""
+    """Yield the settings of a prompt that are unknown, but have nearly the name of a known one."""
     valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
     names = set[str]()
     for block in blocks:
@@ -583,7 +588,13 @@ def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Problems:
 
 
 def _unknown_columns(key: str, text: str, document: Document) -> Problems:
-    """Yield the columns that a template names, or a name like that of a column, and that the sample lacks."""
+    """Yield the columns that a prompt needs and the sample lacks.
+
+    Args:
+        key: Key of the prompt in the task's file.
+        text: A template of lmms-eval, or a text that may be meant as the name of a column.
+        document: The sample.
+    """
     names = set[str]()
     if "{" in text:
         names = set(names_in_template(text))
@@ -606,7 +617,7 @@ def call_hook(
     Args:
         hook: Function of a document and, if it has a second parameter, of settings.
         document: The sample.
-        settings: Settings of a model family, or None. They are not passed on then.
+        settings: Settings of a model family. If they are None, the hook gets the document alone.
         always: Whether the harness hands over settings whatever the parameters are.
     """
     takes_settings = always or len(inspect.signature(hook).parameters) > 1

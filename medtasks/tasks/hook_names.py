@@ -32,7 +32,9 @@ def function_of(hook: object) -> Any:
 
 
 def hook_name(hook: object) -> str:
-    """Return the dotted name of a function, or of the one that a hook names. A name of the user's is returned as it is.
+    """Return the dotted name of a function, or of the function that a hook of ours names.
+
+    The name of a user's hook is returned as it is.
 
     Example:
         >>> hook_name("medtasks.hooks.prompts.lettered")

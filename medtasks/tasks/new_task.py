@@ -88,7 +88,10 @@ class QuestionFile:
         )
 
     def options(self) -> Iterator[tuple[list[str], list[Values]]]:
-        """Yield columns that may hold the options, one with lists or several, and the options of each question."""
+        """Yield columns that may hold the options, with the options of each question.
+
+        The columns are one whose cells list the options, or several with one option each.
+        """
         numbered: dict[str, dict[str, str]] = {}
         for name, cells in self.columns.items():
             yield [name], list(map(listed_options, cells))
@@ -135,7 +138,7 @@ class QuestionFile:
         return names[0]
 
     def column_for(self, role: str, names: Sequence[str]) -> str:
-        """Return the column with a role: the one of that name, or with a word for it in any language.
+        """Return the column with a role: the column of that name, or with a word for the role in any language.
 
         Args:
             role: Our name of the column, such as ``"answer"``.
@@ -257,7 +260,9 @@ def _family_with_options(
 
 
 def _refuse_faulty_choices(questions: QuestionFile) -> None:
-    """Refuse a file in which most answers are options of their questions: without options it is another task.
+    """Refuse a file in which most, but not all, answers are options of their questions.
+
+    Without this check the file would become a task without options.
 
     Raises:
         MedTasksError: Some answers are no options, some questions have none, or the answers can be read in two ways.

@@ -71,10 +71,10 @@ def own_documents(task: str, config: Config) -> list[NewDocument]:
 
     Args:
         task: Name of the task, for messages.
-        config: Its configuration.
+        config: Configuration of the task.
 
     Raises:
-        MedTasksError: They cannot be loaded or used, see :func:`complete_documents`.
+        MedTasksError: The documents cannot be loaded or used, see :func:`complete_documents`.
     """
     return rows_of(complete_documents(own_table(task, config), config, apart=True))
 
@@ -191,7 +191,7 @@ def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumn
 
 
 def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> Iterator[Path]:
-    """Yield the paths of images, for the settings of each model family. A cell holds one, or a list of them."""
+    """Yield the paths of images, for the settings of each model family. A cell is the name of an image, or a list."""
     settings = mapping_in(config, SETTINGS)
     for family, cell in itertools.product((settings, *settings.values()), cells):
         if not isinstance(family, Mapping):
@@ -227,10 +227,10 @@ def own_table(task: str, config: Config) -> Any:
 
     Args:
         task: Name of the task, for messages.
-        config: Its configuration.
+        config: Configuration of the task.
 
     Raises:
-        MedTasksError: It cannot be loaded, or is empty.
+        MedTasksError: The table cannot be loaded, or is empty.
     """
     split = split_of(config)
     location = location_of(config)
@@ -419,7 +419,7 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 
 
 def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, ColumnKinds]]:
-    """Yield who needs which columns, with what they have to hold.
+    """Yield who needs columns, for messages, and the needed columns, with what each has to hold.
 
     Args:
         config: The task's configuration.
@@ -512,7 +512,7 @@ def _wrong_values(
     names: Names,
     places: Sequence[str],
 ) -> Iterator[str]:
-    """Yield each value that is not what hooks need. What they need is said of a column's first one."""
+    """Yield a sentence for each value that is not what hooks need. The first on a column says what they need."""
     checked = set[tuple[str, Column]]()
     for who, required in needed_columns(config, names):
         for name, kind in required.items():
@@ -531,7 +531,7 @@ def _wrong_values(
 
 
 def _check_columns(config: Config, names: Names, location: str) -> None:
-    """Raise MedTasksError for columns that hooks need and the documents lack, each with the first that needs it."""
+    """Raise MedTasksError for needed columns that the documents lack, each with the first hook that needs it."""
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
         for name in required:
@@ -631,7 +631,7 @@ def _following_of_closed_questions(
 
 
 def _image_ids(columns: Columns, names: Names) -> NewColumns:
-    """Return the column ``image_id``, unless it is there or nothing has images."""
+    """Return the column ``image_id``. There is nothing to return if the documents have it, or have no images."""
     if "image_id" in names:
         return {}
     if "image_files" in names:

@@ -114,7 +114,7 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
 
 
 def _fault_of(options: Sequence[str]) -> str:
-    """Describe the first option that is equal to an earlier one. The text is empty without any."""
+    """Describe the first option that is equal to an earlier one. The text is empty if no two are equal."""
     texts = _plain(options)
     for index, text in enumerate(texts):
         if texts.index(text) < index:

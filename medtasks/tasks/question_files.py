@@ -166,7 +166,7 @@ def _loaded_anew(
 
     Args:
         config: The task's configuration.
-        path: Its ``dataset_path``, a folder or a kind of file.
+        path: The ``dataset_path`` of the task, a folder or a kind of file.
         kind: Kind of the files.
         files: The files by split.
     """
@@ -191,7 +191,7 @@ def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
     """Return kind and files of a task's questions. The files are None if they are not on this machine.
 
     Raises:
-        MedTasksError: They are pickles, the task names no file, or the kind is misspelt.
+        MedTasksError: The files are pickles, the task names no file, or the kind is misspelt.
         SourceError: A file is missing.
     """
     names = mapping_in(config, "dataset_kwargs").get("data_files")
@@ -215,7 +215,7 @@ def _single_file(config: Config, path: str, *, has_names: bool) -> Files | None:
 
     Args:
         config: The task's configuration.
-        path: Its ``dataset_path``, which is no kind of file.
+        path: The ``dataset_path`` of the task, which is no kind of file.
         has_names: Whether the task names its files elsewhere, so that the path can only be a misspelt kind.
 
     Raises:
@@ -257,7 +257,7 @@ def _reading_options(arguments: Config) -> dict[str, str]:
     """Return a user's choices for :func:`read_table`, among the arguments of the library.
 
     Raises:
-        MedTasksError: An argument is one of neither.
+        MedTasksError: An argument is neither one of the library nor one of :func:`read_table`.
     """
     import datasets
 

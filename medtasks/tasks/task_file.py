@@ -88,30 +88,30 @@ class TaskFile:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether its file is one of this package."""
+        """Whether the task's file is one of this package."""
         return self.path.is_relative_to(tasks_folder())
 
     @property
     def has_own_files(self) -> bool:
-        """Whether it asks about files of a user's own, which were not prepared here."""
+        """Whether the task asks about files of a user's own, which were not prepared here."""
         return self.kind == "task" and self.dataset is None
 
     @property
     def compares_likelihoods(self) -> bool:
-        """Whether its replies are a likelihood per option."""
+        """Whether the task's replies are likelihoods, one per option."""
         return self.output_type == _LIKELIHOODS
 
     @property
     def has_family(self) -> bool:
-        """Whether its hook scores for one of our families."""
+        """Whether the task's hook scores for one of our families."""
         return family_of(self.process_results) is not None
 
     @property
     def family(self) -> TaskFamily:
-        """The family that its hook scores for.
+        """The family that the task's hook scores for.
 
         Raises:
-            RepliesError: It has none.
+            RepliesError: The task has no family of ours.
         """
         family = family_of(self.process_results)
         if family is None:
@@ -120,7 +120,7 @@ class TaskFile:
 
     @cached_property
     def metrics(self) -> tuple[AnyMetric, ...]:
-        """The metrics in its list, in order."""
+        """The metrics in the task's list, in order; none without a list."""
         entries = [] if self.metric_list is None else self.metric_list.resolve()
         metrics = (self.family.metric(str(entry["metric"])) for entry in entries)
         return tuple(metric for metric in metrics if metric is not None)
@@ -137,7 +137,7 @@ class TaskFile:
 
     @property
     def only_harness(self) -> str:
-        """Why only the harness can score it, in words that follow its name. Empty where we can, too."""
+        """Why only the harness can score the task, in words that follow its name. Empty if medtasks can, too."""
         if self.kind == "group":
             return "is a group; take its member tasks one by one"
         if self.process_results is None:
@@ -169,7 +169,7 @@ class TaskFile:
         """Return a sanity, stress or thinking variant of this task.
 
         Args:
-            variant: One of ``variants`` or ``thinking``.
+            variant: Ending of the variant, one of ``variants`` or ``thinking``.
             config: The whole configuration of this task.
         """
         family = family_of(self.process_results)
@@ -231,7 +231,7 @@ def _has_images(config: Config, dataset: str | None) -> bool:
 
     Args:
         config: The task's configuration.
-        dataset: Its prepared dataset, None for a user's own documents.
+        dataset: Prepared dataset of the task, None for a user's own documents.
     """
     if dataset is None:  # only our hooks know what a variant of a user's own documents shows
         messages = config.get("doc_to_messages")

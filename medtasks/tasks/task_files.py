@@ -80,7 +80,7 @@ def include(folders: Sequence[Path]) -> None:
 
 @contextlib.contextmanager
 def including(folders: Sequence[Path]) -> Iterator[None]:
-    """Do the same within this block only. Without folders, those included before remain."""
+    """Include folders, see :func:`include`, within this block only. Without folders, those of before stay included."""
     global _included
     before = _included
     try:
@@ -210,7 +210,7 @@ def check_task_name(name: str) -> None:
     """Check the name of a new task.
 
     Raises:
-        MedTasksError: It is not of small letters, digits and underscores.
+        MedTasksError: The name is not of small letters, digits and underscores.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(
@@ -219,7 +219,7 @@ def check_task_name(name: str) -> None:
 
 
 def names_of_others(names: Collection[str]) -> dict[str, Path]:
-    """Return those of the names that a task, variant, group or tag of ours or the harness has, with their files."""
+    """Return the names that are taken by a task, variant, group or tag of ours or the harness, with their files."""
     shipped = _Tasks({}, {})
     paths: dict[str, Path] = {}
     for file in shipped.values():
@@ -306,7 +306,7 @@ def task_file(name: str) -> TaskFile:
     """Return a task or group, or a variant of a task.
 
     Raises:
-        UnknownName: There is none of that name. The message suggests the nearest one.
+        UnknownName: There is no task of that name. The message suggests the nearest name.
 
     Example:
         >>> task_file("mediconfusion").output_type
@@ -324,8 +324,8 @@ def scored_task(name: str) -> TaskFile:
     """Return a task whose replies can be scored without the harness.
 
     Raises:
-        UnknownName: There is none of that name.
-        RepliesError: Only the harness can score it.
+        UnknownName: There is no task of that name.
+        RepliesError: Only the harness can score the task.
     """
     task = task_file(name)
     if task.only_harness:
@@ -347,7 +347,7 @@ def _config_of(task: TaskFile) -> NewConfig:
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:
-    """Return the base task and the variant in a name, or None if it names no variant of ours.
+    """Return the base task and the variant in a name, or None if the name is that of no variant of ours.
 
     Example:
         >>> variant_of("mediconfusion_gd_blind")
@@ -360,7 +360,7 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
 
 
 def _variant(name: str, tasks: TasksByName) -> TaskFile | None:
-    """Return the variant of this name of one of the tasks, or None if a task has the name, or none such a variant."""
+    """Return the variant of this name of one of the tasks, or None if there is none, or a task has the name."""
     for variant in ENDINGS:
         base = tasks.get(name.removesuffix(f"_{variant}"))
         if (

@@ -68,11 +68,11 @@ class DottedName(str):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it names something of this package."""
+        """Whether the name is that of an object of this package."""
         return self.startswith("medtasks.") and self.own_file() is None
 
     def resolve(self) -> Any:
-        """Import what it names, from the file next to the task's if there is one."""
+        """Import the object of this name, from the file next to the task's if there is one."""
         return getattr(self.module(), self.rpartition(".")[2])
 
     def module(self) -> ModuleType:
@@ -97,7 +97,7 @@ class DottedName(str):
 
 
 def mapping_in(config: Config, *keys: str) -> Config:
-    """Return the mapping under nested keys of a configuration, empty if one is missing or holds something else.
+    """Return the mapping under nested keys of a configuration, empty if a key is missing or holds something else.
 
     Example:
         >>> mapping_in({"metadata": {"version": 1}, "tag": "a"}, "tag")
@@ -110,7 +110,7 @@ def mapping_in(config: Config, *keys: str) -> Config:
 
 
 def mappings_in(config: Config, key: str) -> list[Config]:
-    """Return the mappings in the list under a key of a configuration, none if it holds something else.
+    """Return the mappings in the list under a key of a configuration, none if the key holds something else.
 
     Example:
         >>> mappings_in({"filter_list": [{"name": "robust"}, "none"]}, "filter_list")
@@ -148,7 +148,7 @@ class TaskIndex:
 
     Attributes:
         configs: Configuration of each task, with the files it includes.
-        groups: The same of groups.
+        groups: Configuration of each group, with the files it includes.
         paths: File of each task or group.
         members: Names of the members of each group or tag.
     """
@@ -181,7 +181,7 @@ def tasks_folder() -> Path:
 
 
 def harness_folder() -> Path | None:
-    """Return the folder of the harness's own tasks, found without importing it, or None if it is not installed."""
+    """Return the folder of the harness's own tasks, or None without the harness, which is not imported."""
     spec = importlib.util.find_spec("lmms_eval")
     if spec is None:
         return None
@@ -198,7 +198,7 @@ def index_tasks(
     *,
     strict: bool = False,
 ) -> TaskIndex:
-    """Read the task files in folders and below, or files. Of two with one name the first folder's counts.
+    """Read the task files in folders and below, or files. Of two tasks with one name the first folder's counts.
 
     Args:
         folders: Folders or files.
@@ -297,9 +297,9 @@ def read_config(path: Path) -> NewConfig:
 
     Raises:
         OSError: A file is missing.
-        ValueError: It is no text or empty.
-        yaml.YAMLError: It is no YAML.
-        MedTasksError: Its ``family`` cannot be filled in.
+        ValueError: A file is no text or empty.
+        yaml.YAMLError: A file is no YAML.
+        MedTasksError: The keys of its ``family`` cannot be filled in.
     """
     config = with_included(path)
     if "family" in config:
@@ -317,7 +317,7 @@ def with_included(path: Path, content: Config | None = None) -> NewConfig:
 
     Args:
         path: The file. Names in it are relative to its folder if such files exist there.
-        content: Its own keys, by default those that it has.
+        content: Own keys of the file. If they are None, they are read from the file.
     """
     config = dict(own_config(path) if content is None else content)
     merged: NewConfig = {}
@@ -330,7 +330,7 @@ def with_included(path: Path, content: Config | None = None) -> NewConfig:
     folder = path.parent.absolute()
 
     def locate(name: Any) -> Any:
-        """Return the path of a file in the folder; other values stay, such as paths below the working folder."""
+        """Return the path of a file in the folder. Other values stay, such as paths below the working folder."""
         return str(folder / name) if type(name) is str and (folder / name).is_file() else name
 
     if merged.get("dataset_path") not in LOCAL_LOADERS:

@@ -97,7 +97,7 @@ def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
 
 
 def listed_changes(path: Path) -> Iterator[NewConfig]:
-    """Yield the differences of each task that ``variants.yml`` makes of the one in a file."""
+    """Yield the keys, the name among them, in which each task differs that ``variants.yml`` makes of a file's task."""
     for name, origin, rule in listed_variants(path.parent):
         if origin != path.stem:
             continue
@@ -120,7 +120,7 @@ def listed_changes(path: Path) -> Iterator[NewConfig]:
 
 
 def twin_changes(name: str, config: Config) -> NewConfig:
-    """Return the differences of the few-shot twin of a task whose file says ``config``."""
+    """Return the keys in which the few-shot twin of a task differs from the task, whose file says ``config``."""
     metadata = {**mapping_in(config, "metadata")}
     few_shot = metadata.pop("few_shot")
     metadata |= {
@@ -152,7 +152,7 @@ def variant_changes(
     family: TaskFamily | None,
     description: str,
 ) -> NewConfig:
-    """Return the differences of a variant of a task.
+    """Return the keys in which a variant of a task differs from the task.
 
     Args:
         name: Name of the task.
@@ -294,7 +294,7 @@ def thinking_prompt(
 
     @wraps(prompt)  # the checks know by the prompt's name which columns it needs
     def with_instruction(doc: Document, *args: Any, **named: Any) -> Any:
-        """Return the task's own prompt, or messages, with the instruction; an image's mark stays in front of it."""
+        """Return the task's own prompt, or messages, with the instruction to reason, after an image's mark."""
         original = prompt(doc, *args, **named)
         if isinstance(original, list):
             return _instruct_turns(original, variant, doc, family)

@@ -332,7 +332,7 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The embeddings of images by one encoder."""
+    """The embeddings of a list of images by one encoder."""
 
     # Shape (embedded images, dimension), of length 1, in the order of ``kept``.
     vectors: npt.NDArray[np.float16]
@@ -366,7 +366,7 @@ def embed_files(
 
     Args:
         files: Images to embed.
-        digests: Their SHA-256, see :func:`file_digests`.
+        digests: SHA-256 of each file, see :func:`file_digests`.
         encoder: The encoder, which is loaded only if an image is new.
         batch_size: Images that the encoder gets at a time.
 
@@ -462,7 +462,10 @@ def _dimension(vectors: Mapping[bytes, bytes]) -> int:
 def _decoded_batches(
     todo: Mapping[bytes, Path], size: int
 ) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
-    """Decode a batch while the one before it is encoded. Instead of an image that cannot be read, give the reason."""
+    """Yield batches of digests and images, each decoded while the caller encodes the batch before.
+
+    Instead of an image that cannot be read there is the reason. All images are in RGB.
+    """
 
     def decode(file: Path) -> Image.Image | str:
         try:
@@ -485,7 +488,7 @@ def _decoded_batches(
 
 
 class _Encoding:
-    """Encodes batches, and the images of a batch that fails one by one: an odd image must not end a long run."""
+    """Encodes batches. If a batch fails, its images are encoded one by one: an odd image must not end a long run."""
 
     def __init__(self, encoder: Encoder, most_failures: int) -> None:
         self._encode = encoder.load()

@@ -219,7 +219,9 @@ def _without_markup(text: str) -> str:
 
 
 def option_of_answer(answer: str, options: tuple[str, str]) -> int | None:
-    """Return the position of the option that an answer repeats or names, or None if that is none of them, or both.
+    """Return the position, from 0, of the option that an answer repeats or names.
+
+    It is None if the answer is neither option, or both.
 
     Example:
         >>> option_of_answer("Option 2", ("left", "right")), option_of_answer("Left.", ("left", "right"))
@@ -253,7 +255,7 @@ def broken_rules(reply: PairReply) -> list[str]:
 
 
 def _overlap(options: tuple[str, str]) -> bool:
-    """Return whether one option is in the other: "stenosis", "mild stenosis", but not "no stenosis"."""
+    """Return whether one option is part of the other, as "stenosis" is of "mild stenosis" but not of "no stenosis"."""
     short, long = sorted(map(_words, options), key=len)
     for start in range(len(long) - len(short) + 1):
         end = start + len(short)
@@ -270,7 +272,7 @@ def given_categories(text: str) -> tuple[str, ...]:
     """Split a list with commas.
 
     Raises:
-        MedTasksError: It has fewer than two names.
+        MedTasksError: The list has fewer than two names.
 
     Example:
         >>> given_categories("Chest, Head and neck, Chest")
@@ -290,7 +292,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     Requests that were answered by an earlier run are not repeated.
 
     Args:
-        folder: Of the study.
+        folder: Folder of the study.
         llm: The LLM to ask.
         names: Categories to choose from, or None for the paper's list and prompt.
 
@@ -321,7 +323,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 def _category_reader(
     names: Sequence[str],
 ) -> Callable[[str], dict[str, tuple[str, ...]] | None]:
-    """Return a function that reads the categories of a reply, or returns None if it says anything else."""
+    """Return a function that reads the categories of a reply, or returns None for a reply that says anything else."""
     by_text = {one_line(name).casefold(): name for name in names}
     category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
     between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
@@ -343,7 +345,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     """Ask for the categories of up to 100 captions of a study, and write the reply for an expert.
 
     Args:
-        folder: Of the study.
+        folder: Folder of the study.
         llm: The LLM to ask.
         path: File to write, in Markdown.
 
@@ -410,8 +412,8 @@ def pairs_with_questions(
     """Return a study, and its pairs with a question.
 
     Args:
-        folder: Of the study, or None for the published MediConfusion.
-        source: Folder of its ``dataset.json``, or None for the one that it was prepared from.
+        folder: Folder of the study, or None for the published MediConfusion.
+        source: Folder of MediConfusion's ``dataset.json``, or None for the folder that it was prepared from.
 
     Returns:
         The study (that of MediConfusion is the one that would have made it), and by pair id the texts for the marks of
@@ -455,10 +457,10 @@ def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPa
     """Return the pairs of MediConfusion.
 
     Args:
-        source: Folder of its ``dataset.json``, or None for the one that it was prepared from.
+        source: Folder of the ``dataset.json``, or None for the folder that MediConfusion was prepared from.
 
     Raises:
-        SourceError: It is not prepared, or there is no ``dataset.json``, or a malformed one.
+        SourceError: MediConfusion is not prepared, or there is no ``dataset.json``, or a malformed one.
     """
     name = MEDICONFUSION.name
     try:
@@ -497,7 +499,7 @@ def write_failure_modes(
     The LLM's cache keeps replies, so that a later run sends only the requests that failed.
 
     Args:
-        name: Of the benchmark.
+        name: Name of the benchmark.
         pairs: Texts for the marks of the prompt by pair id, see :func:`pairs_with_questions`.
         llm: The LLM to ask.
         path: File to write, in Markdown.

@@ -64,7 +64,7 @@ KEYS = ("id", "image", "caption", "group", "licence")
 
 
 class Space:
-    """The embeddings of one encoder, of any length."""
+    """The embeddings of images by one encoder. Vectors may have any length but 0."""
 
     def __init__(self, vectors: Floats) -> None:
         self.vectors: Vectors = vectors.astype(np.float32)
@@ -132,7 +132,7 @@ class ConfusingPairs:
 
 
 class _WidestGaps:
-    """Pairs found so far. When they are too many, those with the largest gaps are kept."""
+    """Confusing pairs found so far. When there are too many, those with the largest gaps are kept."""
 
     def __init__(self, most: int) -> None:
         self.floor = -math.inf  # gap that a further pair has to reach
@@ -172,12 +172,12 @@ def find_pairs(
 
     Args:
         medical: Embeddings, shape (images, dimension), in float16 or float32.
-        general: The same, in a dimension of its own.
+        general: Embeddings of the same images by the other encoder, which may have another dimension.
         sim_med: Smallest medical similarity of a pair.
         sim_gen: Largest general similarity of a pair.
         groups: One number per image, -1 for none. Two images of one group are never a pair. None if no image has a
             group.
-        most: Of more pairs, those with the largest gaps are kept.
+        most: Number of pairs to return at most. Of more, those with the largest gaps are kept.
 
     Example:
         >>> medical = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
@@ -286,7 +286,7 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
 
 
 def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
-    """Return the image of a row, or why it cannot be used."""
+    """Return the image of a row of the list, or the reason why the row cannot be used."""
     caption = row.values.get("caption")
     text = caption.strip() if isinstance(caption, str) else ""
     keys = ("image", "group", "licence")
@@ -321,12 +321,12 @@ def make_pair_study(
     batch_size: int,
     device: str | None,
 ) -> tuple[Study, ConfusingPairs | None, list[str]]:
-    """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
+    """Embed the images of a list, choose pairs, and write both to the folder of a study, unless the study exists.
 
     Args:
         source: List of images, see :func:`read_image_list`.
-        folder: Of the study.
-        name: Of the dataset that it becomes.
+        folder: Folder of the study.
+        name: Name of the dataset that it becomes.
         access: Who may see the study.
         options: Settings by which pairs are chosen.
         batch_size: Images that an encoder gets at a time.
@@ -473,7 +473,10 @@ def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> Mas
 
 
 def _within_limit(pairs: ConfusingPairs, per_image: int) -> Mask:
-    """Return for each pair, in order, whether both images are in fewer than ``per_image`` pairs before it."""
+    """Return for each pair whether to keep it, so that no image is in more than ``per_image`` pairs, shape (pairs,).
+
+    Earlier pairs come first.
+    """
     uses = Counter[int]()
     mask = np.zeros(len(pairs.first), bool)
     for number, pair in enumerate(pairs.images):

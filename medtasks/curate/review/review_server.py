@@ -192,7 +192,7 @@ def open_reviewer_file(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
     """Yield a reviewer's file that no other process works on meanwhile.
 
     Args:
-        folder: Of the study.
+        folder: Folder of the study.
         reviewer: Name of the reviewer.
 
     Raises:
@@ -223,7 +223,7 @@ class _Saving(StudyRecord):
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves the file of one reviewer, at a port or any free one."""
+    """Server of the page for one reviewer, at the given port, or at any free one if that is None."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -354,7 +354,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def _allowed_path(self, address: str) -> str:
-        """Return the path after the token, or that of the proof.
+        """Return the part of an address after the token, or the path of the proof.
 
         Raises:
             _Refused: The request is a stranger's.
@@ -422,7 +422,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _post(self, path: str) -> None:
-        """Save the review of one draft, and answer with its new state or the problems of its fields.
+        """Save the review of one draft, and answer with the new state of the draft, or with the problems of its fields.
 
         Raises:
             _Refused: The request is malformed, the draft was changed meanwhile, or the file cannot be written.
@@ -468,7 +468,7 @@ class _Handler(BaseHTTPRequestHandler):
 
         Args:
             body: Content of the answer.
-            kind: Its media type.
+            kind: Media type of the body.
             more: Further headers.
             status: Status code of HTTP.
         """

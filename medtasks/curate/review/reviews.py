@@ -44,7 +44,7 @@ Problems = dict[str, str]  # phrases by field
 
 
 class Judgement(StudyRecord):
-    """Scores that a reviewer gives one question on one image, each None if it is not given."""
+    """Scores that a reviewer gives one question on one image, each None if the reviewer has not given it."""
 
     score: int | None = None  # from 1 to 10
     correctness: bool | None = None
@@ -53,7 +53,7 @@ class Judgement(StudyRecord):
 
 
 class ItemReview(StudyRecord):
-    """A reviewer's judgement of one draft, and its wording after their edits."""
+    """A reviewer's judgement of one draft, and the draft's wording after the reviewer's edits."""
 
     digest: str  # digest of the draft that was judged
     question: str
@@ -66,7 +66,7 @@ class ItemReview(StudyRecord):
 
     @property
     def scores(self) -> tuple[int, ...] | None:
-        """The scores of all its questions, or None while one is missing."""
+        """The scores of all questions of the draft, in the order of images, or None while one is missing."""
         scores = tuple(
             judgement.score for judgement in self.judgements if judgement.score is not None
         )
@@ -79,7 +79,7 @@ class ItemReview(StudyRecord):
 
 
 class Review(StudyRecord):
-    """The file of one reviewer."""
+    """All that one reviewer has judged in a study: the content of the reviewer's file."""
 
     schema_version: int = 1
     study: str  # digest of the study
@@ -140,8 +140,8 @@ def current(review: Review, drafts: Drafts) -> dict[str, ItemReview]:
     """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since.
 
     Args:
-        review: Of one reviewer.
-        drafts: By item id, as they are now.
+        review: Review of one reviewer.
+        drafts: Drafts by item id, as they are now.
     """
     return {
         item: of
@@ -238,7 +238,7 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
 
     Args:
         draft: The draft as it is now.
-        review: One for which :func:`problems` returns none.
+        review: Review for which :func:`problems` returns none.
     """
     categories = tuple(
         tuple(name.strip() for name in names if name.strip()) for names in review.categories
@@ -297,9 +297,9 @@ def agreements(
     share an image or its group.
 
     Args:
-        reviews: One per reviewer.
-        drafts: By item id. Reviews of earlier forms of them do not count.
-        images: By id, for their groups.
+        reviews: Reviews, one per reviewer.
+        drafts: Drafts by item id. Reviews of earlier forms of a draft do not count.
+        images: Images of the study by id, for their groups.
     """
     clusters = clusters_of(drafts, images)
     criteria = (SCORE, PASSES, *ASPECTS)
@@ -401,11 +401,11 @@ def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
 
 
 def clusters_of(drafts: Drafts, images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
-    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster.
+    """Return the cluster of each draft by item id. Drafts that share an image, or an image's group, are one cluster.
 
     Args:
-        drafts: By item id.
-        images: By id, for their groups.
+        drafts: Drafts by item id.
+        images: Images of the study by id, for their groups.
     """
     keys = []
     for draft in drafts.values():
@@ -428,9 +428,9 @@ def accept_drafts(
     A draft is accepted if a reviewer scored all its questions and no reviewer gave any of them less than ``min_score``.
 
     Args:
-        drafts: By item id.
-        reviews: One per reviewer.
-        min_score: From 1 to 10.
+        drafts: Drafts by item id.
+        reviews: Reviews, one per reviewer.
+        min_score: Least score of a question, from 1 to 10.
         wording: Name of the reviewer whose words count if they differ. None leaves out drafts with several wordings.
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
@@ -456,7 +456,7 @@ def _accepted_or_reason(
 
     Args:
         draft: The draft.
-        reviews: Its reviews by reviewer, also unfinished ones.
+        reviews: Reviews of the draft by reviewer, also unfinished ones.
         min_score: Least score of an accepted draft.
         wording: Name of the reviewer whose words count if they differ. None, or one who did not score the draft,
             leaves out a draft whose reviewers differ.
@@ -487,7 +487,7 @@ def _refusal(
     Args:
         draft: The draft.
         reviews: All of the draft. A low score in an unfinished one counts, too.
-        scored: Those of them with a score for every image. Only these are checked for problems.
+        scored: Those reviews that have a score for every image. Only these are checked for problems.
         min_score: Least score of an accepted draft.
     """
     if not scored:
@@ -508,7 +508,7 @@ def _refusal(
 
 
 def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
-    """Return a draft in the words of its reviewers, with all categories that any of them names.
+    """Return a draft in the words of its reviewers, with all categories that any reviewer names.
 
     Returns:
         None if their words differ.
@@ -535,7 +535,7 @@ def balance_answers(drafts: Drafts) -> tuple[set[str], Counter[str]]:
     more draft changes at most one other.
 
     Args:
-        drafts: By item id. Those that are no yes/no questions stay.
+        drafts: Drafts by item id. Drafts that are no yes/no questions stay.
     """
     balanced = set[str]()
     by_answer: dict[str, list[str]] = {word: [] for word in YES_NO}
