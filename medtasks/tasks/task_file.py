@@ -120,7 +120,7 @@ class TaskFile:
 
     @cached_property
     def metrics(self) -> tuple[AnyMetric, ...]:
-        """The metrics in the task's list, in order; none without a list."""
+        """The metrics in the task's list, in order. A task without a list has none."""
         entries = [] if self.metric_list is None else self.metric_list.resolve()
         metrics = (self.family.metric(str(entry["metric"])) for entry in entries)
         return tuple(metric for metric in metrics if metric is not None)

@@ -404,13 +404,13 @@ def embed_files(
 
 
 def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int) -> None:
-    """Raise MedTasksError if an encoder gives vectors of another dimension than those on disk; 0 is no vector.
+    """Raise MedTasksError if an encoder gives vectors of another dimension than those on disk.
 
     Args:
         encoder: The encoder.
         store: File of the vectors on disk, None if it cannot be opened.
-        before: Dimension of these.
-        now: Dimension of the new vectors.
+        before: Dimension of the vectors on disk, 0 if there are none.
+        now: Dimension of the new vectors, 0 if there are none.
     """
     if before and now and before != now:
         raise MedTasksError(
