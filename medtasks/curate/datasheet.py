@@ -42,14 +42,16 @@ class Publication:
     folder: Path
     study: Study
     images: Mapping[str, StudyImage]
-    name: str  # of the dataset
+    name: str  # name of the dataset
     min_score: int
-    wording: str | None  # the reviewer whose words count if reviewers differ
+    wording: (
+        str | None
+    )  # the reviewer whose words count if reviewers differ; None leaves out such drafts
     balance: bool  # whether labels have to be even (hallucination studies)
-    drafts: Drafts  # all that were to be reviewed
+    drafts: Drafts  # all drafts that were to be reviewed
     reviews: Sequence[Review]
-    published: Drafts  # in the words of reviewers
-    left_out: Mapping[str, int]  # drafts by reason
+    published: Drafts  # drafts to publish, in the words of reviewers
+    left_out: Mapping[str, int]  # number of drafts left out by reason
 
 
 def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
@@ -57,13 +59,13 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
 
     Args:
         about: The study, and how it is published.
-        manifest: Of the dataset that it becomes.
+        manifest: Manifest of the dataset that the study becomes.
     """
     study = about.study
     images = about.images
     lines = read_journal_lines(about.folder).values()
     sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
-    image_ids: set[str] = set()
+    image_ids = set[str]()
     for draft in about.published.values():
         image_ids.update(draft.images)
     licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
@@ -102,6 +104,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
 
 
 def _caveats(about: Publication, clusters: int) -> list[str]:
+    """Return the caveats of a dataset whose questions make that many independent groups."""
     caveats = list(_CAVEATS)
     if about.study.kind is StudyKind.PAIRS:
         caveats.append(_OF_PAIRS)
@@ -112,7 +115,7 @@ def _caveats(about: Publication, clusters: int) -> list[str]:
 
 def _labels(drafts: Iterable[Draft]) -> Counter[str]:
     """Count the answers of closed questions: letters, or Yes and No."""
-    labels: Counter[str] = Counter()
+    labels = Counter[str]()
     for draft in drafts:
         if not draft.options:
             continue
@@ -124,6 +127,7 @@ def _labels(drafts: Iterable[Draft]) -> Counter[str]:
 
 
 def _command_options(about: Publication) -> list[str]:
+    """Return the options of ``medtasks curate publish`` with which the dataset is made again."""
     options = ["--min-score", str(about.min_score)]
     if about.wording is not None:
         options += ["--wording", about.wording]
@@ -133,7 +137,10 @@ def _command_options(about: Publication) -> list[str]:
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return the record of one reviewer. The mean is over questions, the shares are over drafts."""
+    """Return the record of one reviewer.
+
+    The mean is over questions, the shares are over drafts. All three are None if the reviewer scored no draft.
+    """
     by_item = {
         item: of.scores for item, of in current(review, about.drafts).items() if of.scores
     }
@@ -167,28 +174,31 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
 
 
 def _section(name: str, value: Any) -> str:
-    """Return a list or mapping of a datasheet in Markdown."""
+    """Return a list or mapping of a datasheet in Markdown.
+
+    Args:
+        name: Key of the datasheet.
+        value: Its value: sentences, records with the same keys, or a mapping, whose own mappings have a row for each
+            part.
+    """
     if not value:
         return "None."
-    if isinstance(value, Mapping):
-        return markdown_table(("", "value"), _mapping_rows(value))
     if name == "caveats":
         return "\n".join(f"- {sentence}" for sentence in value)
-    columns = [key.replace("_", " ") for key in value[0]]
-    return markdown_table(columns, [list(record.values()) for record in value])
-
-
-def _mapping_rows(values: Mapping[str, object]) -> list[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        columns = [key.replace("_", " ") for key in value[0]]
+        return markdown_table(columns, [list(record.values()) for record in value])
     rows = []
-    for key, content in values.items():
+    for key, content in value.items():
         if isinstance(content, Mapping):
             rows += [(f"{key}: {part}", text) for part, text in content.items()]
         else:
             rows.append((key, content))
-    return rows
+    return markdown_table(("", "value"), rows)
 
 
 def _text(value: object) -> str:
+    """Return the text of a cell. A dash stands for an empty list and for None."""
     if isinstance(value, list):
         return ", ".join(map(_text, value)) or "-"
     if isinstance(value, bool) or value is None:

@@ -14,7 +14,7 @@ import enum
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -74,12 +74,11 @@ class DraftOutcome(enum.StrEnum):
 
     DRAFTED = "drafted"
     REJECTED = "rejected"  # the draft breaks a rule for questions of a benchmark
-    REFUSED = "refused"  # the LLM would not
+    REFUSED = "refused"  # the LLM refused to draft
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
-    NOT_ASKED = (
-        "not asked"  # yet, and in no journal: the limit of requests was used up, for example
-    )
+    # Not asked yet, and in no journal: the limit of requests was used up, for example.
+    NOT_ASKED = "not asked"
     SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
 
@@ -94,8 +93,9 @@ class Draft(StudyRecord):
     outcome: DraftOutcome = DraftOutcome.DRAFTED  # DRAFTED or REJECTED
     reason: str = ""  # why it was rejected, one phrase without text of the draft
     categories: tuple[tuple[str, ...], ...] = ()  # per image; empty without a request for them
-    hallucination: str | None = None  # anatomy, measurement, symptom or technique
-    components: Mapping[str, tuple[str, ...]] | None = None  # of the report, by aspect
+    # Anatomy, measurement, symptom or technique; None for questions without a type.
+    hallucination: str | None = None
+    components: Mapping[str, tuple[str, ...]] | None = None  # findings of a report, by aspect
 
     @property
     def digest(self) -> str:
@@ -116,7 +116,7 @@ class JournalLine(StudyRecord):
     reason: str = ""  # one phrase without sample text
     llm: str = ""  # model and temperature
     prompt: str = ""  # name and version of the prompt
-    categories: tuple[str, ...] = ()  # of an image, if the request was for them
+    categories: tuple[str, ...] = ()  # categories of an image, if the request was for them
     drafts: tuple[Draft, ...] = ()
 
 
@@ -133,7 +133,7 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     """Return the questions of a study that no rule rejected, by item id, with the categories of their images.
 
     Args:
-        folder: Of the study. Without a journal of drafts there are none.
+        folder: Folder of the study. Without a journal of drafts there are none.
     """
     drafts = {}
     categories = {}
@@ -160,58 +160,53 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     those under way are on disk.
 
     Args:
-        folder: Of the study.
-        jobs: By request, in the order that the journal gets.
+        folder: Folder of the study.
+        jobs: Jobs by request, in the order that the journal gets.
         threads: Number of requests under way at a time.
 
     Raises:
         MedTasksError: The journal cannot be written, or another process drafts.
     """
+    path = folder / DRAFTS
     try:
-        with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
-            return _draft_missing(folder, jobs, threads)
+        lock = filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False).acquire()
     except filelock.Timeout:
         raise MedTasksError(
             f"another process drafts questions in {folder}; run this again when it has ended"
         ) from None
-
-
-def _draft_missing(
-    folder: Path, jobs: Mapping[str, Job], threads: int
-) -> Counter[DraftOutcome]:
-    path = folder / DRAFTS
-    _remove_torn_line(path)
-    lines = read_journal_lines(folder)
-    counts: Counter[DraftOutcome] = Counter()
-    todo = {}
-    others = 0
-    for request, (digest, job) in jobs.items():
-        line = lines.get(request)
-        if line is None or not _is_final(line, digest):
-            todo[request] = job
-            continue
-        counts[line.outcome] += 1
-        if line.asked != digest:
-            others += 1
-    if others:
-        logger.warning(
-            "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
-            "{} away.",
-            others,
-            path,
-        )
-    _run(path, todo, threads, counts)
-    lines = read_journal_lines(folder)
-    # In the order of the jobs, so that equal studies are read and published equally.
-    ranks = {request: rank for rank, request in enumerate(jobs)}
-    ordered = sorted(lines, key=lambda request: ranks.get(request, -1))
-    if ordered != list(lines):
-        write_lines(path, map(lines.__getitem__, ordered))
+    with lock:
+        _remove_torn_line(path)
+        lines = read_journal_lines(folder)
+        counts = Counter[DraftOutcome]()
+        todo = []
+        others = 0
+        for request, (digest, job) in jobs.items():
+            line = lines.get(request)
+            if line is None or not _is_final(line, digest):
+                todo.append(job)
+                continue
+            counts[line.outcome] += 1
+            if line.asked != digest:
+                others += 1
+        if others:
+            logger.warning(
+                "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
+                "{} away.",
+                others,
+                path,
+            )
+        _run(path, todo, threads, counts)
+        lines = read_journal_lines(folder)
+        # The journal gets the order of the jobs, so that equal studies are read and published equally.
+        ranks = {request: rank for rank, request in enumerate(jobs)}
+        ordered = sorted(lines, key=lambda request: ranks.get(request, -1))
+        if ordered != list(lines):
+            write_lines(path, map(lines.__getitem__, ordered))
     return counts
 
 
 def _remove_torn_line(path: Path) -> None:
-    """Cut the last line of a journal if it has no end, because it would make the next one unreadable."""
+    """Cut the last line of a journal if it has no end: the next line, joined to it, could not be read."""
     if not path.is_file():
         return
     written = path.read_bytes()
@@ -220,6 +215,7 @@ def _remove_torn_line(path: Path) -> None:
 
 
 def _is_final(line: JournalLine, digest: str) -> bool:
+    """Return whether a request is not sent again: it has drafts, or the LLM and prompts of ``digest`` had an answer."""
     if line.drafts:
         return True
     return line.asked == digest and line.outcome is not DraftOutcome.FAILED
@@ -227,12 +223,17 @@ def _is_final(line: JournalLine, digest: str) -> bool:
 
 def _run(
     path: Path,
-    jobs: Mapping[str, Callable[[], JournalLine]],
+    jobs: Sequence[Callable[[], JournalLine]],
     threads: int,
     counts: Counter[DraftOutcome],
 ) -> None:
+    """Do jobs on several threads, append their results to the journal at ``path``, and count them in ``counts``.
+
+    Raises:
+        MedTasksError: The journal cannot be written. Jobs that have not begun are dropped then.
+    """
     with ThreadPoolExecutor(threads) as workers:
-        running = list(map(workers.submit, jobs.values()))
+        running = list(map(workers.submit, jobs))
         try:
             for done in tqdm(
                 as_completed(running), "Drafting", len(running), unit="request", disable=None
@@ -260,8 +261,8 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     """Count all requests, questions and categories of a study.
 
     Args:
-        folder: Of the study.
-        kind: Of its questions. It decides whether a request is for a pair or for an image.
+        folder: Folder of the study.
+        kind: Kind of the study. It decides whether a request is for a pair or for an image.
 
     Returns:
         Numbers by (``pairs`` or ``images``, ``questions`` or ``categories``; outcome; reason).
@@ -273,8 +274,7 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
         unit = "images"
         requests = set(read_images(folder))
     lines = read_journal_lines(folder)
-    not_asked = len(requests - lines.keys())
-    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): not_asked})
+    counts = Counter({(unit, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
     for line in lines.values():
         subject = unit if line.request in requests else "categories"
         counts[subject, line.outcome, line.reason] += 1
@@ -288,10 +288,11 @@ class DraftingPrompt:
 
     name: str
     version: int  # raised when the texts change
-    source: str  # publication
+    source: str  # publication that the prompt is from
     system: str
     user: str
-    block: str = ""  # repeated for each of several images or pairs
+    # Part that is repeated for each of several images or pairs; empty without one.
+    block: str = ""
 
     @property
     def label(self) -> str:
@@ -365,7 +366,7 @@ def ask(
 
     Args:
         llm: The LLM, with its cache and its limit of requests.
-        prompt: Its ``system`` part is sent as it is.
+        prompt: The prompt, of which the ``system`` part is sent as it is.
         user: The ``user`` part with its marks filled.
         read: Returns the value of a reply, or None for one that it cannot read.
 
@@ -374,6 +375,7 @@ def ask(
     """
 
     def read_or_refusal(reply: str) -> tuple[T | None] | None:
+        """Return the value of a reply in a tuple, ``(None,)`` for a refusal, None for a reply to ask for again."""
         # Half a surrogate pair could not be written down.
         text = reply.encode(errors="replace").decode()
         value = read(text)
@@ -413,30 +415,33 @@ def job_of(
         prompt: The prompt that asks for questions.
         values: Texts for the marks of the prompts.
         read: Turns a reply into fields of the request's :class:`JournalLine`, or None if it cannot be read.
-        skip: Reason to send nothing.
-        first: A prompt to send before, and the mark of ``prompt`` that its reply fills.
+        skip: Reason to send nothing; empty to send the prompt.
+        first: A prompt to send before, and the mark of ``prompt`` that its reply fills. None if ``prompt`` is the
+            only one.
     """
     label = llm.settings.label
     without_first = dict(values)
     if first:
-        without_first[first[1]] = ""
+        first_prompt, mark = first
+        without_first[mark] = ""
     user = fill_marks(prompt.user, without_first)
     digest = digest_of(prompt.label, prompt.system, user, label)[:32]
     if first:
-        first_user = fill_marks(first[0].user, values)
-        of_first = digest_of(first[0].label, first[0].system, first_user, label)[:32]
+        first_user = fill_marks(first_prompt.user, values)
+        of_first = digest_of(first_prompt.label, first_prompt.system, first_user, label)[:32]
         digest = digest_of(digest, of_first)[:32]
     line = partial(JournalLine, request=request, asked=digest, llm=label, prompt=prompt.label)
     if skip:
         return digest, partial(line, outcome=DraftOutcome.SKIPPED, reason=skip)
 
     def job() -> JournalLine:
+        """Send the first prompt, if there is one, then the prompt, and return the line of the journal."""
         marks = dict(values)
         if first:
-            reply, outcome, reason = ask(llm, first[0], first_user, free_text)
+            reply, outcome, reason = ask(llm, first_prompt, first_user, free_text)
             if reply is None:
                 return line(outcome=outcome, reason=reason)
-            marks[first[1]] = reply
+            marks[mark] = reply
         fields, outcome, reason = ask(llm, prompt, fill_marks(prompt.user, marks), read)
         return line(outcome=outcome, reason=reason, **(fields or {}))
 
@@ -448,7 +453,7 @@ def open_llm(study: Study, max_requests: int | None = None) -> Judge:
 
     Args:
         study: Decides by its access level whether its texts may be sent there.
-        max_requests: Replaces the limit of the environment.
+        max_requests: Replaces the environment's limit of requests, which None keeps.
 
     Raises:
         MedTasksError: No LLM is set, or it must not see the texts of the study.

@@ -30,7 +30,7 @@ from medtasks.curate.drafts import (
 )
 from medtasks.curate.report_studies import PASSAGES
 from medtasks.curate.study import StudyImage, StudyKind, read_images
-from medtasks.data.samples import letter
+from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.medheval_gold import (
     YES_NO,
     Flag,
@@ -81,7 +81,7 @@ class TypedQuestion(DraftedQuestion):
         str,
         StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b"),
     ]
-    # BINARY and MULTI_CHOICE of the published records.
+    # These are BINARY and MULTI_CHOICE of the published records.
     ground_truth_type: Literal["binary", "multi-choice"]
     choices: _Choices | None = None
 
@@ -102,7 +102,7 @@ class ReportQuestion(DraftedQuestion):
     components: ReportComponents = Field(alias="Structured_Answer")
 
 
-# Name of the prompt for the form of replies, and the schema that reads it.
+# By kind of study: name of the prompt that asks for a form of replies, and the schema that reads this form.
 _FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),
@@ -116,8 +116,8 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
     """Return the paper's prompt for questions of a kind on an image.
 
     Args:
-        kind: Of the study. That for closed visual questions has three prompts.
-        image: Decides between them by the context that it has: bounding boxes, question pairs or the report alone.
+        kind: Kind of the study. Closed visual questions have three prompts.
+        image: The image. Its context decides between the three: bounding boxes, question pairs or the report alone.
     """
     name = str(kind)
     if kind is StudyKind.VISUAL_CLOSED:
@@ -156,28 +156,24 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
         skip = ""
         if first and not image.context[PASSAGES]:
             skip = "no passage of the texts shares a word with its report"
-        jobs[name] = job_of(
-            llm, name, prompt, _mark_values(image), read, skip=skip, first=first
-        )
+        # For the marks of all prompts: texts as they are, anything else as JSON.
+        values = {
+            "{report}": image.text,
+            "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
+        }
+        for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
+            value = image.context.get(mark.lower()) or "none given"
+            if not isinstance(value, str):
+                value = json.dumps(value, ensure_ascii=False)
+            values[f"{{{mark}}}"] = value
+        jobs[name] = job_of(llm, name, prompt, values, read, skip=skip, first=first)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
-def _mark_values(image: StudyImage) -> dict[str, str]:
-    """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
-    values = {
-        "{report}": image.text,
-        "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ())),
-    }
-    for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
-        value = image.context.get(mark.lower()) or "none given"
-        if not isinstance(value, str):
-            value = json.dumps(value, ensure_ascii=False)
-        values[f"{{{mark}}}"] = value
-    return values
-
-
 def banned_phrases(system: str) -> re.Pattern[str] | None:
-    """Return a pattern for the phrases that a system message forbids, also as a plural, or None if it forbids none.
+    """Return a pattern for the phrases that a system message forbids, also as a plural.
+
+    It is None for a message that forbids no phrase.
 
     Example:
         >>> rule = 'Do not use phrases like "mentioned", "the report" in the conversation.'
@@ -228,15 +224,16 @@ def drafts_in(
             elif phrase:
                 reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
         wordings.add(wording)
-        draft = Draft(
-            item_id=item,
-            images=(image,),
-            question=question.question,
-            outcome=DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED,
-            reason=reason,
-            **facts,
+        drafts.append(
+            Draft(
+                item_id=item,
+                images=(image,),
+                question=question.question,
+                outcome=DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED,
+                reason=reason,
+                **facts,
+            )
         )
-        drafts.append(draft)
     return {"drafts": tuple(drafts)}
 
 
@@ -258,16 +255,20 @@ def _questions_in(text: str, schema: type[DraftedQuestion]) -> list[DraftedQuest
 
 
 def _records(value: Any) -> list[Any]:
-    """Return the records of a list, which may be under one key, or one record, which may be, too."""
-    if isinstance(value, dict):
-        if len(value) == 1:
-            value = next(iter(value.values()))
-        return value if isinstance(value, list) else [value]
-    return value if isinstance(value, list) else []
+    """Return the records of a list, or one record alone. Either may be under a key, the only one of a mapping."""
+    is_mapping = isinstance(value, dict)
+    if is_mapping and len(value) == 1:
+        value = next(iter(value.values()))
+    if isinstance(value, list):
+        return value
+    return [value] if is_mapping else []
 
 
 def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
-    """Return options and answers of a question, what else its form has, and the ``reason`` to reject it."""
+    """Return fields of the draft of a question: options, answers, what else its form has, and ``reason``.
+
+    The ``reason`` to reject the draft is empty if there is none.
+    """
     if isinstance(question, YesNoQuestion):
         return _closed_facts(item, question, "", True)
     if isinstance(question, TypedQuestion):
@@ -293,7 +294,7 @@ def _closed_facts(
     choices: str,
     binary: bool,
 ) -> dict[str, Any]:
-    """Return options and answers of a closed question, and the ``reason`` why there is no answer.
+    """Return options and answers of a closed question, and the ``reason`` to reject it, which may be empty.
 
     The item's id decides the order of its options, because LLMs put the right one first, or never last. Options that
     refer to each other ("both A and B") keep their order.
@@ -311,8 +312,7 @@ def _closed_facts(
     shuffled = options
     if not binary and not any(_ORDERED.search(option) for option in options):
         shuffled = tuple(sorted(options, key=lambda option: digest_of(item, option)))
-    right_option = options[ord(right) - ord("A")]
-    answer = letter(shuffled.index(right_option))
+    answer = letter(shuffled.index(options[option_index(right)]))
     return {"options": shuffled, "answers": (answer,), "reason": ""}
 
 
@@ -322,7 +322,14 @@ def _fault_of(
     right: str | None,
     flags: Iterable[Flag],
 ) -> str:
-    """Describe the fault of a closed question, or return an empty text."""
+    """Describe the fault of a closed question. The text is empty if it has none.
+
+    Args:
+        options: Options of the question.
+        binary: Whether the options are yes and no.
+        right: Letter of the right option, None if the drafted answer names no option, or several.
+        flags: Oddities of the drafted answer.
+    """
     if not binary and len(options) < 2:
         return "it has fewer than two options that can be told apart"
     if not binary and len({option.casefold().rstrip(".") for option in options}) < len(options):

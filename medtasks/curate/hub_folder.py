@@ -15,7 +15,7 @@ are replaced by numbers, which keep questions on one patient or image together.
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_datasets, study
 from medtasks.data.dataset_manifest import Manifest, text_fingerprint
 from medtasks.data.document_store import embedded_name, load_documents
 from medtasks.data.images.image_store import VOLUME
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Documents, Sample
+from medtasks.data.schema import NewDocument
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.home import dataset_folder
 from medtasks.prompts.images import images
@@ -45,14 +46,8 @@ DATA_FILE = "data/test-00000-of-00001.parquet"
 _NUMBERED = ("patient_id", "image_id", "pair_id", "unit_id")
 _HELD_APART = ("doc_id", "dataset", "image_file", "image_files", "image_sha256")
 _IMAGES = "images"  # column of the Parquet file
-_OF_PREPARED = (
-    "task",
-    "task_alias",
-    "tag",
-    "dataset_path",
-    "dataset_kwargs",
-    "test_split",
-)  # keys
+# Keys that a task on the Parquet file does not take over from the task on the prepared dataset.
+_OF_PREPARED = ("task", "task_alias", "tag", "dataset_path", "dataset_kwargs", "test_split")
 _OF_REVIEWERS = ("reviewer", "reviewers", "constant")  # keys of a datasheet's records
 _ROWS = 32  # rows whose images are in memory at a time
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**9, "100K<n<1M"))
@@ -118,10 +113,10 @@ _FRAMEWORK = (
 class Benchmark:
     """Dataset that is published, and the tasks on it."""
 
-    name: str  # in the folder that is written
+    name: str  # name of the folder that is written, and of the first task in it
     licence: str
     manifest: Manifest
-    documents: Sequence[Document]
+    documents: Documents
     tasks: Mapping[str, TaskFile]  # by their new names
     groups: Mapping[str, TaskFile]
 
@@ -148,31 +143,11 @@ def publish_folder(name: str, folder: Path, licence: str) -> Benchmark:
 
     Raises:
         UnknownName: There is no such dataset.
-        MedTasksError: The data are credentialed, others' or volumes, or an image cannot be read.
+        MedTasksError: The data are credentialed, others' or volumes, the folder exists, a task has its name or
+            cannot have it, or an image cannot be read.
         OSError: The folder cannot be written.
     """
-    benchmark = _benchmark(name, folder.absolute().name, licence)
-    if folder.exists():
-        raise MedTasksError(f"{folder} exists already; choose another --out, or delete it")
-    partial = folder.absolute().with_name(f".{folder.name}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        (partial / DATA_FILE).parent.mkdir(parents=True)
-        documents = _write_data(benchmark, partial / DATA_FILE)
-        for file, text in _texts(benchmark, documents).items():
-            (partial / file).write_text(text, encoding="utf-8")
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return benchmark
-
-
-# ---- what may be published ----
-
-
-def _benchmark(name: str, new: str, licence: str) -> Benchmark:
-    """Return a dataset and its tasks under their new names. Errors are those of :func:`publish_folder`."""
-    checked_name(new, "the folder's name in --out")
+    new = checked_name(folder.absolute().name, "the folder's name in --out")
     files = task_files().values()
     tasks = {file.name: file for file in files if file.dataset == name}
     if not tasks or name not in own_datasets():
@@ -183,13 +158,26 @@ def _benchmark(name: str, new: str, licence: str) -> Benchmark:
     groups = {
         file.name: file for file in files if file.members and tasks.keys() >= {*file.members}
     }
-    new_tasks = _with_new_names(tasks, name, new)
-    new_groups = _with_new_names(groups, name, new)
-    for taken, path in names_of_others([*new_tasks, *new_groups]).items():
+    tasks = _with_new_names(tasks, name, new)
+    groups = _with_new_names(groups, name, new)
+    for taken, path in names_of_others([*tasks, *groups]).items():
         raise MedTasksError(
             f"there is a task '{taken}' in {path}; choose another name for --out"
         )
-    return Benchmark(new, licence, manifest, documents, new_tasks, new_groups)
+    benchmark = Benchmark(new, licence, manifest, documents, tasks, groups)
+    if folder.exists():
+        raise MedTasksError(f"{folder} exists already; choose another --out, or delete it")
+    partial = folder.absolute().with_name(f".{folder.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        (partial / DATA_FILE).parent.mkdir(parents=True)
+        rows = _write_data(benchmark, partial / DATA_FILE)
+        for file, text in _texts(benchmark, rows).items():
+            (partial / file).write_text(text, encoding="utf-8")
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return benchmark
 
 
 def _with_new_names(
@@ -197,11 +185,12 @@ def _with_new_names(
     old: str,
     new: str,
 ) -> dict[str, TaskFile]:
+    """Return task files by names that begin with ``new`` in place of ``old``, the name of the dataset."""
     return {new + name.removeprefix(old): file for name, file in files.items()}
 
 
 def _check_publishable(manifest: Manifest) -> None:
-    """Raise MedTasksError for credentialed data, those of others, and volumes."""
+    """Raise MedTasksError for a dataset that is credentialed, a part of others' data, or shows volumes."""
     if manifest.selected_from in CATALOGUE:
         raise MedTasksError(
             f"'{manifest.name}' is a part of '{manifest.selected_from}', a set of others; only your own can be "
@@ -221,14 +210,13 @@ def _check_publishable(manifest: Manifest) -> None:
 # ---- questions and images ----
 
 
-def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
+def _write_data(benchmark: Benchmark, path: Path) -> list[NewDocument]:
     """Write questions and images as one Parquet file that tells the ``datasets`` library which columns are images.
 
     Returns:
         The documents of the file, with the names that medtasks gives to images in a file.
     """
     import datasets
-    import pyarrow
     import pyarrow.parquet
 
     rows = _numbered_rows(benchmark.documents)
@@ -238,7 +226,6 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
         features[_IMAGES] = datasets.List(datasets.Image())
     schema = features.arrow_schema
     encoded = _encoded_images(benchmark.documents)
-    documents = []
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for start in range(0, len(rows), _ROWS):
             batch = []
@@ -250,12 +237,11 @@ def _write_data(benchmark: Benchmark, path: Path) -> list[dict[str, Any]]:
                 names = list(map(embedded_name, files))
                 if column:
                     row[column] = names[0] if column == "image_file" else names
-                documents.append(row)
             writer.write_table(pyarrow.Table.from_pylist(batch, schema))
-    return documents
+    return rows
 
 
-def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
+def _encoded_images(documents: Documents) -> Iterator[list[bytes]]:
     """Yield the images of each document as a model sees them, as PNG."""
     files: tuple[str, ...] = ()
     encoded: list[bytes] = []
@@ -266,7 +252,7 @@ def _encoded_images(documents: Sequence[Document]) -> Iterator[list[bytes]]:
         yield encoded
 
 
-def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
+def _numbered_rows(documents: Documents) -> list[NewDocument]:
     """Return the columns of documents but for images and empty ones, with numbers in place of ids."""
     published = {
         name
@@ -287,7 +273,7 @@ def _numbered_rows(documents: Sequence[Document]) -> list[dict[str, Any]]:
 # ---- texts ----
 
 
-def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, str]:
+def _texts(benchmark: Benchmark, documents: list[NewDocument]) -> dict[str, str]:
     """Return the files of a folder besides its data with these documents, by their names."""
     name = benchmark.name
     about = {"name": name, "description": benchmark.description}
@@ -298,7 +284,24 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
     }
     fingerprint = ""
     for new, task in benchmark.tasks.items():
-        config = _published_config(benchmark, new, task)
+        written = task_config(task.name)
+        settings = {key: value for key, value in written.items() if key not in _OF_PREPARED}
+        metadata = dict(written["metadata"])
+        del metadata["dataset"], metadata["data"]
+        metadata[COLUMNS] = {}
+        column = benchmark.image_column
+        if column:
+            metadata[COLUMNS] = {column: _IMAGES}
+        else:
+            settings["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
+        config = {
+            "task": new,
+            "dataset_path": "parquet",
+            "dataset_kwargs": {"data_files": {"test": DATA_FILE}},
+            "test_split": "test",
+            **settings,
+            "metadata": metadata,
+        }
         texts[f"{new}.yaml"] = dump_task_file(config)
         fingerprint = fingerprint or _fingerprint(config, documents)
     texts["README.md"] = _card(benchmark, fingerprint)
@@ -311,21 +314,7 @@ def _texts(benchmark: Benchmark, documents: list[dict[str, Any]]) -> dict[str, s
     return texts
 
 
-def _published_config(benchmark: Benchmark, name: str, task: TaskFile) -> dict[str, Any]:
-    """Return the configuration of a task on the Parquet file."""
-    config = task_config(task.name)
-    settings = {key: config[key] for key in config if key not in _OF_PREPARED}
-    metadata = dict(config["metadata"])
-    del metadata["dataset"], metadata["data"]
-    column = benchmark.image_column
-    metadata[COLUMNS] = {column: _IMAGES} if column else {}
-    if not column:
-        settings["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
-    files = {"dataset_path": "parquet", "dataset_kwargs": {"data_files": {"test": DATA_FILE}}}
-    return {"task": name, **files, "test_split": "test", **settings, "metadata": metadata}
-
-
-def _fingerprint(config: Config, documents: list[dict[str, Any]]) -> str:
+def _fingerprint(config: Config, documents: list[NewDocument]) -> str:
     """Return the fingerprint that runs of a task on the Parquet file show.
 
     Raises:

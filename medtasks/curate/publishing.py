@@ -7,7 +7,6 @@ a word of a question.
 
 import contextlib
 import functools
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -79,10 +78,10 @@ _OPTION = "--as"
 class Form:
     """Columns and tasks that studies of one kind are published with."""
 
-    about: str  # its questions, in a few words
+    about: str  # description of the questions, in a few words
     columns: Columns
     model: str  # published task that the tasks run like
-    # of the tasks, after the dataset's name and that of the published one
+    # Endings of the tasks' names, after the dataset's name, and after that of the published task.
     endings: tuple[str, ...] = ("", "_ll")
 
 
@@ -120,10 +119,10 @@ def publish_study(
     """Make a dataset and tasks from the drafts whose questions all reach a score.
 
     Args:
-        folder: Of the study.
-        min_score: From 1 to 10.
-        name: Of the dataset and its first task, by default that of the study.
-        wording: The reviewer whose words count if reviewers differ.
+        folder: Folder of the study.
+        min_score: Least score of a question, from 1 to 10.
+        name: Name of the dataset and its first task, by default that of the study (None).
+        wording: The reviewer whose words count if reviewers differ. None leaves out such drafts.
         balance: Whether to leave out the surplus of one label (hallucination studies).
         allow_incomplete: Whether to leave out drafts whose images cannot be used.
 
@@ -144,10 +143,9 @@ def publish_study(
     manifest, sheet = _prepare(about, allow_incomplete)
     for model, task in tasks.items():
         description = f"{form.about} of a study of your own, asked and scored as {model}"
-        config = dict(task_copy(model, task, dataset, description))
-        # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
-        config["metadata"] = dict(config["metadata"])
+        config = task_copy(model, task, dataset, description)
         config["metadata"].pop("checked_against", None)
+        # Settings for Med-Flamingo's solved examples are left out: the examples show the paper's own images.
         settings = config[SETTINGS].items()
         config[SETTINGS] = {
             key: value for key, value in settings if "demonstrations" not in value
@@ -167,12 +165,28 @@ def _publication(
     wording: str | None,
     balance: bool,
 ) -> Publication:
-    """Return the questions to publish.
+    """Return the questions to publish, and the settings of their publication.
+
+    Args:
+        folder: Folder of the study.
+        study: Description of the study.
+        name: Name of the dataset.
+        min_score: Least score of a question, from 1 to 10.
+        wording: The reviewer whose words count if reviewers differ. None leaves out such drafts.
+        balance: Whether to leave out the surplus of one label (hallucination studies).
 
     Raises:
-        MedTasksError: None can be published, or another dataset has the name.
+        MedTasksError: No question can be published, another dataset has the name, or ``wording`` is no reviewer.
+        SourceError: A draft is about an image or pair that the study does not list.
     """
-    _refuse_other_dataset(folder, study, name)
+    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
+        existing = Manifest.read(dataset_folder(name))
+        is_this_study = existing.selected_from is None and study.digest == existing.revision
+        if not is_this_study and existing.source != str(folder.resolve()):
+            raise MedTasksError(
+                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
+                f"delete {dataset_folder(name)}"
+            )
     drafts = read_drafts(folder)
     reviews = read_reviews(folder, study)
     if wording is not None and wording not in {review.reviewer for review in reviews}:
@@ -221,17 +235,6 @@ def _why_nothing(about: Publication) -> str:
     return f"nothing of '{study.name}' reaches {about.min_score} and can be published ({why}); {fix}"
 
 
-def _refuse_other_dataset(folder: Path, study: Study, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
-        existing = Manifest.read(dataset_folder(name))
-        is_this_study = existing.selected_from is None and study.digest == existing.revision
-        if not is_this_study and existing.source != str(folder.resolve()):
-            raise MedTasksError(
-                f"there is a dataset '{name}' from {existing.source} already; choose another name with {_OPTION}, or "
-                f"delete {dataset_folder(name)}"
-            )
-
-
 def _check_listed(
     folder: Path,
     study: Study,
@@ -253,22 +256,23 @@ def _check_listed(
 
 
 def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapping[str, Any]]:
-    """Prepare the dataset and write its datasheet, next to it and into the study."""
-    study, source = about.study, about.folder.resolve()
+    """Prepare the dataset, write its datasheet next to it and into the study, and return manifest and datasheet."""
+    study = about.study
+    source = about.folder.resolve()
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
 
     def enclose(work: Path, manifest: Manifest) -> None:
+        """Write the datasheet next to the dataset, of whose drafts those without a usable image are left out."""
         published = {item: draft for item, draft in about.published.items() if item not in lost}
         left_out = +Counter(
             {**about.left_out, "an image is missing, changed or broken": len(lost)}
         )
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(outcome, manifest))
-        files.update(
-            {DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)}
-        )
+        files[DATASHEET] = json.dumps(sheet, indent=2) + "\n"
+        files["datasheet.md"] = as_markdown(sheet)
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
@@ -292,17 +296,22 @@ def _prepare(about: Publication, allow_incomplete: bool) -> tuple[Manifest, Mapp
 
 
 def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[PublishedRow]:
-    """Yield the documents in the order of the study's pairs or images. Drafts without an image go to ``lost``."""
+    """Yield the documents in the order of the study's pairs or images.
+
+    Args:
+        about: The study, and how it is published.
+        store: Store of the dataset's images.
+        lost: List to which the ids of drafts are added that have an image which cannot be used.
+    """
     pairs = pairs_by_id(about.folder)
-    lines = dict(zip(about.images, itertools.count(1), strict=False))
 
     @functools.cache
     def store_image(image_id: str) -> StoredImage | str:
         try:
             return store.add_bytes(about.images[image_id].read())
         except UnreadableImage as error:
-            # The line instead of the id, which may tell who a patient is.
-            return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
+            # The message names the line, because the id may tell who a patient is.
+            return f"the image in line {list(about.images).index(image_id) + 1} of {IMAGES} cannot be used: {error}"
 
     for draft in _in_order(about, pairs):
         images_or_causes = list(map(store_image, draft.images))
@@ -319,7 +328,7 @@ def _rows(about: Publication, store: ImageStore, lost: list[str]) -> Iterator[Pu
 
 
 def _in_order(about: Publication, pairs: Iterable[str]) -> list[Draft]:
-    """Sort drafts by their pair or image, and those of one image by the number in their ids."""
+    """Sort drafts in the order of the study's pairs or images, and drafts of one image by the number in their ids."""
     of_pairs = about.study.kind is StudyKind.PAIRS
     ranks = {name: rank for rank, name in enumerate(pairs if of_pairs else about.images)}
 
@@ -342,9 +351,9 @@ def document(
     Args:
         study: The study, by whose kind the columns are chosen.
         draft: The reviewed draft.
-        position: Of the image in the draft, from 0.
+        position: Position of the image in the draft, from 0.
         image: The image.
-        pair: None unless the study is one of pairs.
+        pair: Pair of the draft; None if the study is not one of pairs.
     """
     if pair is not None:
         return new_document(
@@ -389,5 +398,11 @@ def document(
         components = draft.components or {}
         for name in COMPONENTS:
             content[name] = list(components.get(name, ()))
-    about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
-    return new_document(columns, draft.item_id, **about, **content)
+    return new_document(
+        columns,
+        draft.item_id,
+        image_id=image.image_id,
+        patient_id=image.group,
+        question=draft.question,
+        **content,
+    )

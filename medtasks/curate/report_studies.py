@@ -37,7 +37,8 @@ from medtasks.net.journal import digest_of
 
 PASSAGES = "passages"
 """Key of the passages retrieved for a report."""
-_SHOWN = ("bounding_boxes", "qa_pairs")  # enough for a visual question without a report
+# Either is enough for a visual question without a report.
+_SHOWN = ("bounding_boxes", "qa_pairs")
 _CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
     StudyKind.VISUAL_CLOSED: ("metadata", *_SHOWN),
     StudyKind.CONTEXTUAL: ("notes",),
@@ -46,6 +47,9 @@ _CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
 PASSAGE = 1000
 """Most characters of a passage."""
 _ENDINGS = (".txt", ".md", ".jsonl")
+
+Search = Callable[[str], list[str]]
+"""From a text to passages."""
 
 
 def planned_study(
@@ -61,9 +65,9 @@ def planned_study(
 
     Args:
         reports: JSONL file, see :func:`made_study`.
-        folder: Of the study.
-        kind: Of the questions. Only ``knowledge_open`` retrieves passages.
-        name: Of the dataset that it becomes, by default that of the folder.
+        folder: Folder of the study.
+        kind: Kind of the questions. Only ``knowledge_open`` retrieves passages.
+        name: Name of the dataset that it becomes, by default that of the folder.
         access: Who may see the study.
         knowledge: Files and folders of texts to retrieve from.
         passages: Most passages shown with a report.
@@ -101,19 +105,23 @@ def planned_study(
 
 
 def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
-    """Return the study in a folder, which is made from its reports unless it exists.
+    """Return the study in a folder. If there is none, it is made from the file of reports.
 
     Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
     fields that its kind needs of ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have
     ``group`` and ``licence``.
 
     Args:
-        folder: Of the study.
-        planned: From :func:`planned_study`.
-        knowledge: The same as for ``planned``.
+        folder: Folder of the study.
+        planned: Description of the study, from :func:`planned_study`.
+        knowledge: Files and folders of texts to retrieve from, as they were given to :func:`planned_study`.
 
     Returns:
         The study. ``made_with["counts"]`` has the number of reports left out, by reason.
+
+    Raises:
+        SourceError: No report can be used, or a line of the file is malformed.
+        MedTasksError: The folder holds another study or other files.
     """
     existing = existing_study(folder, planned)
     if existing is not None:
@@ -121,11 +129,10 @@ def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> 
     path = Path(planned.source)
     find = None
     if knowledge:
-        find = retriever(
-            read_passages(knowledge_files(knowledge)), planned.made_with["passages"]
-        )
+        passages = read_passages(knowledge_files(knowledge))
+        find = retriever(passages, planned.made_with["passages"])
     images = []
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
         image = _image_or_fault(path.parent, row, planned.kind, find)
         if isinstance(image, StudyImage):
@@ -148,17 +155,27 @@ def _image_or_fault(
     folder: Path,
     row: SourceRow,
     kind: StudyKind,
-    find: Callable[[str], list[str]] | None,
+    find: Search | None,
 ) -> StudyImage | str:
-    """Return the image of a row, or why it is left out."""
+    """Return the image of a row, or why it is left out.
+
+    Args:
+        folder: Folder of the file of reports, to which its paths of images are relative.
+        row: Line of that file.
+        kind: Kind of the study. It decides which texts the row must have, and which are kept.
+        find: Search for the passages of a report, None for a study without knowledge.
+    """
     report = (row.optional_text("report") or "").strip()
     context: dict[str, Any] = {}
     for name in _CONTEXT.get(kind, ()):
         if row.values.get(name):
             context[name] = row.values[name]
-    missing = _missing_text(row, kind, report, context)
-    if missing:
-        return missing
+    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
+        return "it has no notes"
+    if not report and context.keys().isdisjoint(_SHOWN):
+        if kind is StudyKind.VISUAL_CLOSED:
+            return "it has no report, no question pairs and no bounding boxes"
+        return "it has no report"
     file = folder.resolve() / row.text("image")
     digest_or_fault = _digest_or_fault(file)
     if isinstance(digest_or_fault, str):
@@ -176,24 +193,8 @@ def _image_or_fault(
     )
 
 
-def _missing_text(
-    row: SourceRow,
-    kind: StudyKind,
-    report: str,
-    context: Mapping[str, Any],
-) -> str | None:
-    """Return which text a row lacks for questions of a kind, None if it has all."""
-    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
-        return "it has no notes"
-    if report or not context.keys().isdisjoint(_SHOWN):
-        return None
-    if kind is StudyKind.VISUAL_CLOSED:
-        return "it has no report, no question pairs and no bounding boxes"
-    return "it has no report"
-
-
 def _digest_or_fault(file: Path) -> bytes | str:
-    """Return the SHA-256 of a file that holds an image, or why it does not."""
+    """Return the SHA-256 of an image file, or in words why the file cannot be used."""
     try:
         data = read_file(file)
     except (OSError, ValueError):  # also of a text that cannot be a file's name
@@ -252,6 +253,7 @@ def read_passages(files: Sequence[Path]) -> list[str]:
 
 
 def _passages_of(text: str) -> Iterator[str]:
+    """Yield the passages of a text, see :func:`read_passages`."""
     gathered = ""
     for paragraph in re.split(r"\n\s*\n", text):
         words = " ".join(paragraph.split())
@@ -264,7 +266,7 @@ def _passages_of(text: str) -> Iterator[str]:
         yield gathered
 
 
-def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]:
+def retriever(passages: Sequence[str], count: int) -> Search:
     """Return a search for passages that share a word with a text, by bm25s.
 
     That is Lucene's BM25 without English stop words.
@@ -290,6 +292,7 @@ def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]
     index.index(tokenize(list(passages)), show_progress=False)
 
     def best(text: str) -> list[str]:
+        """Return the passages with a score above 0, none for a text of stop words and unknown words alone."""
         tokens = index.get_tokens_ids(tokenize([text])[0])
         if not tokens:
             return []

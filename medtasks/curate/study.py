@@ -36,7 +36,8 @@ IMAGES = "images.jsonl"
 PAIRS = "pairs.jsonl"
 DRAFTS = "drafts.jsonl"
 REVIEWS = "reviews"
-_OPTIONS = {  # options by their keys in a study's record, if these differ
+# Options of commands by their keys in a study's record, if these differ.
+_OPTIONS = {
     "list": "list of images",
     "medical_encoder": "--encoder",
     "near_duplicates": "--keep-near-duplicates",
@@ -68,20 +69,19 @@ class StudyImage(StudyRecord):
 
     image_id: str
     file: str  # absolute path
-    sha256: str  # of the file's bytes
+    sha256: str  # SHA-256 of the file's bytes, in hexadecimal digits
     text: str  # caption or report
-    group: str | None = (
-        None  # patient, study or article; two images of one group are never a pair
-    )
+    # Patient, study or article, None if unknown. Two images of one group are never a pair.
+    group: str | None = None
     licence: str | None = None
-    # further parts of a prompt: notes, metadata, bounding boxes, question pairs
+    # Further parts of a prompt by name: notes, metadata, bounding boxes, question pairs.
     context: Mapping[str, Any] = {}
 
     def read(self) -> bytes:
         """Return the bytes of the file.
 
         Raises:
-            UnreadableImage: It is missing or has changed. The error names no file.
+            UnreadableImage: The file is missing or has changed. The error does not name the file.
         """
         try:
             data = read_file(Path(self.file))
@@ -98,25 +98,25 @@ class ImagePair(StudyRecord):
     """Two images that one encoder finds alike and another does not."""
 
     pair_id: str
-    images: tuple[str, str]  # ids, the smaller first
+    images: tuple[str, str]  # ids of the images, the smaller id first
     sim_med: float  # cosine similarity in the medical encoder's space
-    sim_gen: float  # and in the vision-only encoder's
+    sim_gen: float  # cosine similarity in the vision-only encoder's space
 
 
 class Study(StudyRecord):
     """Description of a study and of its making."""
 
     schema_version: int = 1
-    name: str  # of the dataset and the first task that it becomes
+    name: str  # name of the dataset that the study becomes, and of its first task
     kind: StudyKind
     access: Access = Access.CREDENTIALED
-    source: str  # file or folder its images were listed in
-    # thresholds, encoders and their digests, seed, counts left out
+    source: str  # file or folder that lists the images
+    # Settings by name: thresholds, encoders and their digests, seed, and the counts of what was left out.
     made_with: Mapping[str, Any] = {}
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that change with what made the study. Its review files carry them."""
+        """Sixteen hexadecimal digits that change with what made the study. Review files name their study by them."""
         return digest_of(self.model_dump(mode="json"))[:16]
 
 
@@ -125,7 +125,7 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
 
     Args:
         folder: The folder.
-        kinds: Kinds that the study may have, all by default.
+        kinds: Kinds that the study may have. Without any, it may have all.
 
     Raises:
         MedTasksError: There is no study, or one of another kind.
@@ -154,8 +154,8 @@ def read_images(folder: Path, study: Study | None = None) -> dict[str, StudyImag
     """Return the images of a study by id, in their order.
 
     Args:
-        folder: Of the study.
-        study: Its description, which is read from the folder by default.
+        folder: Folder of the study.
+        study: Description of the study. If it is None, the description is read from the folder.
 
     Raises:
         MedTasksError: Fewer people may see one of the images than the study.
@@ -209,7 +209,7 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
 
 
 def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
-    """Write one record per line, all or nothing."""
+    """Write a file with one record per line, all or nothing."""
     write_private(path, "".join(record.model_dump_json() + "\n" for record in records))
 
 
@@ -217,7 +217,7 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, all or nothing.
 
     Raises:
-        MedTasksError: It cannot be written.
+        MedTasksError: The file cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -285,7 +285,7 @@ def write_study(folder: Path, study: Study) -> None:
 
 
 def existing_study(folder: Path, planned: Study) -> Study | None:
-    """Return the study in a folder, None for a new one.
+    """Return the study in a folder, or None if the folder has none yet.
 
     Args:
         folder: The folder.
@@ -315,6 +315,10 @@ def existing_study(folder: Path, planned: Study) -> Study | None:
 
 
 def _check_own_folder(folder: Path, planned: Study) -> None:
+    """Raise MedTasksError if a new study could overwrite files, or its own source.
+
+    What a killed run leaves may be overwritten. A folder that does not exist is fine.
+    """
     others = []
     if folder.is_dir():
         for file in folder.iterdir():

@@ -17,7 +17,7 @@ Check = Callable[[], Iterable["CheckResult"]]
 
 
 class State(enum.StrEnum):
-    """Severity: a problem stops a run or makes it wrong, a warning costs a part of it, a note costs nothing."""
+    """Severity: a problem stops a run or makes it wrong, a warning costs a part of the run, a note costs nothing."""
 
     OK = "ok"
     NOTE = "note"
@@ -49,22 +49,23 @@ class Area(str):
         sentence: str,
         fix: str = "",
     ) -> CheckResult:
+        """Return a result of this area. Without a ``fix`` nothing is to be fixed."""
         return CheckResult(self, name, state, sentence, fix)
 
-    def of_error(
+    def result_of_error(
         self,
         name: str,
         error: MedTasksError,
         fix: str = "",
         state: State = State.PROBLEM,
     ) -> CheckResult:
-        """Return one of our errors as a result.
+        """Return an error of medtasks as a result of this area.
 
         Args:
             name: Name of the result.
             error: The error, whose message may have a fix after a semicolon.
             fix: The fix, if the message has none.
-            state: Its severity.
+            state: Severity of the result.
         """
         sentence, own_fix = split_fix(str(error))
         return CheckResult(self, name, state, sentence, own_fix or fix)
@@ -90,7 +91,7 @@ def findings_of(area: Area, name: str, check: Check) -> list[CheckResult]:
 
     Args:
         area: Area of the failure, if the check fails.
-        name: Its name.
+        name: Name of the failure, if the check fails.
         check: The check, which yields results.
 
     Returns:
@@ -102,14 +103,17 @@ def findings_of(area: Area, name: str, check: Check) -> list[CheckResult]:
         for finding in check():
             findings.append(finding)  # one by one, to keep those before a failure
     except MedTasksError as error:
-        findings.append(area.of_error(name, error))
+        findings.append(area.result_of_error(name, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
         cause = type(error).__name__
         for frame in traceback.extract_tb(error.__traceback__)[-1:]:
             cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
-        sentence = f"this could not be checked ({cause})"
-        fix = "look at the named location; everything else was checked"
-        findings.append(area.problem(name, sentence, fix))
+        failure = area.problem(
+            name,
+            f"this could not be checked ({cause})",
+            "look at the named location; everything else was checked",
+        )
+        findings.append(failure)
     return findings
 
 

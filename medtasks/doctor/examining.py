@@ -11,9 +11,24 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from medtasks.doctor import check_results as areas
 from medtasks.doctor import metric_models, tasks_and_data
-from medtasks.doctor.check_results import HARNESS, CheckResult, Findings, findings_of
+from medtasks.doctor.check_results import (
+    AREAS,
+    CREDENTIALS,
+    DATASETS,
+    HARNESS,
+    JUDGE,
+    MODEL,
+    TASKS,
+    WEIGHTS,
+    Area,
+    Check,
+    CheckResult,
+    Findings,
+    Scope,
+    findings_of,
+    scope_of,
+)
 from medtasks.errors import MedTasksError, near_match, one_line
 from medtasks.lmms.remote_models import class_path_of, model_names
 from medtasks.runs.redaction import redact
@@ -40,41 +55,37 @@ def examine(
         Results by area, without secrets. A check that fails is one of them.
     """
     # Where our task files cannot be read, nothing that depends on tasks is checked.
-    scope = areas.Scope(tuple(names), ())
+    scope = Scope(tuple(names), ())
 
     def find_scope() -> tuple[CheckResult, ...]:
+        """Set the scope. There is a result only if this fails."""
         nonlocal scope
-        scope = areas.scope_of(names)
+        scope = scope_of(names)
         return ()
 
-    findings = findings_of(areas.TASKS, "task files", find_scope)
-    checks: list[tuple[areas.Area, str, areas.Check]] = [
+    findings = findings_of(TASKS, "task files", find_scope)
+    checks: list[tuple[Area, str, Check]] = [
         (HARNESS, "version", harness_version),
         (HARNESS, "packages", package_versions),
-        (areas.TASKS, "names", lambda: tasks_and_data.names(scope)),
-        (areas.TASKS, "own tasks", lambda: tasks_and_data.own_tasks(scope)),
-        (areas.CREDENTIALS, "Hub token", lambda: tasks_and_data.hub_token(scope)),
-        (areas.CREDENTIALS, "replies", tasks_and_data.readable_replies),
-        (areas.CREDENTIALS, "remote models", lambda: tasks_and_data.remote_models(scope)),
-        (
-            areas.DATASETS,
-            "prepared",
-            lambda: tasks_and_data.prepared_data(scope, verify=verify),
-        ),
-        (areas.WEIGHTS, "metrics", lambda: metric_models.metric_weights(scope)),
-        (areas.JUDGE, "judge", lambda: metric_models.judge(scope)),
+        (TASKS, "names", lambda: tasks_and_data.names(scope)),
+        (TASKS, "own tasks", lambda: tasks_and_data.own_tasks(scope)),
+        (CREDENTIALS, "Hub token", lambda: tasks_and_data.hub_token(scope)),
+        (CREDENTIALS, "replies", tasks_and_data.readable_replies),
+        (CREDENTIALS, "remote models", lambda: tasks_and_data.remote_models(scope)),
+        (DATASETS, "prepared", lambda: tasks_and_data.prepared_data(scope, verify=verify)),
+        (WEIGHTS, "metrics", lambda: metric_models.metric_weights(scope)),
+        (JUDGE, "judge", lambda: metric_models.judge(scope)),
     ]
     if model:
-        checks.append((areas.MODEL, model, lambda: importable_model(model)))
+        checks.append((MODEL, model, lambda: importable_model(model)))
     if model_args:
-        from medtasks.doctor.served_model import (
-            served_model,
-        )  # imports torch, which takes seconds
+        # It imports torch, which takes seconds.
+        from medtasks.doctor.served_model import served_model
 
-        checks.append((areas.MODEL, "model", lambda: served_model(scope, model_args)))
+        checks.append((MODEL, "model", lambda: served_model(scope, model_args)))
     for area, name, check in checks:
         findings += findings_of(area, name, check)
-    findings.sort(key=lambda finding: areas.AREAS.index(finding.area))
+    findings.sort(key=lambda finding: AREAS.index(finding.area))
     results = []
     for finding in findings:
         results.append(replace(finding, found=redact(finding.found), fix=redact(finding.fix)))
@@ -85,12 +96,12 @@ def importable_model(name: str) -> Findings:
     """Check that a model of the harness exists, and that the packages it imports are installed.
 
     Args:
-        name: As after ``--model``.
+        name: Name of the model, as after ``--model``.
     """
     path = class_path_of(name)
     if not path:
         hint = near_match(name, model_names())
-        yield areas.MODEL.problem(
+        yield MODEL.problem(
             name, f"there is no model '{name}'{hint}", "lmms-eval models lists all"
         )
         return
@@ -100,16 +111,22 @@ def importable_model(name: str) -> Findings:
         if hasattr(adapter, "check_versions"):  # one of ours
             adapter.check_versions()
     except MedTasksError as error:
-        yield areas.MODEL.of_error(name, error)
+        yield MODEL.result_of_error(name, error)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
-        sentence = f"the model '{name}' needs the package '{package}', which is not installed"
-        yield areas.MODEL.problem(name, sentence, f"pip install {package}")
+        yield MODEL.problem(
+            name,
+            f"the model '{name}' needs the package '{package}', which is not installed",
+            f"pip install {package}",
+        )
     except Exception as error:  # noqa: BLE001 - a model's module can fail in any way
-        sentence = f"the model '{name}' cannot be imported ({one_line(error)})"
-        yield areas.MODEL.problem(name, sentence, "install what its page in lmms-eval asks for")
+        yield MODEL.problem(
+            name,
+            f"the model '{name}' cannot be imported ({one_line(error)})",
+            "install what its page in lmms-eval asks for",
+        )
     else:
-        yield areas.MODEL.ok(name, f"the model '{name}' can be imported ({path})")
+        yield MODEL.ok(name, f"the model '{name}' can be imported ({path})")
 
 
 def harness_version() -> Findings:
@@ -135,9 +152,10 @@ def harness_version() -> Findings:
         yield HARNESS.problem("version", f"{unfit}, for which medtasks was made", fix)
     elif is_untested("lmms_eval", installed):
         tested = TESTED["lmms_eval"]
-        sentence = f"lmms-eval {installed} in {tasks.parent} is newer than {tested}, the newest tested one"
         yield HARNESS.warning(
-            "version", sentence, f"pip install 'lmms_eval=={tested}' if a run fails"
+            "version",
+            f"lmms-eval {installed} in {tasks.parent} is newer than {tested}, the newest tested one",
+            f"pip install 'lmms_eval=={tested}' if a run fails",
         )
     else:
         sentence = f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}"
@@ -155,15 +173,17 @@ def package_versions() -> Findings:
         installed[name] = version
         if is_untested(name, version):
             all_tested = False
-            sentence = f"{name} {version} is newer than {tested}, the newest that medtasks was tested with"
-            fix = f"pip install '{name}=={tested}.*' if a run fails"
-            yield HARNESS.warning(name, sentence, fix)
+            yield HARNESS.warning(
+                name,
+                f"{name} {version} is newer than {tested}, the newest that medtasks was tested with",
+                f"pip install '{name}=={tested}.*' if a run fails",
+            )
     for name, least in ARCHITECTURES_NEED.items():
         if Version(installed.get(name, least)) < Version(least):
-            models = "hf_vlm, llava_med, med_flamingo and radfm"
-            sentence = f"{name} {installed[name]} is older than {least}, which {models} need"
             yield HARNESS.note(
-                name, sentence, f"pip install '{name}>={least}' to run one of them"
+                name,
+                f"{name} {installed[name]} is older than {least}, which hf_vlm, llava_med, med_flamingo and radfm need",
+                f"pip install '{name}>={least}' to run one of them",
             )
     if all_tested:
         versions = ", ".join(f"{name} {version}" for name, version in installed.items())

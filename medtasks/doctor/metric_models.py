@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from medtasks.net.chat_client import AdaptiveLimit, ChatClient
 from medtasks.net.servers import RemoteTrouble
 from medtasks.tasks.task_file import TaskFile
 
-# Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
+# Seconds without a byte after which the endpoint is given up here. A shorter time of the user's counts.
 TIMEOUT_S = 5.0
 _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
 _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
@@ -49,7 +49,7 @@ def metric_weights(scope: Scope) -> Findings:
     if scope.has_names:
         for name in names:
             if name in missing:
-                lacking = AREA.of_error(name, missing[name], state=State.WARNING)
+                lacking = AREA.result_of_error(name, missing[name], state=State.WARNING)
                 yield replace(lacking, fix=_fix({name: missing[name]}))
             else:
                 yield AREA.ok(name, f"{name} is here")
@@ -61,7 +61,7 @@ def metric_weights(scope: Scope) -> Findings:
         if names:
             ModelSettings.from_environment()
     except MedTasksError as error:
-        yield AREA.of_error("settings", error)
+        yield AREA.result_of_error("settings", error)
 
 
 def _required_weights(scope: Scope) -> list[str]:
@@ -87,6 +87,7 @@ def _needs_labels(task: TaskFile) -> bool:
 
 
 def _fix(missing: Mapping[str, MedTasksError]) -> str:
+    """Return how to get missing weights, by name. The error of the PTB tokenizer has a fix of its own."""
     names = [name for name in missing if name != TOKENIZER]
     if names:
         return f"medtasks weights fetch {' '.join(names)}"
@@ -108,14 +109,22 @@ def judge(scope: Scope) -> Findings:
     try:
         settings = settings_from_environment()
     except JudgeNotConfigured as error:
-        fix = "set the variable it names to a value it takes, or unset it"
-        yield JUDGE.of_error("settings", error, fix)
+        yield JUDGE.result_of_error(
+            "settings", error, "set the variable it names to a value it takes, or unset it"
+        )
         return
-    location = "this machine" if settings.is_local else "another machine"
-    sentence = f"the judge is {settings.model} at {settings.base_url}, on {location}"
-    yield JUDGE.ok("settings", sentence)
+    machine = "this" if settings.is_local else "another"
+    yield JUDGE.ok(
+        "settings",
+        f"the judge is {settings.model} at {settings.base_url}, on {machine} machine",
+    )
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
-    refusals = _refusals(settings, datasets)
+    refusals = {}
+    for dataset in datasets:
+        try:
+            check_access(settings, str(access_of(dataset)), dataset, os.environ)
+        except JudgeRefused as error:
+            refusals[dataset] = error
     if refusals:
         yield _refused_data(scope, refusals)
     if len(refusals) < max(len(datasets), 1):  # also without any dataset
@@ -123,9 +132,10 @@ def judge(scope: Scope) -> Findings:
 
 
 def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckResult:
+    """Return the datasets whose texts the judge may not see, with the cause for the first of them."""
     first, *others = refusals
     state = State.PROBLEM if scope.has_names else State.NOTE
-    finding = JUDGE.of_error("access", refusals[first], state=state)
+    finding = JUDGE.result_of_error("access", refusals[first], state=state)
     if not others:
         return finding
     return replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}")
@@ -133,7 +143,7 @@ def _refused_data(scope: Scope, refusals: Mapping[str, JudgeRefused]) -> CheckRe
 
 def _asking_tasks(scope: Scope) -> list[TaskFile]:
     """Return the tasks that ask a judge, or have a metric that does."""
-    keys: set[str] = set()
+    keys = set[str]()
     for info in REPORT_METRICS.values():
         if info.asks_judge:
             keys.update(info.keys, info.further)
@@ -162,22 +172,12 @@ def _without_judge(scope: Scope, asking: Sequence[TaskFile]) -> CheckResult:
     return CheckResult(JUDGE, "settings", state, f"no judge is set up, {effect}", fix)
 
 
-def _refusals(settings: JudgeSettings, datasets: Iterable[str]) -> dict[str, JudgeRefused]:
-    """Return why the judge may not see a dataset, by its name."""
-    refusals = {}
-    for dataset in datasets:
-        try:
-            check_access(settings, str(access_of(dataset)), dataset, os.environ)
-        except JudgeRefused as error:
-            refusals[dataset] = error
-    return refusals
-
-
 def _answer(settings: JudgeSettings) -> CheckResult:
-    """Ask for the list of models. The endpoint's own words are never quoted, as they may repeat the key."""
+    """Check that the endpoint lists the judge's model. Its own words are not quoted: they may repeat the key."""
 
     async def answer() -> Any:
-        # The client of later questions, so that nothing goes where they would not.
+        """Return the content of the endpoint's answer, whatever JSON that is."""
+        # It is the client of later questions, so that nothing is sent where those would not go.
         client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
         try:
             return await client.get("models")
@@ -191,9 +191,12 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     except RemoteTrouble as trouble:
         return _refused_list(trouble, answers, unchecked)
     except (KeyError, TypeError, ValueError):
-        # Another JSON, or a body announced as JSON that is none.
-        sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
-        return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
+        # The body is other JSON, or announced as JSON and none.
+        return JUDGE.problem(
+            "reply",
+            f"what answers at {settings.base_url} is no list of models, so that it may be no judge",
+            _WRONG_ADDRESS,
+        )
     names = [name for name in listed if isinstance(name, str)]
     # Gemini lists a folder, Ollama a tag.
     for name in names:
@@ -202,12 +205,21 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     if not names:
         return JUDGE.warning("model", f"{answers} lists no models, {unchecked}", _CHECK_MODEL)
     hint = near_match(settings.model, filter(_NAME.fullmatch, names))
-    sentence = f"{answers} has no model '{settings.model}' among its {len(names)}{hint}"
-    return JUDGE.problem("model", sentence, f"set {MODEL} to a name the endpoint lists")
+    return JUDGE.problem(
+        "model",
+        f"{answers} has no model '{settings.model}' among its {len(names)}{hint}",
+        f"set {MODEL} to a name the endpoint lists",
+    )
 
 
 def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> CheckResult:
-    """Say whether an endpoint that lists no models may judge all the same."""
+    """Say whether an endpoint that lists no models may judge all the same.
+
+    Args:
+        trouble: The endpoint's answer, or that there is none.
+        answers: First words of a sentence on an endpoint that answers.
+        unchecked: Last words of a sentence on an endpoint whose models are unknown.
+    """
     status = trouble.status
     sentence, _, fix = trouble.cause.partition("; ")
     if status in (404, 405, 501):

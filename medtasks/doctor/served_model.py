@@ -34,7 +34,7 @@ from medtasks.net import servers as addresses
 from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 
-# Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
+# Seconds without a byte after which a list of models, or an answer, is given up. A shorter time of the user's counts.
 LIST_S = 5.0
 ANSWER_S = 30.0
 LONGEST_S = 60.0  # seconds for all answers to one point
@@ -53,6 +53,9 @@ def served_model(scope: Scope, model_args: str) -> Findings:
     Args:
         scope: The tasks, whose data the model may have to be allowed to see.
         model_args: ``--model_args`` of ``vlm_server``.
+
+    Yields:
+        Results by server. Arguments that cannot be used are a problem, and the only result: nothing is raised.
     """
     try:
         model_arguments = HarnessOptions({"model_args": model_args}).model_arguments()
@@ -66,12 +69,11 @@ def served_model(scope: Scope, model_args: str) -> Findings:
         check_arguments(arguments)
         servers: tuple[Server, ...] = arguments.servers
     except MedTasksError as error:
-        yield MODEL.of_error("arguments", error, "correct --model-args")
+        yield MODEL.result_of_error("arguments", error, "correct --model-args")
         return
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
-        address = _address(scope, server)
-        for finding in itertools.chain([address], _at(server, model_arguments)):
+        for finding in itertools.chain([_address(scope, server)], _at(server, model_arguments)):
             yield replace(
                 finding,
                 name=finding.name + ending,
@@ -110,6 +112,12 @@ def _address(scope: Scope, server: Server) -> CheckResult:
 
 
 def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
+    """Check the model of one server: whether it has a list of models, starts, and answers.
+
+    Args:
+        server: The server.
+        model_arguments: Arguments of ``vlm_server``, of which the server's address and short times replace some.
+    """
     few_seconds = {
         **model_arguments,
         "base_url": server.base_url,
@@ -123,16 +131,16 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
         try:
             names = asyncio.run(_names(server))
         except MedTasksError as error:
-            yield MODEL.of_error("server", error, CHECK)
+            yield MODEL.result_of_error("server", error, CHECK)
             return
         try:
             model = VlmServer(**few_seconds)
         except ModelRefused as error:
-            yield MODEL.of_error("image attention", error)
+            yield MODEL.result_of_error("image attention", error)
             model = VlmServer(**{**few_seconds, "image_attention": "causal"})
         except MedTasksError as error:
             if names:
-                yield MODEL.of_error("model", error, CHECK)
+                yield MODEL.result_of_error("model", error, CHECK)
             else:
                 yield MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
             return
@@ -144,11 +152,11 @@ def _at(server: Server, model_arguments: Mapping[str, Any]) -> Findings:
 def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
     """Name the model of a server, which lists ``names``."""
     if not names:
-        sentence = (
-            f"the server has no list of models, so that the name '{model.model}' is only tried"
+        return MODEL.note(
+            "model",
+            f"the server has no list of models, so that the name '{model.model}' is only tried",
+            "check model= in --model-args with the server's own documentation",
         )
-        fix = "check model= in --model-args with the server's own documentation"
-        return MODEL.note("model", sentence, fix)
     facts = model.facts
     version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
     sentence = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'"
@@ -161,6 +169,7 @@ def _served_name(model: VlmServer, names: Sequence[str]) -> CheckResult:
 
 
 async def _names(server: Server) -> list[str]:
+    """Return the names of a server's models, none if it has no list."""
     pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
     try:
         return list(await pool.models(pool.servers[0]) or ())
@@ -169,6 +178,7 @@ async def _names(server: Server) -> list[str]:
 
 
 def _questions(model: VlmServer) -> Findings:
+    """Check by questions on one and two synthetic images that a model sees both, and whether it thinks."""
     try:
         first = ask_about_discs(model, 1)
     except MedTasksError as error:
@@ -178,8 +188,9 @@ def _questions(model: VlmServer) -> Findings:
     try:
         second = ask_about_discs(model, 2)
     except MedTasksError as error:
-        fix = "give it tasks with one image per question only"
-        finding = MODEL.of_error("images", error, fix, State.WARNING)
+        finding = MODEL.result_of_error(
+            "images", error, "give it tasks with one image per question only", State.WARNING
+        )
         yield replace(
             finding, found=f"one image per prompt is taken, two are not: {finding.found}"
         )
@@ -189,9 +200,11 @@ def _questions(model: VlmServer) -> Findings:
     if single is None or double is None:
         yield MODEL.ok("images", "one and two images per prompt are taken")
     elif double <= single:
-        sentence = f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently"
-        fix = "check that the served model reads images, and any proxy before it"
-        yield MODEL.warning("images", sentence, fix)
+        yield MODEL.warning(
+            "images",
+            f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently",
+            "check that the served model reads images, and any proxy before it",
+        )
     else:
         size = f"one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
         yield MODEL.ok("images", f"one and two images per prompt are taken; {size}")
@@ -203,37 +216,45 @@ def _without_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
         ask_about_discs(model, 0, LIST_S)
     except MedTasksError:
         fields = "extra_body= in --model-args adds fields to a request, and null leaves one out"
-        return MODEL.of_error("reply", error, f"look at the server's log; {fields}")
-    finding = MODEL.of_error("images", error, "serve a model that reads images")
-    sentence = f"a question without images is answered, with one it is not: {finding.found}"
-    return replace(finding, found=sentence)
+        return MODEL.result_of_error("reply", error, f"look at the server's log; {fields}")
+    finding = MODEL.result_of_error("images", error, "serve a model that reads images")
+    return replace(
+        finding,
+        found=f"a question without images is answered, with one it is not: {finding.found}",
+    )
 
 
 def _thinking(model: VlmServer, reply: ServerReply) -> CheckResult:
+    """Tell from a reply whether a model thinks, and whether its thoughts are part of the answer."""
     switch = 'give chat_template_kwargs={"enable_thinking":false} in --model-args'
     if "enable_thinking" in (model.arguments.chat_template_kwargs or {}):
         switch = "choose another template"
     if "<think" in reply["text"] or "</think" in reply["text"]:
-        sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
-        fix = f"serve it with --reasoning-parser, or {switch}"
-        return MODEL.warning("thinking", sentence, fix)
+        return MODEL.warning(
+            "thinking",
+            "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it",
+            f"serve it with --reasoning-parser, or {switch}",
+        )
     if reply["reasoning"] or reply["tokens"][2]:
-        sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
-        return MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
+        return MODEL.note(
+            "thinking",
+            "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens",
+            f"{switch}, or set max_new_tokens high enough",
+        )
     return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
 
 
 def ask_about_discs(
     model: VlmServer,
     images: int,
-    longest_s: float | None = None,
+    longest_s: float = LONGEST_S,
 ) -> ServerReply:
     """Return the reply to a question about synthetic images.
 
     Args:
         model: The model.
         images: Number of images.
-        longest_s: Seconds to wait; by default ``LONGEST_S``.
+        longest_s: Seconds to wait for the reply.
 
     Raises:
         MedTasksError: There is no reply, or it takes longer.
@@ -250,12 +271,13 @@ def ask_about_discs(
     parts = (*[None] * images, _QUESTION)
     prompt = ServedPrompt(model.arguments.system_prompt, parts, tuple(drawn), digests)
     settings = GenerationSettings(max_new_tokens=32)
-    seconds = longest_s or LONGEST_S
     try:
         reply: ServerReply = model.loop.run(
-            asyncio.wait_for(model.reply(prompt, settings), seconds)
+            asyncio.wait_for(model.reply(prompt, settings), longest_s)
         )
     except TimeoutError:
         server = model.arguments.servers[0].name
-        raise MedTasksError(f"{server} did not answer within {seconds:g} s; {CHECK}") from None
+        raise MedTasksError(
+            f"{server} did not answer within {longest_s:g} s; {CHECK}"
+        ) from None
     return reply

@@ -52,16 +52,16 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import harness_folder, index_tasks
 
-_HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
+_HUB = "https://huggingface.co/datasets/"  # beginning of a dataset's address
 
 
 def names(scope: Scope) -> Findings:
-    """Check that the harness has none of our names, nor the user one of ours, and that it has the others chosen.
+    """Check that names are unique: no task of the harness or the user has a name of ours. Check that other names exist.
 
     Args:
         scope: Names that the user gave, or all of ours.
     """
-    ours: set[str] = set()
+    ours = set[str]()
     for task in task_files().values():
         ours.update((task.name, *task.tags))
     checked = ours
@@ -74,10 +74,11 @@ def names(scope: Scope) -> Findings:
         if name not in checked:
             continue
         is_taken = True
-        sentence = (
-            f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
+        yield TASKS.problem(
+            name,
+            f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}",
+            f"rename it in {path}, or where medtasks has it",
         )
-        yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     if harness is None:
         fix = "pip install --force-reinstall lmms_eval"
         yield TASKS.problem("names", "lmms-eval has no folder of tasks", fix)
@@ -87,32 +88,31 @@ def names(scope: Scope) -> Findings:
             sentence = f"no task of lmms-eval has one of the names of ours ({len(checked)})"
             yield TASKS.ok("names", sentence)
     for name in scope.foreign:
-        yield _foreign_name(name, ours, is_known=name in harness_names)
-
-
-def _foreign_name(name: str, ours: Iterable[str], *, is_known: bool) -> CheckResult:
-    """Check that a name that is not ours is one of the harness's."""
-    if is_known:
-        sentence = (
-            f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
-        )
-        return TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
-    sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, sorted(ours))}"
-    return TASKS.problem(name, sentence, "medtasks tasks lists ours")
+        if name in harness_names:
+            yield TASKS.note(
+                name,
+                f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at",
+                f"try it: lmms_eval --tasks {name} --limit 1",
+            )
+        else:
+            hint = near_match(name, sorted(ours))
+            sentence = f"there is no task '{name}', neither here nor in lmms-eval{hint}"
+            yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
 
 
 def _repeated_names() -> Findings:
     """Check that no task of the user has a name that comes with the package."""
-    shipped: set[str] = set()
+    shipped = set[str]()
     for task in task_files().values():
         if task.is_shipped:
             shipped.update((task.name, *task.tags))
     for name, path in index_tasks([own_tasks_folder()]).paths.items():
         if name in shipped:
-            sentence = (
-                f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+            yield TASKS.problem(
+                name,
+                f"'{name}' is a name of medtasks, too, and the harness does not take {path}",
+                f"rename it in {path}",
             )
-            yield TASKS.problem(name, sentence, f"rename it in {path}")
 
 
 def _harness_names(folders: Iterable[Path]) -> dict[str, Path]:
@@ -121,9 +121,8 @@ def _harness_names(folders: Iterable[Path]) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for tag, members in index.members.items():
         for task in members:
-            if (
-                task in index.configs and "class" not in index.configs[task]
-            ):  # a class has no tags
+            # A task that is a Python class has no tags.
+            if task in index.configs and "class" not in index.configs[task]:
                 paths.setdefault(tag, index.paths[task])
     return {**paths, **index.paths}
 
@@ -132,12 +131,18 @@ def own_tasks(scope: Scope) -> Findings:
     """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
 
     def check(task: TaskFile) -> Findings:
+        """Yield a warning for each unknown key, then the problems that would stop a run, or that there are none."""
         for key in unknown_keys(task):
-            sentence = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
-            yield TASKS.warning(task.name, sentence, "correct it, or remove it")
+            yield TASKS.warning(
+                task.name,
+                f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know",
+                "correct it, or remove it",
+            )
         problems = list(task_problems(task))
         for problem in problems:
-            yield TASKS.of_error(task.name, MedTasksError(problem), f"correct {task.path}")
+            yield TASKS.result_of_error(
+                task.name, MedTasksError(problem), f"correct {task.path}"
+            )
         if not problems:
             sentence = f"hooks, rules and the first prompt of '{task.name}' are in order"
             if not (task.dataset or task.only_harness):
@@ -163,18 +168,22 @@ def prepared_data(scope: Scope, *, verify: bool) -> Findings:
         lacking = len(scope.datasets) - len(here)
         sentence = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         if lacking:
-            fix = "medtasks data prepare NAME, with a name of medtasks data list"
-            yield DATASETS.note("not prepared", sentence, fix)
+            yield DATASETS.note(
+                "not prepared",
+                sentence,
+                "medtasks data prepare NAME, with a name of medtasks data list",
+            )
         else:
             yield DATASETS.ok("not prepared", sentence)
 
 
 def _dataset(name: str, *, verify: bool) -> Findings:
+    """Check that a dataset is prepared, the whole published one, and undamaged if ``verify`` is set."""
     command = _prepare_command(name)
     try:
         prepared_folder(name)
     except MedTasksError as error:
-        finding = DATASETS.of_error(name, error)
+        finding = DATASETS.result_of_error(name, error)
         yield replace(finding, fix=command) if name in CATALOGUE else finding
         return
     try:
@@ -183,36 +192,31 @@ def _dataset(name: str, *, verify: bool) -> Findings:
             prepared_folder(manifest.selected_from)  # where the images are
         rows = len(open_documents(name)[SPLIT])
     except MedTasksError as error:
-        yield DATASETS.of_error(name, error, command)
+        yield DATASETS.result_of_error(name, error, command)
         return
     if rows != manifest.rows:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, sentence, command)
         return
-    yield _prepared_dataset(name, manifest, verify=verify)
-
-
-def _prepared_dataset(name: str, manifest: Manifest, *, verify: bool) -> CheckResult:
-    """Check that a dataset is undamaged, if ``verify`` is set, and that it is the whole published one."""
     from medtasks.data.prepare.prepare_dataset import verify as differences
 
-    command = _prepare_command(name)
     problems = list(differences(name)) if verify else []
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if problems:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
         sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
-        return DATASETS.problem(name, sentence, command)
-    if manifest.sample:
+        yield DATASETS.problem(name, sentence, command)
+    elif manifest.sample:
         sentence = (
             f"'{name}' is the synthetic sample, on which scores say nothing about a model"
         )
-        return DATASETS.warning(name, sentence, command)
-    if not manifest.complete:
+        yield DATASETS.warning(name, sentence, command)
+    elif not manifest.complete:
         sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"
-        return DATASETS.warning(name, sentence, command)
-    return DATASETS.ok(name, what)
+        yield DATASETS.warning(name, sentence, command)
+    else:
+        yield DATASETS.ok(name, what)
 
 
 def _first_notes(
@@ -233,8 +237,8 @@ def _prepare_command(name: str) -> str:
     if info is None or info.access is Access.PUBLIC:
         return preparing_again(name)
     if info.access is Access.GATED and info.source.startswith(_HUB):
-        prepare = f"medtasks data prepare {name} (--source DIR if you have a copy)"
-        return f"accept the terms on {info.source}, then: {prepare}"
+        command = f"medtasks data prepare {name} (--source DIR if you have a copy)"
+        return f"accept the terms on {info.source}, then: {command}"
     return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
 
 
@@ -271,10 +275,9 @@ def readable_replies() -> Findings:
     """Check that other users cannot read saved replies, journals and credentialed data, which may quote a patient."""
     mode = home().stat().st_mode & 0o777 if home().is_dir() else 0
     if mode & 0o077:
-        sentence = f"{home()} has the mode {mode:o}, so that others may list what is in it"
         yield CREDENTIALS.note(
             "data folder",
-            sentence,
+            f"{home()} has the mode {mode:o}, so that others may list what is in it",
             f"chmod go= {shlex.quote(str(home()))}, if no group shares it",
         )
     folders = [home() / REPLIES, home() / FOLDER_NAME]
@@ -283,9 +286,10 @@ def readable_replies() -> Findings:
             folders.append(dataset_folder(name))
     for folder in folders:
         if folder.is_dir() and open_to_others(folder):
-            sentence = f"other users of this machine can read files in {folder}, which may quote patients' records"
             yield CREDENTIALS.warning(
-                folder.name, sentence, f"chmod -R go= {shlex.quote(str(folder))}"
+                folder.name,
+                f"other users of this machine can read files in {folder}, which may quote patients' records",
+                f"chmod -R go= {shlex.quote(str(folder))}",
             )
         elif folder.is_dir():
             yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
@@ -299,15 +303,21 @@ def remote_models(scope: Scope) -> Findings:
     try:
         trusted = trusted_model(os.environ)
     except ModelRefused as error:
-        yield CREDENTIALS.of_error(TRUSTED, error)
+        yield CREDENTIALS.result_of_error(TRUSTED, error)
         return
     if trusted:
-        sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({join_names(private)})"
         yield CREDENTIALS.note(
-            TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it"
+            TRUSTED,
+            f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({join_names(private)})",
+            f"unset {TRUSTED} if no data use agreement covers it",
         )
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         destination, _, fix = cause.partition("; ")
         unsent = f"text of credentialed data ({join_names(private)}) is not sent {destination}"
-        sentence = f"{unsent}: no model on this machine gets it"
-        yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)
+        yield CheckResult(
+            CREDENTIALS,
+            "remote models",
+            scope.state,
+            f"{unsent}: no model on this machine gets it",
+            fix,
+        )

@@ -21,8 +21,12 @@ from medtasks.families.columns import Column
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
-_KEYS = (ascii_uppercase, "0123456789", "123456789")  # of options in a mapping
-# Forms of "yes" and "no" apart from the words of each language.
+_KEYS = (
+    ascii_uppercase,
+    "0123456789",
+    "123456789",
+)  # possible keys of options in a mapping, in order
+# Forms of "yes" and "no" besides the words of each language.
 _YES = ("true", "1", "1.0", "y", "j")
 _NO = ("false", "0", "0.0", "n")
 _LETTERS = "letters"
@@ -117,13 +121,9 @@ def read_column(name: str, kind: Column, values: Cells, options: Cells) -> Readi
     """
     if kind in (Column.LETTER, Column.LETTER_OR_NOTHING, Column.LABEL):
         return _read_indices(name, kind, values, options)
-    if kind is Column.YES_NO:
-        return _read_yes_no(name, values)
-    read = kind.read or _READERS.get(kind)
-    return list(values if read is None else map(read, values)), ""
-
-
-def _read_yes_no(name: str, values: Cells) -> Reading:
+    if kind is not Column.YES_NO:
+        reader = kind.read or _READERS.get(kind)
+        return list(values if reader is None else map(reader, values)), ""
     forms = [str(value).strip().casefold() for value in values]
     meanings = _other_forms()
     read = [meanings.get(form, value) for form, value in zip(forms, values, strict=True)]
@@ -145,7 +145,17 @@ def _other_forms() -> Mapping[str, str]:
 def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Reading:
     """Read letters, or with ``Column.LABEL`` numbers from 0, of the options."""
     written = {row: value for row, value in enumerate(values) if not is_blank(value)}
-    by_way = {way: _indices(written, options, index_of) for way, index_of in _WAYS.items()}
+    by_way = {}
+    for way, index_of in _WAYS.items():
+        indices: dict[
+            int, int
+        ] = {}  # index of the option by row, without answers that name none this way
+        for row, value in written.items():
+            texts = options[row] or ()
+            index = index_of(value, texts)
+            if 0 <= index < len(texts):
+                indices[row] = index
+        by_way[way] = indices
     best, note = _best_way(name, kind, by_way, len(written))
     read: list[Any] = list(map(written.get, range(len(values))))
     for row, index in by_way[best].items():
@@ -176,27 +186,13 @@ def _best_way(
     return best, f"'{name}' is read as {best}"
 
 
-def _indices(
-    written: Mapping[int, Any],
-    options: Cells,
-    index_of: Callable[[Any, Sequence[str]], int],
-) -> dict[int, int]:
-    """Return the indices of answers by row, without those that are nothing of the kind."""
-    indices: dict[int, int] = {}
-    for row, value in written.items():
-        texts = options[row] or ()
-        index = index_of(value, texts)
-        if 0 <= index < len(texts):
-            indices[row] = index
-    return indices
-
-
 def _loose_letter(value: Any, _: Sequence[str]) -> int:
     match = _LETTER.fullmatch(str(value).strip())
     return ascii_uppercase.index(match[1].upper()) if match else -1
 
 
 def _option_text(value: Any, options: Sequence[str]) -> int:
+    """Return the index of the option whose text an answer is, with or without a mark such as "B.", -1 for no option."""
     form = str(value).strip().casefold()
     mark = _MARK.match(form)
     texts = list(map(str, options))

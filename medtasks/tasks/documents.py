@@ -21,8 +21,8 @@ from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.images.volume_files import holds_volume
 from medtasks.data.privacy import access_of, is_private
-from medtasks.data.samples import Document, Sample
-from medtasks.data.schema import SPLIT
+from medtasks.data.samples import Document, Documents, Sample
+from medtasks.data.schema import SPLIT, NewDocument
 from medtasks.data.variants import (
     NEW_COLUMNS,
     NOT_OF_ALL,
@@ -107,8 +107,11 @@ _IMAGES = ("image_file", "image_files", "image_sha256")
 _FUNCTIONS = (*_PROMPT, "process_docs", "process_results")
 _COPY_BLOCK = "copy it from a block of docs/own_tasks.md"
 
+Problems = Iterator[str]
+"""Problems of a task, one sentence each."""
 
-def task_documents(task: TaskFile) -> list[dict[str, Any]]:
+
+def task_documents(task: TaskFile) -> list[NewDocument]:
     """Return the documents of a task or a sanity variant, in order. Each has a ``doc_id``.
 
     Raises:
@@ -201,6 +204,7 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
     """Return the hook that makes a variant's documents of its base task's, tables of the ``datasets`` library."""
 
     def process_docs(table: Any) -> Any:
+        """Return the variant's documents, from those of the base task as its dataset has them."""
         import datasets
 
         if task.dataset is None:
@@ -220,18 +224,22 @@ def _documents_hook(task: TaskFile, config: Config) -> Callable[[Any], Any]:
     return process_docs
 
 
-def _as_variant(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _as_variant(task: TaskFile, documents: list[NewDocument]) -> list[NewDocument]:
+    """Return the documents of a task, made from those of its base.
+
+    Args:
+        task: Task or variant. A task itself, and a thinking variant, has the documents of the base as they are.
+        documents: Documents of the base.
+    """
     if task.variant is None or task.variant in THINKING:
         return documents
     if task.variant == NOTA_CONTROL:
         return variants.nota(documents, control=True)
     if task.variant == ROTATED:
         family = task_file(str(task.base)).family
-        clusters = family.independent_clusters(list(map(Sample, documents)))
-        return variants.rotated(documents, clusters)
-    change: Callable[[Sequence[Document]], list[dict[str, Any]]] = getattr(
-        variants, task.variant
-    )
+        samples = list(map(Sample, documents))
+        return variants.rotated(documents, family.independent_clusters(samples))
+    change: Callable[[Documents], list[NewDocument]] = getattr(variants, task.variant)
     return change(documents)
 
 
@@ -275,14 +283,26 @@ def select(names: Sequence[str]) -> Selection:
 # ---- provenance and privacy ----
 
 
-def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return the provenance of a task's data. A user's own have the location, and a fingerprint of their text alone."""
+def task_provenance(task: TaskFile, documents: Documents) -> dict[str, Any]:
+    """Return the provenance of a task's data.
+
+    A user's own have their location, and a fingerprint of twelve digits that changes with their text, and with the rule
+    for volumes where there are any, but not with images.
+    """
     if task.dataset is not None:
         return provenance(task.dataset)
     private = is_private_task(task, documents)
+    fingerprint = text_fingerprint(documents)
+    base = task_file(task.base or task.name)
+    with contextlib.suppress(
+        SourceError
+    ):  # a relative path cannot be opened, as the checks say
+        if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
+            rule = volume_rule({}, image_settings(base))
+            fingerprint = hashlib.sha256(f"{fingerprint}{rule}".encode()).hexdigest()
     return {
-        "fingerprint": _own_fingerprint(task, documents),
-        "source": "withheld" if private else location_of(task_config(task.base or task.name)),
+        "fingerprint": fingerprint[:12],
+        "source": "withheld" if private else location_of(task_config(base.name)),
         "prepared": False,
         "sample": False,
         "complete": True,
@@ -290,34 +310,23 @@ def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, 
     }
 
 
-def _own_fingerprint(task: TaskFile, documents: Sequence[Document]) -> str:
-    """Return twelve digits that change with the text, and with the rule for volumes where there are any."""
-    digest = text_fingerprint(documents)
-    base = task_file(task.base or task.name)
-    with contextlib.suppress(SourceError):  # of a relative path, as the checks say
-        if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
-            rule = volume_rule({}, image_settings(base))
-            digest = hashlib.sha256(f"{digest}{rule}".encode()).hexdigest()
-    return digest[:12]
-
-
-def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
+def is_private_task(task: TaskFile, documents: Documents = ()) -> bool:
     """Return whether text of a task must stay out of logs."""
     return bool(private_datasets(task, documents))
 
 
-def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list[str]:
+def private_datasets(task: TaskFile, documents: Documents = ()) -> list[str]:
     """Return the names of a task's dataset and of its documents' by which its text must stay out of logs."""
     return sorted(filter(is_private, _names(task, documents)))
 
 
-def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
-    """Return the strictest access level of a task's documents. The text is empty if they name no dataset."""
+def access_of_task(task: TaskFile, documents: Documents = ()) -> str:
+    """Return the strictest access level of a task's documents, or an empty text if nothing names a dataset."""
     levels = map(access_of, _names(task, documents))
     return str(max(levels, key=list(Access).index, default=""))
 
 
-def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator[str]:
+def unreadable_images(task: TaskFile, documents: Documents) -> Problems:
     """Open the images of a user's own documents, and yield one sentence for each document whose images fail."""
     if task_config(task.name).get("doc_to_visual") != "medtasks.hooks.images.images":
         return
@@ -334,7 +343,7 @@ def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator
             yield str(error)
 
 
-def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path]]:
+def image_files(task: TaskFile, documents: Documents) -> list[list[Path]]:
     """Return the paths of the images of each of a user's own documents.
 
     Raises:
@@ -343,8 +352,7 @@ def image_files(task: TaskFile, documents: Sequence[Document]) -> list[list[Path
     settings = image_settings(task)
     paths = []
     for document in documents:
-        files = Sample(document).images
-        paths.append([image_path(file, document, settings) for file in files])
+        paths.append([image_path(file, document, settings) for file in Sample(document).images])
     return paths
 
 
@@ -353,7 +361,7 @@ def image_settings(task: TaskFile) -> Config:
     return default_settings(task_config(task.name))
 
 
-def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
+def _names(task: TaskFile, documents: Documents) -> set[str]:
     names = (task.guarded_as, *(document.get("dataset") for document in documents))
     return {str(name) for name in names if name is not None}
 
@@ -361,7 +369,7 @@ def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
 # ---- checks of a task of the user's own ----
 
 
-def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
+def task_problems(task: TaskFile, *, download: bool = False) -> Problems:
     """Yield the problems that would stop a run of a task, one sentence each. Later checks need earlier ones to pass.
 
     Args:
@@ -374,15 +382,22 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
     if task.base is not None:
         task = task_file(task.base)
     written = task_config(task.name)
-    config, unresolved = _resolve_values(written)
-    problems = _key_problems(written) + unresolved
+    problems = _key_problems(written)
+    config: NewConfig = {}  # with the objects that dotted names mean
+    for key in written.keys() - {"dataset_path"}:
+        try:
+            config[key] = resolve_names(written[key], _import_named)
+        except MedTasksError as error:
+            problems.append(f"{key}: {error}")
+            continue
+        is_named = key in _FUNCTIONS and isinstance(written[key], DottedName)
+        if is_named and not callable(config[key]):
+            problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
     document = None if problems else _first_document(task, written, download=download)
     if document is not None:
-        names = (task.guarded_as, document.get("dataset"))
-        private = any(is_private(str(name)) for name in names if name is not None)
         problems = [
-            *_prompt_problems(config, document, private=private),
+            *_prompt_problems(config, document, private=is_private_task(task, [document])),
             *_missing_columns(task, written, document),
         ]
         if task.same_as is not None:
@@ -402,25 +417,6 @@ def _key_problems(written: Config) -> list[str]:
     return misspelt + alone
 
 
-def _resolve_values(written: Config) -> tuple[NewConfig, list[str]]:
-    """Replace dotted names by what they name. Return these values by key, and why others have none."""
-    config: NewConfig = {}
-    problems = []
-    for key in written.keys() - {"dataset_path"}:
-        try:
-            config[key] = resolve_names(written[key], _import_named)
-        except MedTasksError as error:
-            problems.append(f"{key}: {error}")
-            continue
-        if (
-            key in _FUNCTIONS
-            and isinstance(written[key], DottedName)
-            and not callable(config[key])
-        ):
-            problems.append(f"{key}: '{written[key]}' is no function; name one")
-    return config, problems
-
-
 def _first_document(task: TaskFile, written: Config, *, download: bool) -> Document | None:
     """Return the first sample as the harness hands it to hooks, or None if it would have to be downloaded."""
     if task.dataset is not None:
@@ -432,7 +428,7 @@ def _first_document(task: TaskFile, written: Config, *, download: bool) -> Docum
 
 
 def unknown_keys(task: TaskFile) -> list[str]:
-    """Return the keys of a task's file that are unknown and like no other. A newer harness may know them."""
+    """Return the keys of a task's file that are unknown and like no known key. A newer harness may have such keys."""
     keys = [str(key) for key in task_config(task.name) if key not in KEYS]
     return [key for key in keys if not near_match(key, KEYS)]
 
@@ -459,14 +455,13 @@ def _import_named(name: DottedName) -> Any:
             raise MedTasksError(
                 f"'{name}' cannot be imported ({one_line(error)}); correct {module}"
             ) from error
-        hint = near_match(name, [*names, *public_hooks()])
-        if not hint:
-            hint = f"; {module}.py next to the task's file can define it"
+        suggestion = near_match(name, [*names, *public_hooks()])
+        hint = suggestion or f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
-def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
-    """Yield problems of filters, rules and metrics."""
+def _scoring_problems(task: TaskFile, config: Config) -> Problems:
+    """Yield problems of filters, of rules that read no replies for the task's family, of metadata and of metrics."""
     filter_problems = list(_filter_problems(config))
     yield from filter_problems
     if not task.has_family:
@@ -476,11 +471,17 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     if task.dataset is not None and "language" in mapping_in(config, "metadata"):
         yield "language: only replies to questions of your own are read in one language; remove it from the metadata"
     if not filter_problems:
-        yield from _unknown_rules(task)
+        rules = extractors(
+            AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
+        )
+        for name, row in task.rows.items():
+            if row.extractor and row.extractor not in rules:
+                cause = f"no rule '{row.extractor}' reads replies for '{task.family.name}'"
+                yield f"filter_list, '{name}': {cause}; {_COPY_BLOCK}"
     yield from _metric_problems(task.family, config.get("metric_list"))
 
 
-def _filter_problems(config: Config) -> Iterator[str]:
+def _filter_problems(config: Config) -> Problems:
     """Yield why filters cannot be made."""
     for location, step in _filter_steps(config):
         arguments = dict(step)
@@ -506,18 +507,7 @@ def _filter_steps(config: Config) -> Iterator[tuple[str, Config]]:
             yield f"filter_list, '{pipeline['name']}'", step
 
 
-def _unknown_rules(task: TaskFile) -> Iterator[str]:
-    """Yield the rules of a task that read no replies for its family."""
-    rules = extractors(
-        AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
-    )
-    for name, row in task.rows.items():
-        if row.extractor and row.extractor not in rules:
-            cause = f"no rule '{row.extractor}' reads replies for '{task.family.name}'"
-            yield f"filter_list, '{name}': {cause}; {_COPY_BLOCK}"
-
-
-def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
+def _metric_problems(family: TaskFamily, listed: Any) -> Problems:
     """Yield the faults of a metric list, such as a metric that the family does not have."""
     if not isinstance(listed, list):
         yield f"'metric_list' has to name the metrics of '{family.name}'; {_COPY_BLOCK}"
@@ -530,7 +520,7 @@ def _metric_problems(family: TaskFamily, listed: Any) -> Iterator[str]:
         yield f"metric_list: '{family.name}' has no metric '{unknown[0]}'{more}{hint}"
 
 
-def _missing_columns(task: TaskFile, written: Config, document: Document) -> Iterator[str]:
+def _missing_columns(task: TaskFile, written: Config, document: Document) -> Problems:
     """Yield missing columns of a sample: those of ``breakdown``, and the options that filters of ours read among."""
     for column in task.breakdown:
         if column not in document:
@@ -542,21 +532,22 @@ def _missing_columns(task: TaskFile, written: Config, document: Document) -> Ite
             yield f"{location}: {NO_OPTIONS.format(rule)}"
 
 
-def _different_images(task: TaskFile, other: str) -> list[str]:
-    """Return why a task cannot be compared on the same images with the ``other`` one, which its metadata name."""
+def _different_images(task: TaskFile, other: str) -> Problems:
+    """Yield why a task cannot be compared on the same images with the ``other`` one, which its metadata name."""
     if other not in task_files():
-        return [f"same_as: {unknown_name('task', other, task_files(), 'medtasks tasks')}"]
+        yield f"same_as: {unknown_name('task', other, task_files(), 'medtasks tasks')}"
+        return
     images = [
         {*images_by_id(task_documents(each)).values()} for each in (task, task_file(other))
     ]
-    if images[0] & images[1]:
-        return []
-    return [
-        f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same names"
-    ]
+    if not images[0] & images[1]:
+        yield (
+            f"same_as: '{other}' asks about none of its images; both need a column image_id, or files of the same "
+            "names"
+        )
 
 
-def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
+def images_by_id(documents: Documents) -> dict[str, str]:
     """Return the image of each document that has one, by ``doc_id``.
 
     Example:
@@ -567,32 +558,28 @@ def images_by_id(documents: Sequence[Document]) -> dict[str, str]:
     return {str(document["doc_id"]): str(document["image_id"]) for document in with_image}
 
 
-def _prompt_problems(config: Config, document: Document, *, private: bool) -> Iterator[str]:
+def _prompt_problems(config: Config, document: Document, *, private: bool) -> Problems:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
-    blocks = _settings_blocks(config)
+    settings = mapping_in(config, SETTINGS).values()
+    blocks: list[Any] = [block for block in settings if isinstance(block, Mapping)]
+    if not blocks:  # the settings are for all model families, or there are none
+        blocks = [config.get(SETTINGS)]
     if is_our_hook(config.get("doc_to_text")):
         yield from _misspelt_settings(config, blocks)
     for key in _PROMPT:
         hook = config.get(key)
         if key in _TEXTS and isinstance(hook, str) and hook not in document:
-            # A template of lmms-eval's own kind, or a column's name.
+            # The text is a template of lmms-eval's own kind, or a column's name.
             yield from _unknown_columns(key, hook, document)
         # Hooks of ours open images, which others check.
         if callable(hook) and not (key in _OPENING and is_our_hook(hook)):
             yield from _hook_failures(key, hook, document, blocks, private=private)
 
 
-def _settings_blocks(config: Config) -> list[Any]:
-    """Return the settings of prompts of each model family, or the only ones, which may be None."""
-    settings = mapping_in(config, SETTINGS).values()
-    by_model = [block for block in settings if isinstance(block, Mapping)]
-    return by_model or [config.get(SETTINGS)]
-
-
-def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
-    """Yield the settings of a prompt that are unknown and like another one."""
+def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Problems:
+    """Yield the settings of a prompt that are unknown, but have nearly the name of a known one."""
     valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
-    names: set[str] = set()
+    names = set[str]()
     for block in blocks:
         names.update(map(str, block or ()))
     for name in sorted(names - valid):
@@ -600,9 +587,15 @@ def _misspelt_settings(config: Config, blocks: Sequence[Any]) -> Iterator[str]:
             yield f"{SETTINGS}: no setting is called '{name}'{hint}"
 
 
-def _unknown_columns(key: str, text: str, document: Document) -> Iterator[str]:
-    """Yield the columns that a template names, or a name like that of a column, and that the sample lacks."""
-    names: set[str] = set()
+def _unknown_columns(key: str, text: str, document: Document) -> Problems:
+    """Yield the columns that a prompt needs and the sample lacks.
+
+    Args:
+        key: Key of the prompt in the task's file.
+        text: A template of lmms-eval, or a text that may be meant as the name of a column.
+        document: The sample.
+    """
+    names = set[str]()
     if "{" in text:
         names = set(names_in_template(text))
     elif near_match(text, document):
@@ -624,7 +617,7 @@ def call_hook(
     Args:
         hook: Function of a document and, if it has a second parameter, of settings.
         document: The sample.
-        settings: Settings of a model family, or None. They are not passed on then.
+        settings: Settings of a model family. If they are None, the hook gets the document alone.
         always: Whether the harness hands over settings whatever the parameters are.
     """
     takes_settings = always or len(inspect.signature(hook).parameters) > 1
@@ -640,7 +633,7 @@ def _hook_failures(
     blocks: Sequence[Any],
     *,
     private: bool,
-) -> Iterator[str]:
+) -> Problems:
     """Yield why a hook fails on a sample, called with each block of settings as the harness calls it."""
     for settings in blocks:
         try:

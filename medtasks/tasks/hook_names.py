@@ -24,9 +24,7 @@ def function_of(hook: object) -> Any:
         >>> function_of("medtasks.hooks.images.images").__name__
         'images'
     """
-    name = hook
-    if isinstance(hook, str) and not isinstance(hook, DottedName):
-        name = DottedName(hook)
+    name = DottedName(hook) if type(hook) is str else hook
     if isinstance(name, DottedName) and name.is_ours:
         with contextlib.suppress(ImportError, AttributeError):
             return name.resolve()
@@ -34,7 +32,9 @@ def function_of(hook: object) -> Any:
 
 
 def hook_name(hook: object) -> str:
-    """Return the dotted name of a function, or of the one that a hook names. A name of the user's is returned as it is.
+    """Return the dotted name of a function, or of the function that a hook of ours names.
+
+    The name of a user's hook is returned as it is.
 
     Example:
         >>> hook_name("medtasks.hooks.prompts.lettered")

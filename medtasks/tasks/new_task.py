@@ -37,7 +37,7 @@ _FAMILIES = {
 """Families by the column that has their answers."""
 
 Values = Sequence[Any]
-Columns = dict[str, Any]  # of the file, by our names
+Columns = dict[str, Any]  # columns of the file by our names
 
 
 class QuestionFile:
@@ -71,6 +71,7 @@ class QuestionFile:
                 self.columns.pop(name, None)
 
     def _are_images(self, cells: Values) -> bool:
+        """Return whether cells hold nothing but images or lists of them, blank cells aside."""
         lists = [
             cell if isinstance(cell, list) else [cell] for cell in cells if not is_blank(cell)
         ]
@@ -78,6 +79,7 @@ class QuestionFile:
         return bool(images) and all(map(self._is_image, images))
 
     def _is_image(self, cell: Any) -> bool:
+        """Return whether a cell is an image, the name of one, or a file next to the file of questions."""
         if not isinstance(cell, str):
             return isinstance(cell, bytes) or (isinstance(cell, Mapping) and "bytes" in cell)
         kind, _ = mimetypes.guess_type(cell)
@@ -86,7 +88,10 @@ class QuestionFile:
         )
 
     def options(self) -> Iterator[tuple[list[str], list[Values]]]:
-        """Yield columns that may hold the options, one with lists or several, and the options of each question."""
+        """Yield columns that may hold the options, with the options of each question.
+
+        The columns are one whose cells list the options, or several with one option each.
+        """
         numbered: dict[str, dict[str, str]] = {}
         for name, cells in self.columns.items():
             yield [name], list(map(listed_options, cells))
@@ -99,10 +104,11 @@ class QuestionFile:
                 yield names, [[cell for cell in row if not is_blank(cell)] for row in rows]
 
     def answers(self, kind: Column, options: Values, taken: Iterable[str]) -> str | None:
-        """Return the column whose every value is of a kind, or None.
+        """Return the column whose every value is of a kind, or None if there is none.
 
         Args:
-            kind: What the family needs.
+            kind: What the family needs. Lists of letters with one letter each are of no such kind: the answers are
+                letters then.
             options: The options of each question, shape (rows,).
             taken: Columns that have another role.
 
@@ -132,7 +138,7 @@ class QuestionFile:
         return names[0]
 
     def column_for(self, role: str, names: Sequence[str]) -> str:
-        """Return the column with a role: the one of that name, or with a word for it in any language.
+        """Return the column with a role: the column of that name, or with a word for the role in any language.
 
         Args:
             role: Our name of the column, such as ``"answer"``.
@@ -166,7 +172,10 @@ class QuestionFile:
         return names
 
     def question(self, taken: Iterable[str] = ()) -> str | None:
-        """Return the column of questions, by its name or question marks in most cells, or None.
+        """Return the column of questions, by its name or question marks in most cells, or None if there is none.
+
+        Args:
+            taken: Columns that have another role.
 
         Raises:
             MedTasksError: Several columns may be that of the questions.
@@ -222,7 +231,16 @@ def _family_with_options(
     source: Sequence[str],
     options: Sequence[Values],
 ) -> tuple[str, Columns] | None:
-    """Return the family whose answers are among the options in the columns ``source``, or None."""
+    """Return the family whose answers are among the options, and the file's columns by our names.
+
+    Args:
+        questions: The file.
+        source: Columns that have the options.
+        options: The options of each question, shape (rows,).
+
+    Returns:
+        None if no column has such answers.
+    """
     columns: Columns = {"options": source}
     question = questions.question(source)
     kinds = {"answer": Column.LETTER, "labels": Column.LABELS, "answers": Column.LETTERS}
@@ -242,7 +260,9 @@ def _family_with_options(
 
 
 def _refuse_faulty_choices(questions: QuestionFile) -> None:
-    """Refuse a file in which most answers are options of their questions: without options it is another task.
+    """Refuse a file in which most, but not all, answers are options of their questions.
+
+    Without this check the file would become a task without options.
 
     Raises:
         MedTasksError: Some answers are no options, some questions have none, or the answers can be read in two ways.

@@ -16,6 +16,7 @@ from medtasks.data.dataset_lookup import is_known
 from medtasks.data.document_store import is_file_name, with_image_files, without_progress_bars
 from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import REPLY_LANGUAGE, Document
+from medtasks.data.schema import NewDocument
 from medtasks.errors import MedTasksError, one_line, several, warn_once
 from medtasks.extract.reading.languages import known_language
 from medtasks.families.columns import Column
@@ -43,15 +44,16 @@ from medtasks.tasks.task_index import (
 
 Columns = Mapping[str, Sequence[Any]]
 NewColumns = dict[str, list[Any]]
-Names = Sequence[str]  # of all columns
+ColumnKinds = Mapping[str, Column]  # what columns have to hold
+Names = Sequence[str]  # names of all columns
 
 _IMAGES = ("image_file", "image_files")
 _IDS = ("patient_id", "pair_id", "doc_id")
-# Of families' columns, those by which none is recognised.
+# Columns of families that also occur elsewhere, so that no family is recognised by them.
 _FREE_NAMES = {"question", "dataset", "kind", "choices"}
 _LONGEST = 24  # characters of a value in a message
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
-_PROMPTS: Mapping[str, Mapping[str, Column]] = {
+_PROMPTS: Mapping[str, ColumnKinds] = {
     **dict.fromkeys(LETTERED_PROMPTS, _LETTERED),
     "medtasks.prompts.template.closed_prompt": {"question": Column.TEXT},
     "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
@@ -64,31 +66,31 @@ _FIELDS = _LETTERED | dict.fromkeys(
 )
 
 
-def own_documents(task: str, config: Config) -> list[dict[str, Any]]:
+def own_documents(task: str, config: Config) -> list[NewDocument]:
     """Return the documents of a task that were not prepared by us, in order.
 
     Args:
         task: Name of the task, for messages.
-        config: Its configuration.
+        config: Configuration of the task.
 
     Raises:
-        MedTasksError: They cannot be loaded or used, see :func:`complete_documents`.
+        MedTasksError: The documents cannot be loaded or used, see :func:`complete_documents`.
     """
     return rows_of(complete_documents(own_table(task, config), config, apart=True))
 
 
-def columns_of(table: Any) -> dict[str, list[Any]]:
+def columns_of(table: Any) -> NewColumns:
     """Return the columns of a table of the ``datasets`` library, which below 5 leaves mixed ones as JSON."""
     import datasets
 
-    columns: dict[str, list[Any]] = table.to_dict()
+    columns: NewColumns = table.to_dict()
     for name, feature in table.features.items():
         if isinstance(feature, datasets.Json):
             columns[name] = list(table[name])
     return columns
 
 
-def rows_of(table: Any) -> list[dict[str, Any]]:
+def rows_of(table: Any) -> list[NewDocument]:
     """Return the rows of a table of the ``datasets`` library, with the values of :func:`columns_of`."""
     columns = columns_of(table)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -111,7 +113,7 @@ def complete_documents(table: Any, config: Config, *, apart: bool = False) -> An
     places = getattr(table, "places", ())
     if not places:
         places = [f"{location}, row {row}" for row in range(1, count + 1)]
-    table, added = _under_our_names(table, config, location, places)
+    table, added = _under_our_names(table, config, places)
     names = [*dict.fromkeys([*table.column_names, *added])]
     needed_kinds: dict[str, Column] = {}
     for _, required in needed_columns(config, names):
@@ -133,7 +135,7 @@ def complete_documents(table: Any, config: Config, *, apart: bool = False) -> An
         added[REPLY_LANGUAGE] = [language] * count
     left_out = {*added}
     if apart:
-        left_out |= _columns_of_others(config, {*needed_kinds, *added}, location)
+        left_out |= _columns_of_others(config, {*needed_kinds, *added})
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
@@ -146,25 +148,26 @@ def _columns_of(table: Any, names: Collection[str]) -> NewColumns:
     return columns_of(table.select_columns(present)) if present else {}
 
 
-def _columns_of_others(config: Config, needed: Collection[str], location: str) -> set[str]:
-    """Return the columns by which other families are recognised.
+def _columns_of_others(config: Config, needed: Collection[str]) -> set[str]:
+    """Return the names of columns by which other families are recognised, without the needed ones.
 
     Raises:
         MedTasksError: ``breakdown`` names one of them.
     """
-    names: set[str] = set()
+    names = set[str]()
     for family in families().values():
         names.update(family.columns)
     names -= {*_FREE_NAMES, *needed}
     if hidden := names.intersection(names_in(mapping_in(config, "metadata").get("breakdown"))):
         raise MedTasksError(
             f"'breakdown' in the task's metadata names '{min(hidden)}', a column by which other families are known; "
-            f"give it another name in {location}"
+            f"give it another name in {location_of(config)}"
         )
     return names
 
 
 def _warn_of_unknown_datasets(config: Config, columns: Columns) -> None:
+    """Warn of datasets of the column ``dataset`` that count as credentialed only because they are unknown."""
     for name in {*map(str, columns.get("dataset", ()))}:
         if is_private(name) and not is_known(name):
             warn_once(
@@ -188,22 +191,21 @@ def _datasets_of_rows(config: Config, columns: Columns, count: int) -> NewColumn
 
 
 def _image_paths(config: Config, document: Document, cells: Sequence[Any]) -> Iterator[Path]:
-    """Yield the paths of images, for the settings of each model family. A cell holds one, or a list of them."""
+    """Yield the paths of images, for the settings of each model family. A cell is the name of an image, or a list."""
     settings = mapping_in(config, SETTINGS)
     for family, cell in itertools.product((settings, *settings.values()), cells):
         if not isinstance(family, Mapping):
             family = {}
         for image in cell if isinstance(cell, list) else [cell]:
-            with contextlib.suppress(
-                MedTasksError, ValueError
-            ):  # of no path, as the checks say
+            # The checks report what is no path.
+            with contextlib.suppress(MedTasksError, ValueError):
                 yield image_path(str(image), document, family)
 
 
 def _answers_as_needed(
     config: Config,
     columns: Columns,
-    needed_kinds: Mapping[str, Column],
+    needed_kinds: ColumnKinds,
 ) -> NewColumns:
     """Return the columns that are written in another form than hooks need."""
     changed: NewColumns = {}
@@ -225,10 +227,10 @@ def own_table(task: str, config: Config) -> Any:
 
     Args:
         task: Name of the task, for messages.
-        config: Its configuration.
+        config: Configuration of the task.
 
     Raises:
-        MedTasksError: It cannot be loaded, or is empty.
+        MedTasksError: The table cannot be loaded, or is empty.
     """
     split = split_of(config)
     location = location_of(config)
@@ -254,6 +256,11 @@ def own_table(task: str, config: Config) -> Any:
 
 
 def _all_tables(task: str, config: Config) -> Any:
+    """Return the tables of a task's documents by split, see :func:`own_table`.
+
+    Raises:
+        MedTasksError: Only the harness can load them. The library raises errors of its own.
+    """
     import datasets
 
     path = resolve_names(config.get("dataset_path"))
@@ -290,7 +297,7 @@ def without_media(table: Any) -> Any:
 
     media = []
     for name, feature in table.features.items():
-        inner = getattr(feature, "feature", feature)  # of a list
+        inner = getattr(feature, "feature", feature)  # that of a list's entries
         if isinstance(inner, datasets.Image | datasets.Audio):
             media.append(name)
     return table.remove_columns(media)
@@ -315,7 +322,6 @@ def location_of(config: Config) -> str:
 def _under_our_names(
     table: Any,
     config: Config,
-    location: str,
     places: Sequence[str],
 ) -> tuple[Any, NewColumns]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
@@ -326,7 +332,7 @@ def _under_our_names(
         MedTasksError: The task's ``columns`` name none of the table.
         SourceError: An image is missing.
     """
-    sources = _sources(config, table.column_names, location)
+    sources = _sources(config, table.column_names)
     for name in _IMAGES:
         holders = sources.pop(name, [name] if name in table.column_names else [])
         if any(_holds_images(table, holder) for holder in holders):
@@ -334,7 +340,13 @@ def _under_our_names(
             table = with_image_files(table, name, holders, places, root)
         elif holders != [name] and holders:
             sources[name] = holders
-    columns = _joined_columns(table, sources)
+    columns: NewColumns = {}
+    for name, holders in sources.items():
+        values = _columns_of(table, holders)
+        columns[name] = values[holders[0]]
+        if len(holders) > 1:  # several sources are one column of lists
+            rows = zip(*map(values.__getitem__, holders), strict=True)
+            columns[name] = list(map(_without_empty_end, rows))
     options = (_columns_of(table, ["options"]) | columns).get("options", [])
     as_lists = list(map(listed_options, options))
     if as_lists != options:
@@ -342,25 +354,21 @@ def _under_our_names(
     return table, columns
 
 
-def _joined_columns(table: Any, sources: Mapping[str, Sequence[str]]) -> NewColumns:
-    """Return columns by our names, those of several sources as a column of lists."""
-    columns: NewColumns = {}
-    for name, holders in sources.items():
-        values = _columns_of(table, holders)
-        columns[name] = values[holders[0]]
-        if len(holders) > 1:
-            rows = zip(*map(values.__getitem__, holders), strict=True)
-            columns[name] = list(map(_without_empty_end, rows))
-    return columns
+def _sources(config: Config, names: Names) -> dict[str, list[str]]:
+    """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata.
 
+    Args:
+        config: The task's configuration.
+        names: Names of the columns that the file has.
 
-def _sources(config: Config, names: Names, location: str) -> dict[str, list[str]]:
-    """Return the columns of a file to take for each of ours, by ``columns`` in the task's metadata."""
+    Raises:
+        MedTasksError: ``columns`` is no mapping, or names a column that the file has not.
+    """
     mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
     if not isinstance(mapping, Mapping):
         raise MedTasksError(
             f"'columns' in the metadata of a task is {mapping!r}; it must say by our names of columns which of "
-            f"{location} to take, such as {{answer: answer_label}}"
+            f"{location_of(config)} to take, such as {{answer: answer_label}}"
         )
     sources = {}
     for name, source in mapping.items():
@@ -369,8 +377,8 @@ def _sources(config: Config, names: Names, location: str) -> dict[str, list[str]
         for holder in holders:
             if holder not in names:
                 raise MedTasksError(
-                    f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
-                    f"it has {', '.join(names)}"
+                    f"{location_of(config)} has no column '{holder}', which 'columns' in the task's metadata names for "
+                    f"'{name}'; it has {', '.join(names)}"
                 )
         plain = name.casefold().replace("_", "").removesuffix("id")
         if name not in _IDS and f"{plain}_id" in _IDS:
@@ -402,6 +410,7 @@ def default_settings(config: Config) -> Config:
 
 
 def _without_empty_end(values: Sequence[Any]) -> list[Any]:
+    """Return values without those that are None after the last other one."""
     filled = [number for number, value in enumerate(values, start=1) if value is not None]
     return list(values[: max(filled, default=0)])
 
@@ -409,8 +418,8 @@ def _without_empty_end(values: Sequence[Any]) -> list[Any]:
 # ---- checks ----
 
 
-def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, Mapping[str, Column]]]:
-    """Yield who needs which columns, with what they have to hold.
+def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, ColumnKinds]]:
+    """Yield who needs columns, for messages, and the needed columns, with what each has to hold.
 
     Args:
         config: The task's configuration.
@@ -432,7 +441,13 @@ def needed_columns(config: Config, names: Names) -> Iterator[tuple[str, Mapping[
         yield who or _IMAGE_HOOK, image
 
 
-def _prompt_columns(hook: str, config: Config) -> Mapping[str, Column]:
+def _prompt_columns(hook: str, config: Config) -> ColumnKinds:
+    """Return the columns that a hook of a prompt needs, none for a hook of the user's.
+
+    Args:
+        hook: Dotted name of the function.
+        config: The task's configuration, whose templates name columns.
+    """
     if hook in _PROMPTS or not hook.startswith(_WITH_TEMPLATES):
         return _PROMPTS.get(hook, {})
     fields = names_in_templates(mapping_in(config, SETTINGS))
@@ -462,7 +477,7 @@ def check(
         config: The task's configuration.
         columns: The needed columns, each of shape (documents,).
         names: Names of all columns.
-        location: Where the documents are from, for messages.
+        location: File or dataset that the documents are from, for messages.
         places: Place of each document there, of shape (documents,).
 
     Raises:
@@ -480,19 +495,15 @@ def check(
     _check_columns(config, names, location)
     faults = list(_wrong_values(config, columns, names, places))
     if {*keys} <= {*names}:
-        for first, row in _repeated_rows([columns[name] for name in keys]):
-            rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
-            faults.append(f"{rows}, so that replies cannot be told apart")
+        first_rows: dict[tuple[Any, ...], int] = {}
+        values = (columns[name] for name in keys)
+        for row, key in enumerate(zip(*values, strict=True)):
+            first = first_rows.setdefault(key, row)
+            if first != row:
+                rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
+                faults.append(f"{rows}, so that replies cannot be told apart")
     if faults:
         raise MedTasksError(several(faults))
-
-
-def _repeated_rows(keys: Sequence[Sequence[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield each row whose values in the columns are those of an earlier one, after that."""
-    first_rows: dict[tuple[Any, ...], int] = {}
-    for row, key in enumerate(zip(*keys, strict=True)):
-        if first_rows.setdefault(key, row) != row:
-            yield first_rows[key], row
 
 
 def _wrong_values(
@@ -501,8 +512,8 @@ def _wrong_values(
     names: Names,
     places: Sequence[str],
 ) -> Iterator[str]:
-    """Yield each value that is not what hooks need. What they need is said of a column's first one."""
-    checked: set[tuple[str, Column]] = set()
+    """Yield a sentence for each value that is not what hooks need. The first on a column says what they need."""
+    checked = set[tuple[str, Column]]()
     for who, required in needed_columns(config, names):
         for name, kind in required.items():
             if (name, kind) in checked:
@@ -520,7 +531,7 @@ def _wrong_values(
 
 
 def _check_columns(config: Config, names: Names, location: str) -> None:
-    """Raise MedTasksError for columns that hooks need and the documents lack, each with the first that needs it."""
+    """Raise MedTasksError for needed columns that the documents lack, each with the first hook that needs it."""
     missing: dict[str, str] = {}
     for who, required in needed_columns(config, names):
         for name in required:
@@ -553,6 +564,7 @@ def _describe(kind: Column, value: Any, options: Any) -> str:
 
 
 def _fault_of_entry(kind: Column, entry: Any) -> str:
+    """Describe an entry that a list of the kind cannot have, in words that follow "is"."""
     if is_blank(entry):
         return f"missing ({'null' if entry is None else 'empty'})"
     if kind in (Column.OPTIONS, Column.TEXTS):
@@ -576,7 +588,17 @@ def following(
     """
     family = family_of(process_results)
     paired = family is not None and family.paired
-    added = _doc_ids(columns, names, count, paired=paired) | _image_ids(columns, names)
+    ids: Iterable[Any] = range(count)
+    if "doc_id" in names:
+        ids = columns["doc_id"]
+    elif paired:
+        members = zip(columns["pair_id"], columns["position"], strict=True)
+        ids = [f"{pair}/{position}" for pair, position in members]
+    doc_ids = list(map(str, ids))
+    added: NewColumns = {}
+    if doc_ids != columns.get("doc_id"):
+        added["doc_id"] = doc_ids
+    added |= _image_ids(columns, names)
     if paired and "categories" not in names:
         added["categories"] = [[]] * count
     if family is None or family.short is None:
@@ -589,6 +611,10 @@ def _following_of_closed_questions(
     names: Names,
     count: int,
 ) -> NewColumns:
+    """Return the columns by which the family of closed questions scores questions with the answers yes and no.
+
+    Those with a column ``kind`` are complete, but for a source and a type of hallucination, which None replaces.
+    """
     added: NewColumns = {}
     for name in ("source", "hallucination"):
         if name not in names:
@@ -604,26 +630,8 @@ def _following_of_closed_questions(
     return added
 
 
-def _doc_ids(
-    columns: Columns,
-    names: Names,
-    count: int,
-    *,
-    paired: bool,
-) -> NewColumns:
-    """Return the column ``doc_id``, unless it is there as texts."""
-    ids: Iterable[Any] = range(count)
-    if "doc_id" in names:
-        ids = columns["doc_id"]
-    elif paired:
-        members = zip(columns["pair_id"], columns["position"], strict=True)
-        ids = [f"{pair}/{position}" for pair, position in members]
-    doc_ids = list(map(str, ids))
-    return {} if doc_ids == columns.get("doc_id") else {"doc_id": doc_ids}
-
-
 def _image_ids(columns: Columns, names: Names) -> NewColumns:
-    """Return the column ``image_id``, unless it is there or nothing has images."""
+    """Return the column ``image_id``. There is nothing to return if the documents have it, or have no images."""
     if "image_id" in names:
         return {}
     if "image_files" in names:

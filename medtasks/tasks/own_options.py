@@ -39,14 +39,14 @@ def checked_options(
         places: Location of each document in the file, shape (documents,).
 
     Returns:
-        The column ``options`` where it changes. Those of a variant are left as they are, since its base was checked.
+        The column ``options`` if it changes, else nothing. Options of a variant are left as they are, since those of
+        its base were checked.
 
     Raises:
         MedTasksError: There are more options than letters, or classes that are not the same in every row.
     """
     family = family_of(config.get("process_results"))
-    is_variant = mapping_in(config, "metadata").get("variant") in VARIANTS
-    if family is None or is_variant:
+    if family is None or mapping_in(config, "metadata").get("variant") in VARIANTS:
         return {}
     kinds = {*family.columns.values()}
     if kinds.isdisjoint(_BY_LETTER | _BY_PLACE):
@@ -58,7 +58,16 @@ def checked_options(
 
 
 def _without_marks(config: Config, options: Sequence[Any], location: str) -> list[Any]:
-    """Remove marks from options if the prompt writes its own, as in "A: A. left"; return nothing if none change."""
+    """Remove marks from options if the prompt writes its own, as in "A: A. left".
+
+    Args:
+        config: The task's configuration, with its prompt.
+        options: The options of each question, shape (documents,).
+        location: Name of the file, for warnings.
+
+    Returns:
+        The options of each question, or an empty list if none change.
+    """
     bare = list(map(without_marks, options))
     if not any(bare):
         return []
@@ -105,7 +114,7 @@ def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) 
 
 
 def _fault_of(options: Sequence[str]) -> str:
-    """Describe the first option that is equal to an earlier one. The text is empty without any."""
+    """Describe the first option that is equal to an earlier one. The text is empty if no two are equal."""
     texts = _plain(options)
     for index, text in enumerate(texts):
         if texts.index(text) < index:

@@ -124,7 +124,7 @@ def own_name(text: str) -> str:
     """Return the name of the dataset and task a folder's name gives.
 
     Raises:
-        MedTasksError: It has no letter or digit.
+        MedTasksError: The name has no letter or digit.
 
     Example:
         >>> own_name("Chest X-rays (2024)")
@@ -142,7 +142,7 @@ def whole_dataset(name: str) -> str:
     """Return the prepared dataset a user means.
 
     Raises:
-        MedTasksError: It is not prepared, or a part itself.
+        MedTasksError: The dataset is not prepared, or a part itself.
     """
     dataset = "gmai_mmbench_val" if name == "gmai_mmbench" else name
     prepared_folder(dataset)
@@ -158,7 +158,7 @@ def select_as(
     name: str,
     request: DrawRequest | None = None,
 ) -> tuple[Manifest, list[str], list[str]]:
-    """Make a dataset of the matching documents of a prepared one. Return it with the names of its tasks and groups.
+    """Make a dataset of the matching documents of a prepared dataset, and its tasks and groups.
 
     Args:
         dataset: The whole dataset.
@@ -194,7 +194,7 @@ def select_as(
 
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
-    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks.
+    """Return the names that tasks of a part called ``name`` have, by the names of the whole dataset's tasks.
 
     Raises:
         UnknownName: No task asks about the dataset.
@@ -211,7 +211,7 @@ def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
 
 
 def groups_of_part(dataset: str, name: str, tasks: Mapping[str, str]) -> dict[str, str]:
-    """Return the names that groups of a part have, by those of the published groups of the whole dataset's tasks.
+    """Return the names that groups of a part have, by the names of published groups of the whole dataset's tasks.
 
     Args:
         dataset: The whole dataset.
@@ -233,8 +233,8 @@ def task_copy(model: str, name: str, dataset: str, description: str) -> NewConfi
     Args:
         model: Name of the other task.
         name: Name of the new task.
-        dataset: Its dataset.
-        description: Its description.
+        dataset: Dataset of the new task.
+        description: Description of the new task.
     """
     config = task_config(model)
     metadata = own_metadata(config["metadata"], dataset, description=description)
@@ -248,7 +248,7 @@ def group_copy(model: str, name: str, tasks: Mapping[str, str], description: str
         model: Name of the other group.
         name: Name of the new group.
         tasks: Names of its members, by those of the other group's members.
-        description: Its description.
+        description: Description of the new group.
     """
     config = task_config(model)
     members = [tasks[member] for member in config["task"]]
@@ -272,7 +272,13 @@ def own_keys(task: str, dataset: str, tags: object) -> NewConfig:
 
 
 def own_metadata(metadata: Config, dataset: str, **about: Any) -> NewConfig:
-    """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
+    """Return the metadata for a copy of a task on other data. The copy has no few-shot twin, unless a file defines one.
+
+    Args:
+        metadata: Metadata of the task.
+        dataset: Dataset of the copy.
+        about: Values by key that replace those of the task.
+    """
     copied = {**metadata, **about, "dataset": dataset}
     copied["data"] = DottedName(f"medtasks.data.provenance_of.{dataset}")
     copied.pop("few_shot", None)
@@ -286,7 +292,7 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
 
     Args:
         name: Name of a new task or group.
-        dataset: Its dataset.
+        dataset: Dataset of the new task or group.
         command: The command that writes its file.
         option: The command's option that gives another name.
 
@@ -316,21 +322,20 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
 
 
 def _is_taken(name: str, path: Path) -> bool:
-    """Return whether a name is that of a dataset, a tag, a variant, or a task in another file than ``path``."""
+    """Return whether a name is taken by a dataset, a tag, a variant, or a task in another file than ``path``."""
     for task in task_files().values():
         if task.path != path and name in (task.name, *task.tags):
             return True
     if name in CATALOGUE or variant_of(name) or tagged_tasks(name):
         return True
-    harness = harness_folder()
-    return harness is not None and name in index_tasks([harness], [name])
+    return name in index_tasks(filter(None, [harness_folder()]), [name])
 
 
 def write_task_file(name: str, config: Config, command: str) -> None:
     """Write a complete task file, whose first line says that ``command`` wrote it.
 
     Raises:
-        MedTasksError: It cannot be written.
+        MedTasksError: The file cannot be written.
     """
     path = own_task_file(name)
     text = dump_task_file(config)

@@ -40,14 +40,14 @@ _OF_HARNESS = (
     "load_from_disk",
 )
 _OF_LIBRARY = ("csv", "json", "parquet", "text", "arrow")
-_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # of read_table
+_OPTIONS = ("sep", "delimiter", "encoding", "sheet_name", "field")  # arguments of read_table
 _NEEDLESS = ("keep_default_na", "na_filter", "dtype")  # ways to have texts read as texts
 # A number as it is written; 007 and twenty digits are a name.
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
-# In front of a file, as in zip://member::file:///folder/archive.zip.
+# What is before the path of a file, as in zip://member::file:///folder/archive.zip.
 _PROTOCOLS = re.compile(r".*(::|://)")
 
-Files = Mapping[str, Sequence[Path]]  # by split
+Files = Mapping[str, Sequence[Path]]  # files by split
 
 
 def split_of(config: Config) -> str:
@@ -111,14 +111,18 @@ def datasets_of_files(config: Config) -> set[str]:
 
 @owner_only()
 def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str]]) -> Any:
-    """Return the splits of a task's questions on this machine as ``datasets.load_dataset`` does, or None.
+    """Return the splits of a task's questions on this machine as ``datasets.load_dataset`` does.
 
     Args:
         config: The task's configuration.
         texts: Function from the names of a table's columns to those that stay texts, where all values are numbers.
 
+    Returns:
+        None if the questions are not on this machine, or are a dataset that the library has saved.
+
     Raises:
         MedTasksError: A file is missing or no table, or holds rows that are none.
+        SourceError: The path of a folder looks like a pattern.
     """
     import datasets
 
@@ -128,15 +132,24 @@ def local_tables(config: Config, texts: Callable[[Sequence[str]], Collection[str
         return None
     kind: str
     files: Files | None
-    if os.path.isdir(path):
-        kind, files = _folder_files(config, path, arguments)
+    if os.path.isdir(path):  # as the Hub keeps datasets
+        if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
+            raise SourceError(
+                f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files"
+            )
+        builder = datasets.load_dataset_builder(
+            path, config.get("dataset_name"), data_files=arguments.get("data_files")
+        )
+        kind = builder.name
+        names_by_split = builder.config.data_files.items()
+        files = {str(split): list(map(Path, names)) for split, names in names_by_split}
     else:
         kind, files = _named_files(config, path)
     if files is None:
         return None
     members = [*itertools.chain(*files.values())]
     if kind not in TABLE_KINDS or any(file.suffix.lower() == ".parquet" for file in members):
-        return _loaded_anew(config, path, kind, files, arguments)
+        return _loaded_anew(config, path, kind, files)
     options = _reading_options(arguments)
     return datasets.DatasetDict(
         {name: _table(named, kind, options, texts) for name, named in files.items()}
@@ -148,12 +161,18 @@ def _loaded_anew(
     path: str,
     kind: str,
     files: Files,
-    arguments: Config,
 ) -> Any:
-    """Return files as the library reads them, under a key of their state in its cache."""
+    """Return files as the library reads them, under a key of their state in its cache.
+
+    Args:
+        config: The task's configuration.
+        path: The ``dataset_path`` of the task, a folder or a kind of file.
+        kind: Kind of the files.
+        files: The files by split.
+    """
     import datasets
 
-    settings = dict(arguments)
+    settings = library_arguments(config)
     if not os.path.isdir(path):
         path = "parquet" if kind in TABLE_KINDS else kind
         settings["data_files"] = {
@@ -168,23 +187,13 @@ def _loaded_anew(
     return datasets.load_dataset(path, config.get("dataset_name"), **settings)
 
 
-def _folder_files(config: Config, path: str, arguments: Config) -> tuple[str, Files]:
-    """Return kind and files of a folder as the Hub keeps datasets."""
-    import datasets
-
-    if glob.escape(os.path.abspath(path)) != os.path.abspath(path):
-        raise SourceError(
-            f"the library takes [, ? or * in {path} for a pattern; rename the folder, or name its files"
-        )
-    builder = datasets.load_dataset_builder(
-        path, config.get("dataset_name"), data_files=arguments.get("data_files")
-    )
-    names_by_split = builder.config.data_files.items()
-    return builder.name, {str(split): list(map(Path, names)) for split, names in names_by_split}
-
-
 def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
-    """Return kind and files of a task's questions. The files are None if they are not on this machine."""
+    """Return kind and files of a task's questions. The files are None if they are not on this machine.
+
+    Raises:
+        MedTasksError: The files are pickles, the task names no file, or the kind is misspelt.
+        SourceError: A file is missing.
+    """
     names = mapping_in(config, "dataset_kwargs").get("data_files")
     task = config.get("task")
     if path == "pandas":
@@ -202,6 +211,17 @@ def _named_files(config: Config, path: str) -> tuple[str, Files | None]:
 
 
 def _single_file(config: Config, path: str, *, has_names: bool) -> Files | None:
+    """Return the file that a task names as its ``dataset_path``, or None if this can be a dataset on the Hub.
+
+    Args:
+        config: The task's configuration.
+        path: The ``dataset_path`` of the task, which is no kind of file.
+        has_names: Whether the task names its files elsewhere, so that the path can only be a misspelt kind.
+
+    Raises:
+        MedTasksError: The path is a misspelt kind of file.
+        SourceError: There is no such file in a folder that exists.
+    """
     task = config.get("task")
     hint = near_match(path.lower(), LOCAL_LOADERS) if has_names and "/" not in path else ""
     if hint:
@@ -234,7 +254,11 @@ def _matching(task: object, *names: str) -> list[Path]:
 
 
 def _reading_options(arguments: Config) -> dict[str, str]:
-    """Return a user's choices for :func:`read_table`, among the arguments of the library."""
+    """Return a user's choices for :func:`read_table`, among the arguments of the library.
+
+    Raises:
+        MedTasksError: An argument is neither one of the library nor one of :func:`read_table`.
+    """
     import datasets
 
     ignored = {*inspect.signature(datasets.load_dataset).parameters, *_NEEDLESS}
@@ -295,11 +319,17 @@ def asked_rows(table: Any, config: Config) -> Any:
     Raises:
         MedTasksError: No row meets the conditions.
     """
-    conditions = mapping_in(config, "metadata").get(ROWS) or {}
+    conditions = mapping_in(config, "metadata").get(ROWS)
     if not conditions:
         return table
     task = config.get("task")
-    chosen = _chosen_rows(table, conditions) if isinstance(conditions, Mapping) else []
+    chosen: list[int] = []  # numbers of rows, from 0
+    if isinstance(conditions, Mapping):
+        chosen += range(len(table))
+        for name, values in conditions.items():
+            wanted = [value.strip().casefold() for value in names_in(values)]
+            column = table[name] if name in table.column_names else [None] * len(table)
+            chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted]
     if not chosen:
         raise MedTasksError(
             f"none of the {len(table)} rows for '{task}' has {conditions!r}, as '{ROWS}' in its metadata asks; write a "
@@ -313,13 +343,3 @@ def asked_rows(table: Any, config: Config) -> Any:
         selected = table.select(chosen).flatten_indices()
     selected.places = [table.places[row] for row in chosen] if hasattr(table, "places") else []
     return selected
-
-
-def _chosen_rows(table: Any, conditions: Config) -> list[int]:
-    """Return the numbers, from 0, of the rows with one of the wanted values in each column."""
-    chosen = list(range(len(table)))
-    for name, values in conditions.items():
-        wanted_values = [value.strip().casefold() for value in names_in(values)]
-        column = table[name] if name in table.column_names else [None] * len(table)
-        chosen = [row for row in chosen if str(column[row]).strip().casefold() in wanted_values]
-    return chosen

@@ -37,7 +37,7 @@ _IMAGES = "medtasks.hooks.images.images"
 # The harness's one filter where a file names none.
 _UNNAMED = "none"
 _TAKE_FIRST = "take_first"
-_READ_WITH = f"{HOOKS}filters.ReadWith"  # without a rule
+_READ_WITH = f"{HOOKS}filters.ReadWith"
 _UNFILTERED: Sequence[Config] = ({"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]},)
 _LIKELIHOODS = "multiple_choice"
 Names = tuple[str, ...]
@@ -88,30 +88,30 @@ class TaskFile:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether its file is one of this package."""
+        """Whether the task's file is one of this package."""
         return self.path.is_relative_to(tasks_folder())
 
     @property
     def has_own_files(self) -> bool:
-        """Whether it asks about files of a user's own, which were not prepared here."""
+        """Whether the task asks about files of a user's own, which were not prepared here."""
         return self.kind == "task" and self.dataset is None
 
     @property
     def compares_likelihoods(self) -> bool:
-        """Whether its replies are a likelihood per option."""
+        """Whether the task's replies are likelihoods, one per option."""
         return self.output_type == _LIKELIHOODS
 
     @property
     def has_family(self) -> bool:
-        """Whether its hook scores for one of our families."""
+        """Whether the task's hook scores for one of our families."""
         return family_of(self.process_results) is not None
 
     @property
     def family(self) -> TaskFamily:
-        """The family that its hook scores for.
+        """The family that the task's hook scores for.
 
         Raises:
-            RepliesError: It has none.
+            RepliesError: The task has no family of ours.
         """
         family = family_of(self.process_results)
         if family is None:
@@ -120,9 +120,9 @@ class TaskFile:
 
     @cached_property
     def metrics(self) -> tuple[AnyMetric, ...]:
-        """The metrics in its list, in order."""
+        """The metrics in the task's list, in order. A task without a list has none."""
         entries = [] if self.metric_list is None else self.metric_list.resolve()
-        metrics = [self.family.metric(str(entry["metric"])) for entry in entries]
+        metrics = (self.family.metric(str(entry["metric"])) for entry in entries)
         return tuple(metric for metric in metrics if metric is not None)
 
     @property
@@ -137,7 +137,7 @@ class TaskFile:
 
     @property
     def only_harness(self) -> str:
-        """Why only the harness can score it, in words that follow its name. Empty where we can, too."""
+        """Why only the harness can score the task, in words that follow its name. Empty if medtasks can, too."""
         if self.kind == "group":
             return "is a group; take its member tasks one by one"
         if self.process_results is None:
@@ -169,16 +169,21 @@ class TaskFile:
         """Return a sanity, stress or thinking variant of this task.
 
         Args:
-            variant: One of ``variants`` or ``thinking``.
+            variant: Ending of the variant, one of ``variants`` or ``thinking``.
             config: The whole configuration of this task.
         """
-        family = self.family if self.has_family else None
+        family = family_of(self.process_results)
         changes = variant_changes(
             self.name, variant, config, self.rows, family, self.description
         )
-        task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
         return replace(
-            task, variants=(), thinking=(), variant=variant, base=self.name, same_as=None
+            self.following(config, {**self.differs, **changes}),
+            origin=self.origin,
+            variants=(),
+            thinking=(),
+            variant=variant,
+            base=self.name,
+            same_as=None,
         )
 
 
@@ -222,14 +227,19 @@ def _value_of_type(value: object, kind: type) -> Any:
 
 
 def _has_images(config: Config, dataset: str | None) -> bool:
-    """Return whether a task's samples have images that a sanity variant can hide or swap."""
+    """Return whether a task's samples have images that a sanity variant can hide or swap.
+
+    Args:
+        config: The task's configuration.
+        dataset: Prepared dataset of the task, None for a user's own documents.
+    """
     if dataset is None:  # only our hooks know what a variant of a user's own documents shows
         messages = config.get("doc_to_messages")
         return config.get("doc_to_visual") == _IMAGES and (
             messages is None or str(messages).startswith(HOOKS)
         )
     if dataset in CATALOGUE:
-        return CATALOGUE[dataset].images != 0  # None where their number is unknown
+        return CATALOGUE[dataset].images != 0  # an unknown number is None
     # The manifest's own class takes longer to import than everything else at start-up.
     path = dataset_folder(dataset) / "manifest.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -238,10 +248,15 @@ def _has_images(config: Config, dataset: str | None) -> bool:
 
 
 def _impossible_variants(config: Config, family: TaskFamily | None) -> set[str]:
-    """Return the sanity and stress variants that the questions or the prompt of a task rule out."""
+    """Return the sanity and stress variants that the questions or the prompt of a task rule out.
+
+    Args:
+        config: The task's configuration.
+        family: The family that its hook scores for, None if it is not one of ours.
+    """
     hook = config.get("doc_to_text")
     settings = mapping_in(config, SETTINGS)
-    shows_options = hook == f"{HOOKS}prompts.lettered"  # its own prompt does
+    shows_options = hook == f"{HOOKS}prompts.lettered"  # without a template it shows them
     if templates_in(settings):
         names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
         shows_options = str(hook).startswith(HOOKS) and bool(names)
@@ -265,7 +280,12 @@ def description_in(config: Config) -> str:
 
 
 def _rows(config: Config, family: TaskFamily | None) -> Iterator[tuple[str, Rule]]:
-    """Yield the rows of results by filter name. Replies that no rule reads are read by the family's own."""
+    """Yield the rows of results by filter name. Replies that no rule reads are read by the family's own.
+
+    Args:
+        config: The task's configuration.
+        family: The family that its hook scores for. If it is None, only filters that name a rule have a row.
+    """
     for pipeline in config.get("filter_list") or _UNFILTERED:
         steps = pipeline.get("filter") or []
         name = str(pipeline["name"])

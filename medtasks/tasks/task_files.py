@@ -12,7 +12,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from medtasks.tasks.task_index import (
     Config,
     Configs,
     NewConfig,
-    TaskIndex,
     dump_task_file,
     harness_folder,
     index_tasks,
@@ -59,7 +58,7 @@ VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index for a variant, or for the tag of a task's variants."""
 
 TasksByName = Mapping[str, TaskFile]
-IndexEntries = dict[str, NewConfig]  # of the harness's index, by name
+IndexEntries = dict[str, NewConfig]  # entries of the harness's index by name
 
 _included: TasksByName = {}
 
@@ -76,13 +75,12 @@ def include(folders: Sequence[Path]) -> None:
             raise MedTasksError(
                 f"there is no folder {folder}; give the one with your task files with {INCLUDE}"
             )
-    index = index_tasks([Path(os.path.abspath(folder)) for folder in folders], strict=True)
-    _included = _by_name(_tasks(index))
+    _included = _by_name(_tasks([Path(os.path.abspath(folder)) for folder in folders]))
 
 
 @contextlib.contextmanager
 def including(folders: Sequence[Path]) -> Iterator[None]:
-    """Do the same within this block only. Without folders, those included before remain."""
+    """Include folders, see :func:`include`, within this block only. Without folders, those of before stay included."""
     global _included
     before = _included
     try:
@@ -167,7 +165,7 @@ def task_files() -> TasksByName:
     others: dict[str, TaskFile] = {}
     for tasks in installed_tasks().values():
         others |= tasks
-    users = _by_name(_tasks(index_tasks(own_tasks_folders(), strict=True)))
+    users = _by_name(_tasks(own_tasks_folders()))
     for name in others.keys() & users.keys():
         warn_once(
             f"'{name}' is a task of an installed package ({others[name].path}) and one of your own, which counts "
@@ -181,13 +179,13 @@ def installed_tasks() -> Mapping[Path, TasksByName]:
     """Return the tasks of installed packages by name, for each of the folders that hold their files.
 
     A package that is broken, or has a name of ours, the harness's or another package's, is left out with a warning.
+    Nothing is raised.
     """
     packages: dict[Path, TasksByName] = {}
     for point in task_packages():
         try:
             folder = folder_of_package(point)
-            index = index_tasks([folder], strict=True)
-            tasks = _by_name(_tasks(index))
+            tasks = _by_name(_tasks([folder]))
             if not tasks:
                 raise MedTasksError(f"{folder} holds no task file")
             taken = names_of_others(tasks)
@@ -212,7 +210,7 @@ def check_task_name(name: str) -> None:
     """Check the name of a new task.
 
     Raises:
-        MedTasksError: It is not of small letters, digits and underscores.
+        MedTasksError: The name is not of small letters, digits and underscores.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(
@@ -221,13 +219,12 @@ def check_task_name(name: str) -> None:
 
 
 def names_of_others(names: Collection[str]) -> dict[str, Path]:
-    """Return those of the names that a task, variant, group or tag of ours or the harness has, with their files."""
+    """Return the names that are taken by a task, variant, group or tag of ours or the harness, with their files."""
     shipped = _Tasks({}, {})
     paths: dict[str, Path] = {}
     for file in shipped.values():
         paths |= dict.fromkeys((file.name, *file.tags, *tags_of(file)), file.path)
-    harness = harness_folder()
-    index = TaskIndex() if harness is None else index_tasks([harness], names)
+    index = index_tasks(filter(None, [harness_folder()]), names)
     for name in names:
         if (variant := _variant(name, shipped)) is not None:
             paths[name] = variant.path
@@ -236,16 +233,15 @@ def names_of_others(names: Collection[str]) -> dict[str, Path]:
     return {name: paths[name] for name in names if name in paths}
 
 
+@dataclass(frozen=True, eq=False)
 class _Tasks(Mapping[str, TaskFile]):
     """Tasks and groups by name. A look-up reads at most one file of ours, only a listing reads them all."""
 
-    def __init__(self, included: TasksByName, users: TasksByName) -> None:
-        self._included = included
-        self._users = users
+    _included: TasksByName
+    _users: TasksByName
 
     def __getitem__(self, name: str) -> TaskFile:
-        shipped = _tasks_in(name.removesuffix(TWIN_ENDING))
-        for tasks in (self._included, shipped):
+        for tasks in (self._included, _tasks_in(name.removesuffix(TWIN_ENDING))):
             if name in tasks:
                 return tasks[name]
         return self._users[name]
@@ -264,7 +260,7 @@ def _tasks_in(file: str) -> TasksByName:
     path = _shipped_paths().get(file)
     if path is None:
         return {}
-    return _by_name(_tasks(index_tasks([path], strict=True)))
+    return _by_name(_tasks([path]))
 
 
 @cache
@@ -281,8 +277,13 @@ def _by_name(tasks: Iterable[TaskFile]) -> dict[str, TaskFile]:
     return {task.name: task for task in tasks}
 
 
-def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
-    """Yield the tasks and groups of an index. Tasks that are Python classes only the harness knows."""
+def _tasks(folders: Iterable[Path]) -> Iterator[TaskFile]:
+    """Yield the tasks and groups in folders and below, or files. Tasks that are Python classes only the harness knows.
+
+    Raises:
+        MedTasksError: A file is damaged.
+    """
+    index = index_tasks(folders, strict=True)
     for name, config in index.groups.items():
         members = index.members[name]
         yield TaskFile(
@@ -305,7 +306,7 @@ def task_file(name: str) -> TaskFile:
     """Return a task or group, or a variant of a task.
 
     Raises:
-        UnknownName: There is none of that name. The message suggests the nearest one.
+        UnknownName: There is no task of that name. The message suggests the nearest name.
 
     Example:
         >>> task_file("mediconfusion").output_type
@@ -323,8 +324,8 @@ def scored_task(name: str) -> TaskFile:
     """Return a task whose replies can be scored without the harness.
 
     Raises:
-        UnknownName: There is none of that name.
-        RepliesError: Only the harness can score it.
+        UnknownName: There is no task of that name.
+        RepliesError: Only the harness can score the task.
     """
     task = task_file(name)
     if task.only_harness:
@@ -346,7 +347,7 @@ def _config_of(task: TaskFile) -> NewConfig:
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:
-    """Return the base task and the variant in a name, or None if it names no variant of ours.
+    """Return the base task and the variant in a name, or None if the name is that of no variant of ours.
 
     Example:
         >>> variant_of("mediconfusion_gd_blind")
@@ -359,6 +360,7 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
 
 
 def _variant(name: str, tasks: TasksByName) -> TaskFile | None:
+    """Return the variant of this name of one of the tasks, or None if there is none, or a task has the name."""
     for variant in ENDINGS:
         base = tasks.get(name.removesuffix(f"_{variant}"))
         if (
@@ -413,7 +415,7 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
     """Return the tasks of a task, variant, group or tag, each once.
 
     Args:
-        name: The name. There are no tasks for one that is not ours.
+        name: The name. There are no tasks for one that is not ours, nor for a group with a member that is not.
         above: Groups that are being opened, which are left out of themselves.
     """
     tasks = task_files()
@@ -422,23 +424,18 @@ def members_of(name: str, above: tuple[str, ...] = ()) -> list[TaskFile]:
         members = tagged_tasks(name) if variant is None else [variant]
         members += [task for task in tasks.values() if name in task.tags]
     elif tasks[name].kind == "group":
-        members = _members_of_group(tasks[name], above)
+        members = []
+        for member in tasks[name].members:
+            if member in above:
+                continue
+            inside = members_of(member, (*above, name))
+            if not inside:
+                # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+                return []
+            members += inside
     else:
         members = [tasks[name]]
     return list(_by_name(members).values())
-
-
-def _members_of_group(group: TaskFile, above: tuple[str, ...]) -> list[TaskFile]:
-    members: list[TaskFile] = []
-    for member in group.members:
-        if member in above:
-            continue
-        inside = members_of(member, (*above, group.name))
-        if not inside:
-            # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-            return []
-        members += inside
-    return members
 
 
 def tasks_of(name: str) -> list[str]:
@@ -466,34 +463,24 @@ def index_entries(index: Configs, *, sanity: bool = True) -> IndexEntries:
     entries: IndexEntries = {}
     tasks = {**task_files()}
     taken = {*index, *tasks}
-    for task, origin in _indexed_tasks(tasks.values(), index):
+    for task in tasks.values():
+        origin = index.get(task.origin or task.name, {})
+        if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
+            continue  # the harness takes another file for this name
         is_new = task.origin is not None and task.name not in index
         if is_new or (not task.is_shipped and is_short(task.path)):
             entries[task.name] = _Entry(origin, task)
-        free = _free_variants(task, taken) if sanity else {}
-        for variant, name in free.items():
-            entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
+        variants = (*task.variants, *task.thinking) if sanity else ()
+        free = {}  # names of variants that no other task has
+        for variant in variants:
+            name = f"{task.name}_{variant}"
+            if name not in taken:
+                free[variant] = name
+                entries[name] = _Entry({**origin, VARIANT_OF: task.name}, task, variant)
         if is_new:
             _add_to_tags(task, entries, index)
         entries |= _variant_tags(task, free, index)
     return entries
-
-
-def _indexed_tasks(
-    tasks: Iterable[TaskFile],
-    index: Configs,
-) -> Iterator[tuple[TaskFile, Config]]:
-    """Yield the tasks whose file is the one in the harness's index, with its entry there."""
-    for task in tasks:
-        origin = index.get(task.origin or task.name, {})
-        if os.path.abspath(str(origin.get("yaml_path"))) == str(task.path):
-            yield task, origin
-
-
-def _free_variants(task: TaskFile, taken: set[str]) -> dict[str, str]:
-    """Return the names of a task's variants, by variant, without those that other tasks have."""
-    names = {variant: f"{task.name}_{variant}" for variant in (*task.variants, *task.thinking)}
-    return {variant: name for variant, name in names.items() if name not in taken}
 
 
 def _add_to_tags(
@@ -501,6 +488,7 @@ def _add_to_tags(
     entries: IndexEntries,
     index: Configs,
 ) -> None:
+    """Add a task to the entries of its tags, which begin with the members that the harness's index has."""
     empty: Config = {"type": "tag", "task": [], "yaml_path": -1}
     for tag in task.tags:
         entry = entries.get(tag) or index.get(tag) or empty
@@ -518,10 +506,9 @@ def _variant_tags(
         tag = task.name + ending
         members = [name for variant, name in names.items() if variant in variants]
         if members and tag not in index:
-            members = [task.name, *members]
             entries[tag] = {
                 "type": "tag",
-                "task": members,
+                "task": [task.name, *members],
                 "yaml_path": -1,
                 VARIANT_OF: task.name,
             }

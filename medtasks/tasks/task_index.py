@@ -6,12 +6,12 @@ but settings of prompts by name are put in their place.
 """
 
 import contextlib
+import fnmatch
 import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -39,7 +39,7 @@ _MAPPINGS = (
 )
 Config = Mapping[str, Any]
 """Configuration of a task, as its file has it."""
-Configs = Mapping[str, Config]  # by task, or by another name
+Configs = Mapping[str, Config]  # configurations by task, or by another name
 NewConfig = dict[str, Any]
 """Configuration, or a part of one, that belongs to the caller, who may change it."""
 LOCAL_LOADERS = frozenset(
@@ -68,11 +68,11 @@ class DottedName(str):
 
     @property
     def is_ours(self) -> bool:
-        """Whether it names something of this package."""
+        """Whether the name is that of an object of this package."""
         return self.startswith("medtasks.") and self.own_file() is None
 
     def resolve(self) -> Any:
-        """Import what it names, from the file next to the task's if there is one."""
+        """Import the object of this name, from the file next to the task's if there is one."""
         return getattr(self.module(), self.rpartition(".")[2])
 
     def module(self) -> ModuleType:
@@ -89,13 +89,15 @@ class DottedName(str):
         return made
 
     def own_file(self) -> Path | None:
-        """Return the module's file next to the task's, if there is one."""
-        file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
-        return file if file is not None and file.is_file() else None
+        """Return the module's file next to the task's, or None if there is none, as for our own files."""
+        if self.folder is None:
+            return None
+        file = self.folder / f"{self.rpartition('.')[0]}.py"
+        return file if file.is_file() else None
 
 
 def mapping_in(config: Config, *keys: str) -> Config:
-    """Return the mapping under nested keys of a configuration, empty if one is missing or holds something else.
+    """Return the mapping under nested keys of a configuration, empty if a key is missing or holds something else.
 
     Example:
         >>> mapping_in({"metadata": {"version": 1}, "tag": "a"}, "tag")
@@ -108,7 +110,7 @@ def mapping_in(config: Config, *keys: str) -> Config:
 
 
 def mappings_in(config: Config, key: str) -> list[Config]:
-    """Return the mappings in the list under a key of a configuration, none if it holds something else.
+    """Return the mappings in the list under a key of a configuration, none if the key holds something else.
 
     Example:
         >>> mappings_in({"filter_list": [{"name": "robust"}, "none"]}, "filter_list")
@@ -146,7 +148,7 @@ class TaskIndex:
 
     Attributes:
         configs: Configuration of each task, with the files it includes.
-        groups: The same of groups.
+        groups: Configuration of each group, with the files it includes.
         paths: File of each task or group.
         members: Names of the members of each group or tag.
     """
@@ -158,8 +160,7 @@ class TaskIndex:
 
     def tasks_of(self, name: str) -> list[str]:
         """Return the tasks of a task, group, tag or pattern, none for a name that is not in the folders."""
-        candidates = (*self.configs, *self.members)
-        names = [candidate for candidate in candidates if fnmatchcase(candidate, name)]
+        names = fnmatch.filter([*self.configs, *self.members], name)
         tasks: dict[str, None] = {}
         for opened in names:  # the list grows by the members of groups in it
             if opened in self.configs or opened not in self.members:
@@ -180,7 +181,7 @@ def tasks_folder() -> Path:
 
 
 def harness_folder() -> Path | None:
-    """Return the folder of the harness's own tasks, found without importing it, or None if it is not installed."""
+    """Return the folder of the harness's own tasks, or None without the harness, which is not imported."""
     spec = importlib.util.find_spec("lmms_eval")
     if spec is None:
         return None
@@ -197,7 +198,7 @@ def index_tasks(
     *,
     strict: bool = False,
 ) -> TaskIndex:
-    """Read the task files in folders and below, or files. Of two with one name the first folder's counts.
+    """Read the task files in folders and below, or files. Of two tasks with one name the first folder's counts.
 
     Args:
         folders: Folders or files.
@@ -222,14 +223,19 @@ def index_tasks(
             name = str(config.get("group"))
             groups.setdefault(name, config)
             paths.setdefault(name, path)
-            members.setdefault(name, _group_members(task))
+            listed = []
+            for entry in task:  # some are mappings
+                if isinstance(entry, dict):
+                    entry = entry.get("task", entry.get("group"))
+                listed.append(str(entry))
+            members.setdefault(name, listed)
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
             for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
-    listed_members = {name: tuple(listed) for name, listed in members.items()}
-    return TaskIndex(configs, groups, paths, listed_members)
+    members_by_name = {name: tuple(tasks) for name, tasks in members.items()}
+    return TaskIndex(configs, groups, paths, members_by_name)
 
 
 def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
@@ -243,7 +249,16 @@ def _yaml_files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read_task(path: Path, names: Sequence[bytes], *, strict: bool) -> Config | None:
-    """Return the content of a task file, or None if its text holds none of the names, or if it cannot be read."""
+    """Return the content of a task file, or None if its text holds none of the names, or if it cannot be read.
+
+    Args:
+        path: The file.
+        names: Names in UTF-8. Without any, each file is read.
+        strict: Whether to raise an error for a file that cannot be read or used.
+
+    Raises:
+        MedTasksError: With ``strict``, the file cannot be read, or the harness cannot use a value in it.
+    """
     try:
         if names and not any(name in read_file(path, MOST_TEXT) for name in names):
             return None
@@ -277,25 +292,16 @@ def _describe_damage(error: Exception) -> str:
     return f" {damage}, so the harness stops whatever task you choose; fix it or move it away"
 
 
-def _group_members(entries: Sequence[Any]) -> list[str]:
-    """Return the names of a group's members, some of which are mappings."""
-    names = []
-    for entry in entries:
-        name = entry.get("task", entry.get("group")) if isinstance(entry, dict) else entry
-        names.append(str(name))
-    return names
-
-
 def read_config(path: Path) -> NewConfig:
     """Return the content of a file and the files it includes: its own keys replace included ones whole.
 
     Raises:
         OSError: A file is missing.
-        ValueError: It is no text or empty.
-        yaml.YAMLError: It is no YAML.
-        MedTasksError: Its ``family`` cannot be filled in.
+        ValueError: A file is no text or empty.
+        yaml.YAMLError: A file is no YAML.
+        MedTasksError: The keys of its ``family`` cannot be filled in.
     """
-    config = with_included(path, own_config(path))
+    config = with_included(path)
     if "family" in config:
         config = with_family(config, path.parent)
     settings = config.get(SETTINGS)
@@ -306,27 +312,25 @@ def read_config(path: Path) -> NewConfig:
     return config
 
 
-def with_included(path: Path, content: Config) -> NewConfig:
+def with_included(path: Path, content: Config | None = None) -> NewConfig:
     """Return the content of a file together with that of the files it includes.
 
     Args:
         path: The file. Names in it are relative to its folder if such files exist there.
-        content: Its own keys, as :func:`own_config` returns them.
+        content: Own keys of the file. If they are None, they are read from the file.
     """
-    config = dict(content)
+    config = dict(own_config(path) if content is None else content)
     merged: NewConfig = {}
-    for name in reversed(
-        names_in(config.pop("include", None))
-    ):  # of several, the first one wins
+    # Of several included files the first one wins.
+    for name in reversed(names_in(config.pop("include", None))):
         file = Path(name) if Path(name).is_file() else path.parent / name
-        merged |= with_included(file, own_config(file))
+        merged |= with_included(file)
     merged |= config
     arguments = mapping_in(merged, "dataset_kwargs")
     folder = path.parent.absolute()
 
-    def locate(
-        name: Any,
-    ) -> Any:  # names of files elsewhere stay relative to the working folder
+    def locate(name: Any) -> Any:
+        """Return the path of a file in the folder. Other values stay, such as paths below the working folder."""
         return str(folder / name) if type(name) is str and (folder / name).is_file() else name
 
     if merged.get("dataset_path") not in LOCAL_LOADERS:
@@ -340,7 +344,7 @@ def with_included(path: Path, content: Config) -> NewConfig:
 
 def is_short(path: Path) -> bool:
     """Return whether a task file leaves most keys to its ``family``."""
-    return "family" in with_included(path, own_config(path))
+    return "family" in with_included(path)
 
 
 def with_family(config: Config, folder: Path) -> NewConfig:
@@ -367,8 +371,13 @@ def with_family(config: Config, folder: Path) -> NewConfig:
         raise MedTasksError(
             "'columns' has to be a mapping; write columns: {question: YOUR COLUMN}"
         )
-    images = _image_columns(image)
-    if not images:
+    if not image:
+        raise MedTasksError(
+            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
+        )
+    images = {"image_files" if isinstance(image, list) else "image_file": image}
+    if image == "none":
+        images = {}
         base["doc_to_visual"] = DottedName("medtasks.hooks.images.no_images")
     metadata = {**base["metadata"], COLUMNS: {**images, **columns}}
     if "description" in written:
@@ -376,30 +385,12 @@ def with_family(config: Config, folder: Path) -> NewConfig:
     settings = written.get(SETTINGS, {})
     if isinstance(settings, Mapping):
         default |= mapping_in(settings, "default")
-        volumes = {
-            **default,
-            "slices": 0,
-            **mapping_in(settings, "radfm"),
-        }  # it reads them itself
-        written[SETTINGS] = {**settings, "default": default, "radfm": volumes}
+        # RadFM reads volumes itself.
+        radfm = {**default, "slices": 0, **mapping_in(settings, "radfm")}
+        written[SETTINGS] = {**settings, "default": default, "radfm": radfm}
     merged = {**dict.fromkeys(written), **base, **written}
     merged["metadata"] = {**metadata, **mapping_in(written, "metadata")}
     return merged
-
-
-def _image_columns(image: Any) -> NewConfig:
-    """Return the column with images by our name, for the key ``image`` of a short task file.
-
-    Raises:
-        MedTasksError: The file has no such key.
-    """
-    if not image:
-        raise MedTasksError(
-            "it needs a line 'image: COLUMN' (in brackets for a column of lists) or 'image: none'"
-        )
-    if image == "none":
-        return {}
-    return {"image_files" if isinstance(image, list) else "image_file": image}
 
 
 def _keys_of_family(family: str) -> NewConfig:
@@ -411,7 +402,7 @@ def _keys_of_family(family: str) -> NewConfig:
     folder = tasks_folder() / "own"
     file = folder / f"_{family}_yaml"
     if file.is_file():
-        return with_included(file, own_config(file))
+        return with_included(file)
     module = f"medtasks.hooks.{family}"
     if not family.isidentifier() or importlib.util.find_spec(module) is None:
         names = {path.name[1:-5] for path in folder.glob("_*")} - {"own"}
@@ -433,6 +424,7 @@ def with_image_roots(config: Config, folder: Path) -> NewConfig:
     """
 
     def with_root(settings: Any) -> Any:
+        """Return settings with the root in the file's folder. Others, and what is no settings, stay as they are."""
         root = settings.get("image_root") if isinstance(settings, Mapping) else None
         if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)):
             return settings
@@ -446,7 +438,7 @@ def with_image_roots(config: Config, folder: Path) -> NewConfig:
     return {**config, SETTINGS: with_root(by_family)}
 
 
-# With libyaml it takes a tenth of the time.
+# With libyaml reading takes a tenth of the time.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # a base known only at run time
     """Leaves ``!function a.b`` unresolved, and replaces values with unknown tags by None."""
 
@@ -465,7 +457,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 def _represent(dumper: Any, name: DottedName) -> Any:
     text = str(name)
     if (file := name.own_file()) is not None:
-        # For a file in any folder: the harness joins this to it unless the path is absolute.
+        # The harness joins a relative path to the folder of the file, which may be any.
         text = f"{file.with_suffix('')}.{name.rpartition('.')[2]}"
     return dumper.represent_scalar("!function", text)
 
@@ -495,17 +487,29 @@ def own_config(path: Path) -> Config:
 
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parse(path: Path, modified: int) -> Config:
+    """Return the content of a file, empty if it is no mapping.
+
+    Args:
+        path: The file.
+        modified: Time of its last change in nanoseconds, so that a file that has changed is read again.
+
+    Raises:
+        ValueError: It is empty, or no text in UTF-8.
+    """
     content = parse_yaml(read_file(path, MOST_TEXT).decode(), _Loader)
     if content is None:
         raise ValueError("it is empty")
-    if not isinstance(content, dict):  # no task; the harness skips it, too
+    if not isinstance(content, dict):  # such a file is no task, and the harness skips it, too
         return {}
     folder = path.parent.absolute()
     return dict(resolve_names(content, lambda name: DottedName(name, folder)))
 
 
 def _shape_problems(config: Config) -> Iterator[str]:
-    """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
+    """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it.
+
+    These are mappings, lists of filters or metrics, and the entries of such lists.
+    """
     for key in _MAPPINGS:
         value = config.get(key)
         # Tasks of lmms-eval's own have lists of mappings as metadata.
@@ -513,19 +517,6 @@ def _shape_problems(config: Config) -> Iterator[str]:
             continue
         if not isinstance(value, Mapping | DottedName | None):
             yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    yield from _list_problems(config)
-
-
-def _shape(value: object) -> str:
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, dict):
-        return "a mapping"
-    return repr(value)
-
-
-def _list_problems(config: Config) -> Iterator[str]:
-    """Yield a sentence for each list of filters or metrics, and each entry, that the harness cannot use."""
     lists: list[tuple[str, Any, Sequence[str]]] = [
         ("filter_list", config.get("filter_list"), ("name", "filter")),
         ("metric_list", config.get("metric_list"), ("metric",)),
@@ -541,6 +532,14 @@ def _list_problems(config: Config) -> Iterator[str]:
             elif "filter" in required:
                 # The steps of a pipeline are looked at after the lists themselves.
                 lists.append((f"filter of '{entry['name']}'", entry["filter"], ("function",)))
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return repr(value)
 
 
 def _fault_of_entry(entry: Any, required: Sequence[str], example: str) -> str:

@@ -51,7 +51,7 @@ from medtasks.tasks.task_index import (
     with_included,
 )
 
-Rules = Mapping[str, Rule]  # by the name of a row of results
+Rules = Mapping[str, Rule]  # rules by the name of a row of results
 Hook = Callable[..., Any]
 TAGS = "think"
 BOXED = "think_boxed"
@@ -97,15 +97,15 @@ def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
 
 
 def listed_changes(path: Path) -> Iterator[NewConfig]:
-    """Yield the differences of each task that ``variants.yml`` makes of the one in a file."""
+    """Yield the keys, the name among them, in which each task differs that ``variants.yml`` makes of a file's task."""
     for name, origin, rule in listed_variants(path.parent):
         if origin != path.stem:
             continue
-        base = with_included(path, own_config(path))
+        base = with_included(path)
         metadata = base["metadata"]
         title = metadata["description"].partition("; ")[0]
         changes = with_included(path, {"include": rule.get("include")})
-        changes |= _name_changes(name, is_prepared=True)
+        changes |= _name_changes(name)
         changes["metadata"] = {
             **metadata,
             **rule.get("metadata", {}),
@@ -120,7 +120,7 @@ def listed_changes(path: Path) -> Iterator[NewConfig]:
 
 
 def twin_changes(name: str, config: Config) -> NewConfig:
-    """Return the differences of the few-shot twin of a task whose file says ``config``."""
+    """Return the keys in which the few-shot twin of a task differs from the task, whose file says ``config``."""
     metadata = {**mapping_in(config, "metadata")}
     few_shot = metadata.pop("few_shot")
     metadata |= {
@@ -130,7 +130,7 @@ def twin_changes(name: str, config: Config) -> NewConfig:
         "checked_against": "https://github.com/corentin-ryr/MultiMedEval at d9ac283",  # source of few-shot prompts
     }
     return {
-        **_name_changes(f"{name}{TWIN_ENDING}", is_prepared=True),
+        **_name_changes(f"{name}{TWIN_ENDING}"),
         "tag": few_shot["tag"],
         "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
         "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
@@ -139,7 +139,8 @@ def twin_changes(name: str, config: Config) -> NewConfig:
     }
 
 
-def _name_changes(name: str, *, is_prepared: bool) -> NewConfig:
+def _name_changes(name: str, *, is_prepared: bool = True) -> NewConfig:
+    """Return the keys with a task's name. Only that of a prepared dataset's task has a label in tables."""
     return {"task": name, "task_alias": DottedName(f"{_LABEL}{name}") if is_prepared else name}
 
 
@@ -151,7 +152,7 @@ def variant_changes(
     family: TaskFamily | None,
     description: str,
 ) -> NewConfig:
-    """Return the differences of a variant of a task.
+    """Return the keys in which a variant of a task differs from the task.
 
     Args:
         name: Name of the task.
@@ -162,12 +163,12 @@ def variant_changes(
         description: Description of the task.
     """
     made = f"{name}_{variant}"
-    about = {
+    metadata = {
+        **mapping_in(config, "metadata"),
         "description": f"{description}; {_MEANING[variant]}",
         "variant": variant,
         "base": name,
     }
-    metadata = {**mapping_in(config, "metadata"), **about}
     is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
     changes = {**_name_changes(made, is_prepared=is_prepared), "tag": []}
     if variant in THINKING:
@@ -193,26 +194,17 @@ def variant_changes(
 
 
 def _thinking_changes(name: str, config: Config, rows: Rules) -> NewConfig:
-    """Return the prompt, room and filters of a thinking variant, with the documents and careful rows of its task."""
+    """Return the keys in which a thinking variant differs from its task: prompt, room for tokens, and filters.
+
+    The filters read the answer after the reasoning. There is one for each row of the task but ``reference*``.
+
+    Args:
+        name: Name of the variant.
+        config: The task's configuration.
+        rows: How its replies are read, by the name of a row.
+    """
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
-    changes: NewConfig = {
-        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
-        "generation_kwargs": {"until": [], **settings, _ROOM: room},
-        "filter_list": _reasoned_filters(rows),
-    }
-    if config.get("doc_to_messages"):
-        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
-    by_model = {}
-    for model, kwargs in mapping_in(config, _BY_MODEL).items():
-        by_model[model] = {key: value for key, value in kwargs.items() if key != _ROOM}
-    if by_model:
-        changes[_BY_MODEL] = by_model
-    return changes
-
-
-def _reasoned_filters(rows: Rules) -> list[NewConfig]:
-    """Return filters that read the answer after the reasoning, for each row but ``reference*``."""
     filters = []
     for title, row in rows.items():
         if title.startswith("reference"):
@@ -225,7 +217,19 @@ def _reasoned_filters(rows: Rules) -> list[NewConfig]:
         }
         step |= {key: value for key, value in options.items() if value is not None}
         filters.append({"name": title, "filter": [step | {"reasoned": True}]})
-    return filters
+    changes: NewConfig = {
+        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
+        "generation_kwargs": {"until": [], **settings, _ROOM: room},
+        "filter_list": filters,
+    }
+    if config.get("doc_to_messages"):
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
+    by_model = {}
+    for model, kwargs in mapping_in(config, _BY_MODEL).items():
+        by_model[model] = {key: value for key, value in kwargs.items() if key != _ROOM}
+    if by_model:
+        changes[_BY_MODEL] = by_model
+    return changes
 
 
 def thinking_of(
@@ -288,8 +292,9 @@ def thinking_prompt(
         family: The family that the task's hook scores for.
     """
 
-    @wraps(prompt)  # by its name others know which columns it needs
+    @wraps(prompt)  # the checks know by the prompt's name which columns it needs
     def with_instruction(doc: Document, *args: Any, **named: Any) -> Any:
+        """Return the task's own prompt, or messages, with the instruction to reason, after an image's mark."""
         original = prompt(doc, *args, **named)
         if isinstance(original, list):
             return _instruct_turns(original, variant, doc, family)
@@ -297,8 +302,8 @@ def thinking_prompt(
         if variant == BOXED:
             return _ask_for_box(text, doc, family)
         arguments = (*args, named.get(SETTINGS))
-        settings = [each for each in arguments if isinstance(each, Mapping)]
-        mark = str(settings[0].get("image_mark") or "") if settings else ""
+        settings: Config = next((each for each in arguments if isinstance(each, Mapping)), {})
+        mark = str(settings.get("image_mark") or "")
         start = len(mark) if text.startswith(mark) else 0  # the image comes before everything
         return f"{text[:start]}{_instruction()}{text[start:]}"
 
@@ -328,7 +333,8 @@ def _instruct_turns(
 
 
 @cache
-def _instruction() -> str:  # MedVLThinker's, with the blank line after it
+def _instruction() -> str:
+    """Return MedVLThinker's instruction to reason, with the blank line after it."""
     before, line, _ = str(prompt_settings("medvlthinker")["default"]["template"]).partition(
         "\n\n"
     )
@@ -351,19 +357,17 @@ def _last_lines() -> Mapping[str, str]:
 
 
 def _ask_for_box(text: str, doc: Document, family: TaskFamily) -> str:
-    """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
+    """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer, or at its end."""
     lines = _last_lines()
     bare = next(filter(text.endswith, lines), None)
-    if bare is None:
-        return f"{text}\n{lines[_bare_line(doc, family)]}"
-    return f"{text.removesuffix(bare)}{lines[bare]}"
-
-
-def _bare_line(doc: Document, family: TaskFamily) -> str:
-    """Return the kit's last line for the bare answer to a question."""
+    if bare is not None:
+        return f"{text.removesuffix(bare)}{lines[bare]}"
+    # The line that the kit would have for the bare answer to this question.
     mixed = family.asked_for is AskedFor.LETTER_OR_YES_NO
     if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != "binary"):
-        return _line("medevalkit_mmmu")
-    closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
-    language = "_zh" if doc.get("language") == "zh" else ""
-    return _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
+        bare = _line("medevalkit_mmmu")
+    else:
+        closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
+        language = "_zh" if doc.get("language") == "zh" else ""
+        bare = _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
+    return f"{text}\n{lines[bare]}"

@@ -195,7 +195,7 @@ def test_version_of_the_harness(monkeypatch):
 def test_a_second_fault_of_a_file_is_no_fix_of_the_first():
     error = MedTasksError(several(["line 1 is empty", "line 4 is empty"]))
 
-    result = TASKS.of_error("mine", error, "fill them in")
+    result = TASKS.result_of_error("mine", error, "fill them in")
 
     assert (result.found, result.fix) == (
         "line 1 is empty; also line 4 is empty",

@@ -50,17 +50,20 @@ MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
 GENERAL = "facebook/dinov2-base"
 """The encoders of MediConfusion (section 2); of DINOv2 the paper names no size."""
 
+Images = Sequence[Image.Image]
+"""RGB images of Pillow."""
 Vectors = npt.NDArray[np.float32]
-Encode = Callable[[Sequence[Image.Image]], Any]
+Encode = Callable[[Images], Any]
 """From RGB images to an array of shape (images, dimension)."""
 
-_VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
+# Version of the way in which embeddings are made. With another version those on disk are not used.
+_VERSION = 1
 _OPEN_CLIP = "open_clip_config.json"
 _VLM = "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
 UNREADABLE = "image cannot be read"
 UNUSABLE = "without a usable embedding"
-_BYTES = 2  # of a number in float16
+_BYTES = 2  # size of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
 
 
@@ -73,7 +76,7 @@ class Encoder:
     """An encoder that is loaded at first use: without new images no weights are needed."""
 
     name: str
-    digest: str  # of weights, settings and precision
+    digest: str  # changes with weights, settings and precision
     load: Callable[[], Encode]
 
 
@@ -99,14 +102,14 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     if ":" in plain and not Path(plain).expanduser().is_dir():
         return _own_encoder(name, chosen.type)
     folder = published_folder(plain, option)
-    digests = []  # of the files that decide the embedding of an image
+    digests = []  # names and digests of the files that decide the embedding of an image
     for file in sorted(folder.iterdir()):
         if file.suffix in _DECIDE and file.is_file():
             digests.append((file.name, file_sha256(file)))
     digest = digest_of(_VERSION, chosen.type, name.startswith(_VLM), digests)[:32]
-    is_cuda = chosen.type == "cuda"
 
     def load() -> Encode:
+        """Load the model, and return its encoding of images."""
         if name.startswith(_VLM):
             features = _vlm(plain, chosen)  # transformers knows which other files it needs
         elif (folder / _OPEN_CLIP).is_file():
@@ -114,9 +117,11 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
         else:
             features = _transformers(folder, chosen)
 
-        def encode(images: Sequence[Image.Image]) -> Vectors:
+        def encode(images: Images) -> Vectors:
             """Encode without gradients, in bfloat16 on a GPU."""
-            precision = torch.autocast(chosen.type, torch.bfloat16, enabled=is_cuda)
+            precision = torch.autocast(
+                chosen.type, torch.bfloat16, enabled=chosen.type == "cuda"
+            )
             with torch.inference_mode(), precision:
                 vectors: Vectors = features(images).float().cpu().numpy()
             return vectors
@@ -127,6 +132,15 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
 
 
 def _own_encoder(name: str, device: str) -> Encoder:
+    """Return an encoder of the user's own, which is made at once because its digest needs it.
+
+    Args:
+        name: ``module:factory``.
+        device: Type of the device, which is a part of the digest.
+
+    Raises:
+        MedTasksError: It cannot be made, or is no encoder.
+    """
     module_name, _, factory = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # for a module of the user's that is not installed
@@ -165,6 +179,12 @@ def _content_digest(module: ModuleType, encoder: Any) -> str:
 
 
 def _open_clip(folder: Path, device: Any) -> Encode:
+    """Load the vision tower of an open_clip checkpoint.
+
+    Raises:
+        MedTasksError: open_clip is not installed, or the weights must not be unpickled.
+        CheckpointError: The checkpoint is damaged or lacks weights.
+    """
     import torch
 
     from medtasks.model_adapters.base.checkpoints import CheckpointError, read_json
@@ -206,6 +226,12 @@ def _open_clip(folder: Path, device: Any) -> Encode:
 
 
 def _transformers(folder: Path, device: Any) -> Encode:
+    """Load an image model of transformers.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, lacks weights, or is one of a vision-language model. The function
+            that is returned raises one if the model has no pooled output.
+    """
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -226,7 +252,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
             raise CheckpointError(
                 f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}"
             )
-        with quiet():  # the missing ones are refused
+        with quiet():  # warnings about missing weights are needless: these are refused below
             processor = AutoImageProcessor.from_pretrained(folder, **LOCAL)
             model, report = AutoModel.from_pretrained(folder, output_loading_info=True, **LOCAL)
     except MedTasksError:
@@ -239,7 +265,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
     model.eval().requires_grad_(False).float().to(device)
     run = getattr(model, "get_image_features", model)
 
-    def features(images: Sequence[Image.Image]) -> Any:
+    def features(images: Images) -> Any:
         pixels = processor(images=list(images), return_tensors="pt")["pixel_values"]
         out = run(pixel_values=pixels.to(device))
         pooled = getattr(out, "pooler_output", None)
@@ -253,7 +279,12 @@ def _transformers(folder: Path, device: Any) -> Encode:
 
 
 def _vlm(pretrained: str, device: Any) -> Encode:
-    """Run a model up to its language model, and average the inputs of that at the positions of the image."""
+    """Load a vision-language model, of which the inputs of its language model are averaged at the image's positions.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be used. The function that is returned raises one if the language model
+            gets no embeddings of the image.
+    """
     from medtasks.model_adapters.base.checkpoints import CheckpointError
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
     from medtasks.model_adapters.hf_vlm.loading import (
@@ -278,7 +309,7 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 
     network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)
 
-    def features(images: Sequence[Image.Image]) -> Any:
+    def features(images: Images) -> Any:
         prompts = [writer.write("", 1)] * len(images)
         inputs = writer.batch(prompts, [[image] for image in images])
         for key, value in inputs.items():
@@ -301,16 +332,16 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The embeddings of images by one encoder."""
+    """The embeddings of a list of images by one encoder."""
 
     # Shape (embedded images, dimension), of length 1, in the order of ``kept``.
     vectors: npt.NDArray[np.float16]
     kept: npt.NDArray[np.int64]  # numbers of the images that have a vector, rising
-    left_out: Counter[str]  # number of other images by reason
+    left_out: Counter[str]  # number of images without a vector by reason
 
 
 def file_digests(files: Sequence[Path]) -> list[bytes]:
-    """Return the SHA-256 of each file, in order. It is empty for a file that cannot be read."""
+    """Return the SHA-256 of each file, in order. The digest of a file that cannot be read is empty."""
 
     def digest(file: Path) -> bytes:
         try:
@@ -320,8 +351,9 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
 
     with ThreadPoolExecutor() as workers:
         digests = workers.map(digest, files)
-        total = len(files)
-        return list(tqdm(digests, "Reading", total, unit="image", leave=False, disable=None))
+        return list(
+            tqdm(digests, "Reading", len(files), unit="image", leave=False, disable=None)
+        )
 
 
 def embed_files(
@@ -334,9 +366,9 @@ def embed_files(
 
     Args:
         files: Images to embed.
-        digests: Their SHA-256, see :func:`file_digests`.
-        encoder: Loaded only if an image is new.
-        batch_size: Images that it gets at a time.
+        digests: SHA-256 of each file, see :func:`file_digests`.
+        encoder: The encoder, which is loaded only if an image is new.
+        batch_size: Images that the encoder gets at a time.
 
     Raises:
         MedTasksError: The encoder gives no vectors, or ones of another dimension than those on disk; or the disk is
@@ -372,6 +404,14 @@ def embed_files(
 
 
 def _check_dimension(encoder: Encoder, store: Path | None, before: int, now: int) -> None:
+    """Raise MedTasksError if an encoder gives vectors of another dimension than those on disk.
+
+    Args:
+        encoder: The encoder.
+        store: File of the vectors on disk, None if it cannot be opened.
+        before: Dimension of the vectors on disk, 0 if there are none.
+        now: Dimension of the new vectors, 0 if there are none.
+    """
     if before and now and before != now:
         raise MedTasksError(
             f"the encoder {encoder.name} gives {now} numbers per image, and {store} holds embeddings of {before}; "
@@ -384,9 +424,15 @@ def _join_vectors(
     vectors: Mapping[bytes, bytes],
     reasons: Mapping[bytes, str],
 ) -> Embeddings:
-    """Return the vectors of images in their order, with the ``reasons`` of images without one."""
+    """Return the vectors of images in their order, and count the images without a vector.
+
+    Args:
+        digests: Digest of each image's file, empty for one that cannot be read.
+        vectors: Vectors in float16 by digest.
+        reasons: Why images could not be read, by digest. Others without a vector have no usable one.
+    """
     numbers = []
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for number, digest in enumerate(digests):
         if digest in vectors:
             numbers.append(number)
@@ -397,9 +443,7 @@ def _join_vectors(
     return Embeddings(shaped, np.array(numbers, np.int64), left_out)
 
 
-def _unit_vectors(
-    digests: Iterable[bytes], vectors: npt.NDArray[np.float32]
-) -> dict[bytes, bytes]:
+def _unit_vectors(digests: Iterable[bytes], vectors: Vectors) -> dict[bytes, bytes]:
     """Return the vectors at length 1 by digest, without those that have no such form."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -418,7 +462,10 @@ def _dimension(vectors: Mapping[bytes, bytes]) -> int:
 def _decoded_batches(
     todo: Mapping[bytes, Path], size: int
 ) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
-    """Decode a batch while the one before it is encoded. Instead of an image that cannot be read, give the reason."""
+    """Yield batches of digests and images, each decoded while the caller encodes the batch before.
+
+    Instead of an image that cannot be read there is the reason. All images are in RGB.
+    """
 
     def decode(file: Path) -> Image.Image | str:
         try:
@@ -441,15 +488,15 @@ def _decoded_batches(
 
 
 class _Encoding:
-    """Encodes batches, and the images of a batch that fails one by one: an odd image must not end a long run."""
+    """Encodes batches. If a batch fails, its images are encoded one by one: an odd image must not end a long run."""
 
     def __init__(self, encoder: Encoder, most_failures: int) -> None:
         self._encode = encoder.load()
         self._name = encoder.name
         self._most = most_failures
-        self._failures = 0  # in a row
+        self._failures = 0  # number of images in a row that failed
 
-    def __call__(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+    def __call__(self, images: Images) -> Vectors:
         """Return vectors of shape (images, dimension): zeros for images that fail, which the caller leaves out.
 
         The dimension is 0 if all of them fail.
@@ -480,7 +527,12 @@ class _Encoding:
         self._failures = 0
         return vectors
 
-    def _one_by_one(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+    def _one_by_one(self, images: Images) -> Vectors:
+        """Return vectors as a call does, from a call for each image.
+
+        Raises:
+            MedTasksError: They have different lengths, or the encoder fails on too many images in a row.
+        """
         parts = [self([image]) for image in images]
         sizes = {part.shape[1] for part in parts} - {0}
         if len(sizes) > 1:

@@ -83,19 +83,7 @@ _NAMED = re.compile(r"option ?([12])\b[\s:.,()–—-]*(.*?)\)?", re.IGNORECASE)
 # Signs tell options apart: "< 5 mm" and "> 5 mm", "HER2+" and "HER2-".
 _WORD = re.compile(r"\w+(?:[.,]\d+)*|[<>≤≥±+]|(?<=\w)[-−](?!\w)")
 _NEGATIONS = frozenset(
-    (
-        "no",
-        "not",
-        "non",
-        "without",
-        "absent",
-        "absence",
-        "lack",
-        "lacks",
-        "neither",
-        "never",
-        "nor",
-    )
+    "no not non without absent absence lack lacks neither never nor".split()  # noqa: SIM905 - words
 )
 
 _SHOWN = r"(?:images|scans|pictures|radiographs)"
@@ -124,7 +112,9 @@ class PairReply:
 
     question: str
     options: tuple[str, str]
-    answers: tuple[str, str]  # of the first and the second image, in the words of the reply
+    answers: tuple[
+        str, str
+    ]  # right answers for the first and the second image, in the words of the reply
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
@@ -132,6 +122,9 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
 
     Returns:
         The number of pairs by outcome, those of earlier runs included.
+
+    Raises:
+        SourceError: A pair has an image that the study does not list.
     """
     images = read_images(folder)
     prompt = prompts_in(PROMPTS)["question"]
@@ -141,16 +134,20 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
             raise SourceError(
                 f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again"
             )
-        captions = [images[image].text for image in pair.images]
-        values = dict(zip(_MARKS, map(one_line, captions), strict=True))
-        skip = _skip_reason(values.values())
+        captions = [one_line(images[image].text) for image in pair.images]
         jobs[pair.pair_id] = job_of(
-            llm, pair.pair_id, prompt, values, partial(_pair_draft, pair), skip=skip
+            llm,
+            pair.pair_id,
+            prompt,
+            dict(zip(_MARKS, captions, strict=True)),
+            partial(_pair_draft, pair),
+            skip=_skip_reason(captions),
         )
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
 def _skip_reason(captions: Iterable[str]) -> str:
+    """Return why captions of an image or pair cannot be sent to the LLM. The text is empty if they can."""
     for caption in captions:
         if len(caption) < SHORTEST:
             return f"a caption is shorter than {SHORTEST} characters"
@@ -160,7 +157,11 @@ def _skip_reason(captions: Iterable[str]) -> str:
 
 
 def _pair_draft(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
-    """Read the draft of a pair from a reply: unchanged if it is rejected, else with its options in order."""
+    """Read the draft of a pair from a reply: as written if it is rejected, else with options and answers by letter.
+
+    Returns:
+        Fields of the request's journal line, or None for a malformed reply.
+    """
     reply = read_pair_reply(text)
     if reply is None:
         return None
@@ -218,7 +219,9 @@ def _without_markup(text: str) -> str:
 
 
 def option_of_answer(answer: str, options: tuple[str, str]) -> int | None:
-    """Return the position of the option that an answer repeats or names, or None if that is none of them, or both.
+    """Return the position, from 0, of the option that an answer repeats or names.
+
+    It is None if the answer is neither option, or both.
 
     Example:
         >>> option_of_answer("Option 2", ("left", "right")), option_of_answer("Left.", ("left", "right"))
@@ -252,7 +255,7 @@ def broken_rules(reply: PairReply) -> list[str]:
 
 
 def _overlap(options: tuple[str, str]) -> bool:
-    """Return whether one option is in the other: "stenosis", "mild stenosis", but not "no stenosis"."""
+    """Return whether one option is part of the other, as "stenosis" is of "mild stenosis" but not of "no stenosis"."""
     short, long = sorted(map(_words, options), key=len)
     for start in range(len(long) - len(short) + 1):
         end = start + len(short)
@@ -269,7 +272,7 @@ def given_categories(text: str) -> tuple[str, ...]:
     """Split a list with commas.
 
     Raises:
-        MedTasksError: It has fewer than two names.
+        MedTasksError: The list has fewer than two names.
 
     Example:
         >>> given_categories("Chest, Head and neck, Chest")
@@ -289,7 +292,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     Requests that were answered by an earlier run are not repeated.
 
     Args:
-        folder: Of the study.
+        folder: Folder of the study.
         llm: The LLM to ask.
         names: Categories to choose from, or None for the paper's list and prompt.
 
@@ -320,13 +323,14 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 def _category_reader(
     names: Sequence[str],
 ) -> Callable[[str], dict[str, tuple[str, ...]] | None]:
-    """Return a function that reads the categories of a reply, or returns None if it says anything else."""
+    """Return a function that reads the categories of a reply, or returns None for a reply that says anything else."""
     by_text = {one_line(name).casefold(): name for name in names}
     category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
     between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
     only_categories = re.compile(f"(?:{category})(?:{between}(?:{category}))*")
 
     def categories_in(reply: str) -> dict[str, tuple[str, ...]] | None:
+        """Return ``categories`` for the journal line, each once, or None for a reply that says anything else."""
         text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
         text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
         if not only_categories.fullmatch(text):
@@ -341,7 +345,7 @@ def write_category_list(folder: Path, llm: Judge, path: Path) -> int:
     """Ask for the categories of up to 100 captions of a study, and write the reply for an expert.
 
     Args:
-        folder: Of the study.
+        folder: Folder of the study.
         llm: The LLM to ask.
         path: File to write, in Markdown.
 
@@ -408,14 +412,36 @@ def pairs_with_questions(
     """Return a study, and its pairs with a question.
 
     Args:
-        folder: Of the study, or None for the published MediConfusion.
-        source: Folder of its ``dataset.json``, or None for the one that it was prepared from.
+        folder: Folder of the study, or None for the published MediConfusion.
+        source: Folder of MediConfusion's ``dataset.json``, or None for the folder that it was prepared from.
 
     Returns:
         The study (that of MediConfusion is the one that would have made it), and by pair id the texts for the marks of
         prompt A.3.
+
+    Raises:
+        SourceError: MediConfusion is not prepared, or there is no ``dataset.json``, or a malformed one.
+        MedTasksError: The folder holds no study of pairs.
     """
-    study, pairs = _published_pairs(source) if folder is None else _drafted_pairs(folder)
+    if folder is None:
+        study, pairs = _published_pairs(source)
+    else:
+        study = read_study(folder, StudyKind.PAIRS)
+        images = read_images(folder)
+        drafts = read_drafts(folder)
+        pairs = {}
+        for listed in read_pairs(folder):
+            draft = drafts.get(listed.pair_id)
+            if draft is None:
+                continue
+            captions = [images[name].text if name in images else "" for name in listed.images]
+            pairs[listed.pair_id] = _CaptionedPair(
+                cap_1=captions[0],
+                cap_2=captions[1],
+                question=draft.question,
+                option_A=draft.options[0],
+                option_B=draft.options[1],
+            )
     blocks = {}
     for pair_id, pair in pairs.items():
         options = f"(A) {pair.option_A} (B) {pair.option_B}"
@@ -427,27 +453,15 @@ def pairs_with_questions(
     return study, blocks
 
 
-def _drafted_pairs(folder: Path) -> tuple[Study, dict[str, _CaptionedPair]]:
-    study = read_study(folder, StudyKind.PAIRS)
-    images = read_images(folder)
-    drafts = read_drafts(folder)
-    pairs = {}
-    for pair in read_pairs(folder):
-        draft = drafts.get(pair.pair_id)
-        if draft is None:
-            continue
-        captions = [images[name].text if name in images else "" for name in pair.images]
-        pairs[pair.pair_id] = _CaptionedPair(
-            cap_1=captions[0],
-            cap_2=captions[1],
-            question=draft.question,
-            option_A=draft.options[0],
-            option_B=draft.options[1],
-        )
-    return study, pairs
-
-
 def _published_pairs(source: Path | None) -> tuple[Study, dict[str, _CaptionedPair]]:
+    """Return the pairs of MediConfusion.
+
+    Args:
+        source: Folder of the ``dataset.json``, or None for the folder that MediConfusion was prepared from.
+
+    Raises:
+        SourceError: MediConfusion is not prepared, or there is no ``dataset.json``, or a malformed one.
+    """
     name = MEDICONFUSION.name
     try:
         published = str(source or Manifest.read(dataset_folder(name)).source)
@@ -485,7 +499,7 @@ def write_failure_modes(
     The LLM's cache keeps replies, so that a later run sends only the requests that failed.
 
     Args:
-        name: Of the benchmark.
+        name: Name of the benchmark.
         pairs: Texts for the marks of the prompt by pair id, see :func:`pairs_with_questions`.
         llm: The LLM to ask.
         path: File to write, in Markdown.

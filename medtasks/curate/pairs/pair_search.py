@@ -21,6 +21,7 @@ from tqdm import tqdm
 from medtasks.curate.pairs.encoders import (
     UNUSABLE,
     Embeddings,
+    Vectors,
     embed_files,
     file_digests,
     open_encoder,
@@ -45,32 +46,34 @@ from medtasks.net.journal import digest_of
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 MOST_PAIRS = 1_000_000
 """Of more pairs than these, those with the largest gaps are kept."""
-_CHUNK = 8192  # embeddings or pairs of them in memory at once in full precision
+# Number of embeddings, or of pairs of embeddings, that are in memory at once in full precision.
+_CHUNK = 8192
 _ROUGH = 1e-4  # error allowed for similarities computed in float32
 _DIGITS = 6
-_ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
-_FEW = (
-    0.02  # share of a block from which the product of the whole block is faster than gathering
-)
+# Size of one block of similarities, which takes 16 MB.
+_ROWS, _COLUMNS = 1024, 4096
+# Share of a block from which the product of the whole block is faster than gathering.
+_FEW = 0.02
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
 KEYS = ("id", "image", "caption", "group", "licence")
 
 
 class Space:
-    """The embeddings of one encoder, of any length."""
+    """The embeddings of images by one encoder. Vectors may have any length but 0."""
 
     def __init__(self, vectors: Floats) -> None:
-        self.vectors: npt.NDArray[np.float32] = vectors.astype(np.float32)
+        self.vectors: Vectors = vectors.astype(np.float32)
         self.lengths = np.empty(len(vectors), np.float64)
         for start in range(0, len(vectors), _CHUNK):
             part = slice(start, start + _CHUNK)
             self.lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
 
-    def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
+    def block(self, start: int, size: int) -> Vectors:
         """Return vectors scaled to length 1, shape (size, dimension).
 
         Args:
@@ -106,8 +109,8 @@ class Space:
 class ConfusingPairs:
     """Confusing pairs, the largest gap first, and of equal gaps the smallest numbers first."""
 
-    first: Numbers  # number of an image
-    second: Numbers  # of the other one, which is larger
+    first: Numbers  # number of the first image of each pair
+    second: Numbers  # number of the second image, which is larger
     sim_med: Floats  # float64
     sim_gen: Floats
     more: bool  # whether there were more than MOST_PAIRS
@@ -118,7 +121,7 @@ class ConfusingPairs:
         """Numbers of the images of each pair."""
         return list(zip(self.first.tolist(), self.second.tolist(), strict=True))
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> "ConfusingPairs":
+    def where(self, mask: Mask) -> "ConfusingPairs":
         """Return some of the pairs.
 
         Args:
@@ -129,7 +132,7 @@ class ConfusingPairs:
 
 
 class _WidestGaps:
-    """Pairs found so far. When they are too many, those with the largest gaps are kept."""
+    """Confusing pairs found so far. When there are too many, those with the largest gaps are kept."""
 
     def __init__(self, most: int) -> None:
         self.floor = -math.inf  # gap that a further pair has to reach
@@ -169,11 +172,12 @@ def find_pairs(
 
     Args:
         medical: Embeddings, shape (images, dimension), in float16 or float32.
-        general: The same, in a dimension of its own.
+        general: Embeddings of the same images by the other encoder, which may have another dimension.
         sim_med: Smallest medical similarity of a pair.
         sim_gen: Largest general similarity of a pair.
-        groups: One number per image, -1 for none. Two images of one group are never a pair.
-        most: Of more pairs, those with the largest gaps are kept.
+        groups: One number per image, -1 for none. Two images of one group are never a pair. None if no image has a
+            group.
+        most: Number of pairs to return at most. Of more, those with the largest gaps are kept.
 
     Example:
         >>> medical = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
@@ -193,7 +197,7 @@ def find_pairs(
             bar.update(top - bar.n)
             alike = med.block(top, _ROWS) @ med.block(left, _COLUMNS).T
             near = alike >= sim_med - _ROUGH
-            if left < top + _ROWS:  # of a block on the diagonal, what is above it
+            if left < top + _ROWS:  # a block on the diagonal counts only above the diagonal
                 near = np.triu(near, top - left + 1)
             first, second = np.nonzero(near) + np.array([[top], [left]])
             if len(first) > _FEW * near.size:
@@ -235,9 +239,9 @@ class PairOptions:
 
     medical_encoder: str
     general_encoder: str
-    sim_med: float  # at least
-    sim_gen: float  # at most
-    per_image: int | None  # most pairs an image may be in
+    sim_med: float  # smallest medical similarity of a pair
+    sim_gen: float  # largest general similarity of a pair
+    per_image: int | None  # most pairs an image may be in; None for any number
     keep_near_duplicates: bool
 
 
@@ -259,8 +263,8 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
             f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}"
         )
     images = []
-    left_out: Counter[str] = Counter()
-    keys: set[str] = set()
+    left_out = Counter[str]()
+    keys = set[str]()
     for row in list_rows(source, "id"):
         keys.update(row.values)
         image = _listed_image(source.parent, row)
@@ -282,7 +286,7 @@ def read_image_list(source: Path) -> tuple[list[StudyImage], Counter[str], list[
 
 
 def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
-    """Return the image of a row, or why it cannot be used."""
+    """Return the image of a row of the list, or the reason why the row cannot be used."""
     caption = row.values.get("caption")
     text = caption.strip() if isinstance(caption, str) else ""
     keys = ("image", "group", "licence")
@@ -292,7 +296,7 @@ def _listed_image(folder: Path, row: SourceRow) -> StudyImage | str:
     file = folder / (image or "")
     try:
         is_file = file.is_file()
-    except OSError:  # of a name that is too long, for example
+    except OSError:  # the name may be too long, for example
         is_file = False
     if not is_file:
         return "image file missing"
@@ -317,12 +321,12 @@ def make_pair_study(
     batch_size: int,
     device: str | None,
 ) -> tuple[Study, ConfusingPairs | None, list[str]]:
-    """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
+    """Embed the images of a list, choose pairs, and write both to the folder of a study, unless the study exists.
 
     Args:
         source: List of images, see :func:`read_image_list`.
-        folder: Of the study.
-        name: Of the dataset that it becomes.
+        folder: Folder of the study.
+        name: Name of the dataset that it becomes.
         access: Who may see the study.
         options: Settings by which pairs are chosen.
         batch_size: Images that an encoder gets at a time.
@@ -345,7 +349,7 @@ def make_pair_study(
         role: {"name": encoder.name, "digest": encoder.digest}
         for role, encoder in encoders.items()
     }
-    # Of every row that counts, without its pixels.
+    # The digest of the list covers every row that counts, but not its pixels.
     rows = [(row.image_id, row.file, row.text, row.group, row.licence) for row in listed]
     made_with |= {
         "sim_med": options.sim_med,
@@ -368,16 +372,13 @@ def make_pair_study(
         return existing, None, unused
     files = [Path(image.file) for image in listed]
     digests = file_digests(files)
-    spaces = {}
-    dimensions = {}
+    spaces = []
     for role, encoder in encoders.items():
         space = embed_files(files, digests, encoder, batch_size)
-        spaces[role] = space
-        dimensions[role] = {**made_with[role], "dimension": space.vectors.shape[1]}
+        spaces.append(space)
+        made_with[role]["dimension"] = space.vectors.shape[1]
     numbers, pairs, counts = _choose_pairs(listed, left_out, spaces, options)
-    study = planned.model_copy(
-        update={"made_with": {**made_with, **dimensions, "counts": counts}}
-    )
+    study = planned.model_copy(update={"made_with": {**made_with, "counts": counts}})
     used = numbers[np.unique([pairs.first, pairs.second])].tolist()
     images = [listed[at].model_copy(update={"sha256": digests[at].hex()}) for at in used]
     write_lines(folder / IMAGES, images)
@@ -386,28 +387,38 @@ def make_pair_study(
     return study, pairs, unused
 
 
-def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> list[ImagePair]:
-    """Return the records of pairs in their order, whose numbers are positions in ``ids``."""
+def _records(pairs: ConfusingPairs, ids: Sequence[str]) -> Iterator[ImagePair]:
+    """Yield the records of pairs in order, with the image ids at the positions that the pairs name."""
     rows = zip(pairs.images, pairs.sim_med.tolist(), pairs.sim_gen.tolist(), strict=True)
     width = len(str(len(pairs.first)))
-    records = []
     for number, ((first, second), sim_med, sim_gen) in enumerate(rows, 1):
         pair_id = f"pair_{number:0{width}d}"
         images = (ids[first], ids[second])
-        records.append(
-            ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen)
-        )
-    return records
+        yield ImagePair(pair_id=pair_id, images=images, sim_med=sim_med, sim_gen=sim_gen)
 
 
 def _choose_pairs(
     listed: Sequence[StudyImage],
     left_out: Counter[str],
-    spaces: Mapping[str, Embeddings],
+    spaces: Sequence[Embeddings],
     options: PairOptions,
 ) -> tuple[Numbers, ConfusingPairs, dict[str, int]]:
-    """Return the numbers of images with both embeddings, the pairs chosen among them, and the study's counts."""
-    medical, general = spaces.values()
+    """Choose the pairs of a study.
+
+    Args:
+        listed: All images of the list.
+        left_out: Number of its other rows by reason.
+        spaces: Embeddings of the medical encoder and of the general one.
+        options: Settings by which pairs are chosen.
+
+    Returns:
+        The positions in ``listed`` of the images with both embeddings, the pairs, whose numbers are positions among
+        these images, and the study's counts.
+
+    Raises:
+        MedTasksError: Fewer than two images have both embeddings, or no pair is left.
+    """
+    medical, general = spaces
     in_both = np.intersect1d(medical.kept, general.kept)
     images = [listed[number] for number in in_both]
     counts = medical.left_out.copy()
@@ -419,9 +430,7 @@ def _choose_pairs(
         raise MedTasksError(
             f"{len(images)} of {len(listed)} images have embeddings ({_in_words(counts)}); pairs need two"
         )
-    vectors = [
-        space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)
-    ]
+    vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in spaces]
     numbers: dict[str | None, int] = {None: -1}
     groups = np.array(
         [numbers.setdefault(image.group, len(numbers)) for image in images], np.int64
@@ -453,9 +462,7 @@ def _choose_pairs(
     return in_both, pairs, {**totals, **counts}
 
 
-def _near_duplicates(
-    images: Sequence[StudyImage], pairs: ConfusingPairs
-) -> npt.NDArray[np.bool_]:
+def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> Mask:
     """Return for each pair whether its images look the same, shape (pairs,)."""
     files = [Path(image.file) for image in images]
     used = np.unique([pairs.first, pairs.second])
@@ -465,9 +472,12 @@ def _near_duplicates(
     return np.array(near_pairs(hashes_by_image, pairs.images), bool)
 
 
-def _within_limit(pairs: ConfusingPairs, per_image: int) -> npt.NDArray[np.bool_]:
-    """Return for each pair, in order, whether both images are in fewer than ``per_image`` pairs before it."""
-    uses: Counter[int] = Counter()
+def _within_limit(pairs: ConfusingPairs, per_image: int) -> Mask:
+    """Return for each pair whether to keep it, so that no image is in more than ``per_image`` pairs, shape (pairs,).
+
+    Earlier pairs come first.
+    """
+    uses = Counter[int]()
     mask = np.zeros(len(pairs.first), bool)
     for number, pair in enumerate(pairs.images):
         if all(uses[image] < per_image for image in pair):

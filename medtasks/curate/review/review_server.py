@@ -67,11 +67,8 @@ from medtasks.errors import MedTasksError
 HOST = "127.0.0.1"
 LARGEST_BODY = 1_000_000
 _PROOF = "/proof"
-_PAGE = {
-    "": ("review_page.html", "text/html; charset=utf-8"),
-    "review_page.js": ("review_page.js", "text/javascript; charset=utf-8"),
-    "review_page.css": ("review_page.css", "text/css; charset=utf-8"),
-}
+# Media types of the page, whose path is empty, and of the files that it loads.
+_PAGE = {"": "text/html", "review_page.js": "text/javascript", "review_page.css": "text/css"}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
@@ -81,7 +78,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",  # the address holds the token
     "X-Content-Type-Options": "nosniff",
 }
-_MOST_STRANGERS = 32  # idle connections of others would use up the process's files
+# Most connections without the token. Idle ones of others would use up the process's file descriptors.
+_MOST_STRANGERS = 32
 
 
 class Unfit(MedTasksError):
@@ -194,7 +192,7 @@ def open_reviewer_file(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
     """Yield a reviewer's file that no other process works on meanwhile.
 
     Args:
-        folder: Of the study.
+        folder: Folder of the study.
         reviewer: Name of the reviewer.
 
     Raises:
@@ -220,12 +218,12 @@ class _Saving(StudyRecord):
     """Body of a request to save."""
 
     item: str
-    version: str  # of what the page made its change from
+    version: str  # version of the review that the page has changed
     said: ItemReview
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves the file of one reviewer, at a port or any free one."""
+    """Server of the page for one reviewer, at the given port, or at any free one if that is None."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -239,8 +237,10 @@ class ReviewServer(ThreadingHTTPServer):
                 f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
             ) from None
         self.file = file
-        self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        self.url = f"http://{HOST}:{self.server_port}/{self.token}/"  # to open in a browser
+        self.token = secrets.token_urlsafe(24)
+        self.key = secrets.token_urlsafe(24)
+        # Address to open in a browser.
+        self.url = f"http://{HOST}:{self.server_port}/{self.token}/"
         # Connections that have not shown the token, the oldest first.
         self.strangers: dict[socket.socket, None] = {}
         self.decoding = threading.Lock()  # one large image in memory at a time
@@ -319,19 +319,22 @@ class _Refused(Exception):
     """An error status and its JSON content."""
 
     def __init__(self, status: int, **content: Any) -> None:
-        self.status, self.content = status, content
+        self.status = status
+        self.content = content
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
     protocol_version = "HTTP/1.1"
-    server_version, sys_version = "medtasks", ""
+    server_version = "medtasks"
+    sys_version = ""
     timeout = 60  # seconds without a request
 
     def log_message(self, *args: object) -> None:
         """Log nothing: the address holds the token."""
 
     def do_GET(self) -> None:
+        """Answer a request of either method. Each refusal is answered in JSON and ends the connection."""
         try:
             try:
                 address = urlsplit(self.path)
@@ -351,7 +354,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def _allowed_path(self, address: str) -> str:
-        """Return the path after the token, or that of the proof.
+        """Return the part of an address after the token, or the path of the proof.
 
         Raises:
             _Refused: The request is a stranger's.
@@ -376,9 +379,18 @@ class _Handler(BaseHTTPRequestHandler):
         return path
 
     def _get(self, path: str, query: str) -> None:
+        """Answer a GET request.
+
+        Args:
+            path: Path after the token, or that of the proof.
+            query: Text after ``?``: ``id=`` and an image's id, or the nonce of a proof.
+
+        Raises:
+            _Refused: There is no such page or image, or the image cannot be used.
+        """
         if path in _PAGE:
-            name, kind = _PAGE[path]
-            self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
+            file = files("medtasks.curate.review") / (path or "review_page.html")
+            self._send(file.read_bytes(), f"{_PAGE[path]}; charset=utf-8")
         elif path == "study":
             self._send(json.dumps(self.server.study()).encode(), "application/json")
         elif path == "image":
@@ -392,6 +404,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
 
     def _send_image(self, image_id: str) -> None:
+        """Send an image of the study as PNG, and what was done to its pixels in a header of its own."""
         image = self.server.file.images.get(image_id)
         if image is None:
             raise _Refused(404, error="the study has no such image")
@@ -409,6 +422,11 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _post(self, path: str) -> None:
+        """Save the review of one draft, and answer with the new state of the draft, or with the problems of its fields.
+
+        Raises:
+            _Refused: The request is malformed, the draft was changed meanwhile, or the file cannot be written.
+        """
         length = self.headers.get("Content-Length", "")
         if path != "save":
             raise _Refused(404, error="there is no such page")
@@ -443,12 +461,20 @@ class _Handler(BaseHTTPRequestHandler):
         self,
         body: bytes,
         kind: str,
-        more: Mapping[str, str] | None = None,
+        more: Mapping[str, str] = {},
         status: int = 200,
     ) -> None:
+        """Answer the request.
+
+        Args:
+            body: Content of the answer.
+            kind: Media type of the body.
+            more: Further headers.
+            status: Status code of HTTP.
+        """
         self.send_response(status)
         sizes = {"Content-Type": kind, "Content-Length": str(len(body))}
-        for name, value in {**_HEADERS, **sizes, **(more or {})}.items():
+        for name, value in {**_HEADERS, **sizes, **more}.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")

@@ -40,32 +40,33 @@ DISAGREED = "reviewers differ in the wording"
 SCORE = "score"
 PASSES = f"score >= {PASSING}"
 Question = tuple[str, int]  # item and position of its image
+Problems = dict[str, str]  # phrases by field
 
 
 class Judgement(StudyRecord):
-    """Scores that a reviewer gives one question on one image, each None if it is not given."""
+    """Scores that a reviewer gives one question on one image, each None if the reviewer has not given it."""
 
-    score: int | None = None  # 1 to 10
+    score: int | None = None  # from 1 to 10
     correctness: bool | None = None
     relevance: bool | None = None
     language: bool | None = None
 
 
 class ItemReview(StudyRecord):
-    """A reviewer's judgement of one draft, and its wording after their edits."""
+    """A reviewer's judgement of one draft, and the draft's wording after the reviewer's edits."""
 
-    digest: str  # of the draft that was judged
+    digest: str  # digest of the draft that was judged
     question: str
     options: tuple[str, ...]
     answers: tuple[str, ...]
     judgements: tuple[Judgement, ...]  # one per image of the draft
     categories: tuple[tuple[str, ...], ...] = ()
-    hallucination: str | None = None  # another than was drafted
+    hallucination: str | None = None  # another type than was drafted; None keeps the draft's
     note: str = ""
 
     @property
     def scores(self) -> tuple[int, ...] | None:
-        """The scores of all its questions, or None while one is missing."""
+        """The scores of all questions of the draft, in the order of images, or None while one is missing."""
         scores = tuple(
             judgement.score for judgement in self.judgements if judgement.score is not None
         )
@@ -78,7 +79,7 @@ class ItemReview(StudyRecord):
 
 
 class Review(StudyRecord):
-    """The file of one reviewer."""
+    """All that one reviewer has judged in a study: the content of the reviewer's file."""
 
     schema_version: int = 1
     study: str  # digest of the study
@@ -139,8 +140,8 @@ def current(review: Review, drafts: Drafts) -> dict[str, ItemReview]:
     """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since.
 
     Args:
-        review: Of one reviewer.
-        drafts: By item id, as they are now.
+        review: Review of one reviewer.
+        drafts: Drafts by item id, as they are now.
     """
     return {
         item: of
@@ -165,7 +166,7 @@ def empty_review(draft: Draft) -> ItemReview:
     )
 
 
-def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
+def problems(draft: Draft, review: ItemReview) -> Problems:
     """Return the reasons not to keep a review.
 
     Args:
@@ -184,7 +185,12 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     if not review.question.strip():
         causes["question"] = "the question is empty"
     causes |= _option_problems(review.options)
-    causes |= _answer_problems(review.answers, string.ascii_uppercase[: len(draft.options)])
+    letters = string.ascii_uppercase[: len(draft.options)]
+    for number, answer in enumerate(review.answers):
+        if letters and answer.strip() not in tuple(letters):
+            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
+        elif not answer.strip():
+            causes[f"answers.{number}"] = "the answer is empty"
     if review.hallucination not in (None, *HALLUCINATIONS):
         causes["hallucination"] = f"it is none of {', '.join(HALLUCINATIONS)}"
     elif review.hallucination and not draft.hallucination:
@@ -192,9 +198,10 @@ def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
     return causes | _score_problems(review.judgements)
 
 
-def _option_problems(options: Sequence[str]) -> dict[str, str]:
+def _option_problems(options: Sequence[str]) -> Problems:
+    """Return a phrase for each option that is empty or repeats an earlier one, by field (``options.0``)."""
     causes = {}
-    letters: dict[str, str] = {}  # of the first option with a text
+    letters: dict[str, str] = {}  # letter of the first option with a text, by this text
     for number, (letter, option) in enumerate(
         zip(string.ascii_uppercase, options, strict=False)
     ):
@@ -209,17 +216,8 @@ def _option_problems(options: Sequence[str]) -> dict[str, str]:
     return causes
 
 
-def _answer_problems(answers: Sequence[str], letters: str) -> dict[str, str]:
-    causes = {}
-    for number, answer in enumerate(answers):
-        if letters and answer.strip() not in tuple(letters):
-            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
-        elif not answer.strip():
-            causes[f"answers.{number}"] = "the answer is empty"
-    return causes
-
-
-def _score_problems(judgements: Sequence[Judgement]) -> dict[str, str]:
+def _score_problems(judgements: Sequence[Judgement]) -> Problems:
+    """Return a phrase for each score that is out of range or contradicts ``correctness``, by field."""
     causes = {}
     for number, judgement in enumerate(judgements):
         field = f"judgements.{number}.score"
@@ -240,7 +238,7 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
 
     Args:
         draft: The draft as it is now.
-        review: One for which :func:`problems` returns none.
+        review: Review for which :func:`problems` returns none.
     """
     categories = tuple(
         tuple(name.strip() for name in names if name.strip()) for names in review.categories
@@ -263,6 +261,7 @@ def complete_review(draft: Draft, review: ItemReview) -> ItemReview:
 
 
 def _complete_judgement(judgement: Judgement) -> Judgement:
+    """Return a judgement in the form of the file, see :func:`complete_review`. One without a score stays as it is."""
     update = {}
     if judgement.correctness is False:
         update["score"] = LOWEST
@@ -298,9 +297,9 @@ def agreements(
     share an image or its group.
 
     Args:
-        reviews: One per reviewer.
-        drafts: By item id. Reviews of earlier forms of them do not count.
-        images: By id, for their groups.
+        reviews: Reviews, one per reviewer.
+        drafts: Drafts by item id. Reviews of earlier forms of a draft do not count.
+        images: Images of the study by id, for their groups.
     """
     clusters = clusters_of(drafts, images)
     criteria = (SCORE, PASSES, *ASPECTS)
@@ -339,14 +338,35 @@ def _agreement(
     second: Mapping[Question, int],
     clusters: Mapping[str, Hashable],
 ) -> ReviewerAgreement:
+    """Return the agreement of a ``pair`` of reviewers on one criterion.
+
+    Args:
+        what: The criterion.
+        pair: Names of the reviewers.
+        first: Classes that the first one gave, from 0, by question.
+        second: Classes that the second one gave.
+        clusters: Cluster of each draft, by item id.
+    """
     common = [question for question in first if question in second]
     judged = [(first[question], second[question]) for question in common]
     cluster_ids = [clusters[item] for item, _ in common]
+    count = len(set(cluster_ids))
     equal = kappa = low = high = math.nan
     if judged:
         equal = sum(itertools.starmap(operator.eq, judged)) / len(judged)
         classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-        kappa, low, high = _kappa_with_interval(classes, judged, cluster_ids)
+        table = np.zeros((len(judged), classes * classes), dtype=np.int64)
+        for row, (of_first, of_second) in zip(table, judged, strict=True):
+            row[of_first * classes + of_second] = 1
+        values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
+        kappa = values.get("kappa", math.nan)
+        error = values.get("kappa_stderr", math.nan)
+        if not error >= 0:
+            error = math.nan
+        low, high = interval(kappa, error, count - 1, share=False)
+        # A NaN stays, because max and min return their first argument then.
+        low = max(low, -1.0)
+        high = min(high, 1.0)
     constant = []
     for reviewer, of_reviewer in zip(pair, zip(*judged, strict=True), strict=False):
         if len(set(of_reviewer)) == 1:
@@ -355,32 +375,13 @@ def _agreement(
         what=what,
         reviewers=pair,
         questions=len(judged),
-        clusters=len(set(cluster_ids)),
+        clusters=count,
         equal=equal,
         kappa=kappa,
         low=low,
         high=high,
         constant=tuple(constant),
     )
-
-
-def _kappa_with_interval(
-    classes: int,
-    judged: Sequence[tuple[int, int]],
-    cluster_ids: Sequence[Hashable],
-) -> tuple[float, float, float]:
-    """Return kappa of pairs of classes and the ends of its interval, NaN where they are undefined."""
-    table = np.zeros((len(judged), classes * classes), dtype=np.int64)
-    for row, (of_first, of_second) in zip(table, judged, strict=True):
-        row[of_first * classes + of_second] = 1
-    values = values_with_errors(table, cluster_ids, partial(_kappa, classes))
-    kappa = values.get("kappa", math.nan)
-    error = values.get("kappa_stderr", math.nan)
-    if not error >= 0:
-        error = math.nan
-    low, high = interval(kappa, error, len(set(cluster_ids)) - 1, share=False)
-    # A NaN stays, because it comes first.
-    return kappa, max(low, -1.0), min(high, 1.0)
 
 
 def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
@@ -392,7 +393,7 @@ def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
     rows = tables.sum(axis=-1)
     columns = tables.sum(axis=-2)
     observed = (tables * weights).sum(axis=(-1, -2))
-    # Times the number of questions, so that nothing is divided before it is known to be defined.
+    # This is the expected cost times the number of questions: nothing is divided before it is known to be defined.
     chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
     with np.errstate(invalid="ignore", divide="ignore"):
         kappa = 1 - observed * rows.sum(axis=-1) / chance
@@ -400,11 +401,11 @@ def _kappa(classes: int, counts: Integers) -> dict[str, Floats]:
 
 
 def clusters_of(drafts: Drafts, images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
-    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster.
+    """Return the cluster of each draft by item id. Drafts that share an image, or an image's group, are one cluster.
 
     Args:
-        drafts: By item id.
-        images: By id, for their groups.
+        drafts: Drafts by item id.
+        images: Images of the study by id, for their groups.
     """
     keys = []
     for draft in drafts.values():
@@ -427,14 +428,14 @@ def accept_drafts(
     A draft is accepted if a reviewer scored all its questions and no reviewer gave any of them less than ``min_score``.
 
     Args:
-        drafts: By item id.
-        reviews: One per reviewer.
-        min_score: From 1 to 10.
-        wording: Name of the reviewer whose words count if they differ.
+        drafts: Drafts by item id.
+        reviews: Reviews, one per reviewer.
+        min_score: Least score of a question, from 1 to 10.
+        wording: Name of the reviewer whose words count if they differ. None leaves out drafts with several wordings.
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
     published = {}
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for item, draft in drafts.items():
         of_draft = {who: items[item] for who, items in by_reviewer.items() if item in items}
         accepted = _accepted_or_reason(draft, of_draft, min_score, wording)
@@ -451,7 +452,15 @@ def _accepted_or_reason(
     min_score: int,
     wording: str | None,
 ) -> Draft | str:
-    """Return a draft in the words of its reviewers, or why it is not accepted."""
+    """Return a draft in the words of its reviewers, or why it is not accepted.
+
+    Args:
+        draft: The draft.
+        reviews: Reviews of the draft by reviewer, also unfinished ones.
+        min_score: Least score of an accepted draft.
+        wording: Name of the reviewer whose words count if they differ. None, or one who did not score the draft,
+            leaves out a draft whose reviewers differ.
+    """
     scored = {who: review for who, review in reviews.items() if review.scores}
     deciding = list(scored.values())
     refusal = _refusal(draft, reviews.values(), deciding, min_score)
@@ -478,12 +487,12 @@ def _refusal(
     Args:
         draft: The draft.
         reviews: All of the draft. A low score in an unfinished one counts, too.
-        scored: Those of them with a score for every image. Only these are checked for problems.
+        scored: Those reviews that have a score for every image. Only these are checked for problems.
         min_score: Least score of an accepted draft.
     """
     if not scored:
         return UNSCORED
-    causes: dict[str, None] = {}  # in order
+    causes: dict[str, None] = {}  # each once, in the order of reviews
     for review in scored:
         causes |= dict.fromkeys(problems(draft, review).values())
     if causes:
@@ -499,7 +508,7 @@ def _refusal(
 
 
 def _reword(draft: Draft, reviews: Sequence[ItemReview]) -> Draft | None:
-    """Return a draft in the words of its reviewers, with all categories that any of them names.
+    """Return a draft in the words of its reviewers, with all categories that any reviewer names.
 
     Returns:
         None if their words differ.
@@ -526,7 +535,7 @@ def balance_answers(drafts: Drafts) -> tuple[set[str], Counter[str]]:
     more draft changes at most one other.
 
     Args:
-        drafts: By item id. Those that are no yes/no questions stay.
+        drafts: Drafts by item id. Drafts that are no yes/no questions stay.
     """
     balanced = set[str]()
     by_answer: dict[str, list[str]] = {word: [] for word in YES_NO}
@@ -536,7 +545,7 @@ def balance_answers(drafts: Drafts) -> tuple[set[str], Counter[str]]:
         else:
             balanced.add(item)
     size = min(map(len, by_answer.values()))
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     for word, items in by_answer.items():
         balanced.update(sorted(items, key=digest_of)[:size])
         left_out[f"surplus of {word.lower()}"] = len(items) - size
