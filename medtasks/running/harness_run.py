@@ -47,7 +47,7 @@ from medtasks.runs.run_manifest import (
     warn,
 )
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import Config, mapping_in
 
 _PATIENCE = 10
 _STEP = 0.05
@@ -312,7 +312,7 @@ def _add_results(
         tasks = results.content["results"]
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
         outcome.rows |= tasks
-    outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
+    outcome.done = list(outcome.files)
     return cut
 
 
@@ -425,7 +425,7 @@ def repeat_notices(
         )
 
 
-def _is_sampled(settings: Mapping[str, Any]) -> bool:
+def _is_sampled(settings: Config) -> bool:
     """Return whether decoding settings draw tokens at random."""
     try:
         is_warm = float(settings.get("temperature", 0)) > 0

@@ -11,7 +11,7 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from string import Template
@@ -98,7 +98,11 @@ class PlannedRun:
         }
         for path in filter(Path.is_file, map(Path, self.foreign)):
             self.configs |= index_tasks([path]).configs
-        self.datasets = _named_datasets(self.configs)
+        self.datasets: dict[str, str] = {}
+        for name, config in self.configs.items():
+            path_name = config.get("dataset_path")
+            if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
+                self.datasets[name] = path_name.removeprefix(_PREPARED)
         for name, file in files.items():
             if file.guarded_as:
                 self.datasets[name] = file.guarded_as
@@ -118,16 +122,6 @@ class PlannedRun:
         for name in names:
             tasks.update(index.tasks_of(name) or [name])
         return len(tasks)
-
-
-def _named_datasets(configs: Mapping[str, Config]) -> dict[str, str]:
-    """Return the dataset of each of the user's task files that names a prepared one, by task."""
-    datasets = {}
-    for task, config in configs.items():
-        path_name = config.get("dataset_path")
-        if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
-            datasets[task] = path_name.removeprefix(_PREPARED)
-    return datasets
 
 
 def check(

@@ -75,15 +75,15 @@ class Recipe(Record):
         str, str
     ] = {}  # the model's name in tables of published results, by file
 
-    def fact(self, name: str, otherwise: str = "?") -> str:
-        """Return the value of a fact as text.
+    def fact(self, name: str) -> str:
+        """Return the value of a fact as text, ``?`` for a fact that the recipe does not have.
 
         Example:
             >>> Recipe(recipe="a", title="A", facts={"gated": {"value": True, "source": "page"}}).fact("gated")
             'yes'
         """
         if name not in self.facts:
-            return otherwise
+            return "?"
         value = self.facts[name].value
         if isinstance(value, str):
             return value
@@ -270,7 +270,20 @@ def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     Raises:
         MedTasksError: A file is malformed, or the one that it extends is missing.
     """
-    keys = _read_mapping(path)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"), loader)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise MedTasksError(
+            f"the recipe {path} cannot be read as YAML{where}; correct it or move it away"
+        ) from error
+    if not isinstance(content, dict):
+        raise MedTasksError(
+            f"the recipe {path} holds no mapping of keys to values; correct it or move it away"
+        )
+    keys = dict(content)
     name = keys.pop("extends", None)
     if name is None:
         return keys
@@ -300,28 +313,6 @@ def _merge(base: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(more, list):
             merged[key] = [*(base.get(key) or ()), *more]
     return merged
-
-
-def _read_mapping(path: Path) -> dict[str, Any]:
-    """Return the content of a recipe's file.
-
-    Raises:
-        MedTasksError: It is no YAML, or no mapping.
-    """
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), loader)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise MedTasksError(
-            f"the recipe {path} cannot be read as YAML{where}; correct it or move it away"
-        ) from error
-    if not isinstance(content, dict):
-        raise MedTasksError(
-            f"the recipe {path} holds no mapping of keys to values; correct it or move it away"
-        )
-    return dict(content)
 
 
 def _way_of_running(recipe: Mapping[str, Any]) -> dict[str, Any]:

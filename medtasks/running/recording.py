@@ -151,30 +151,6 @@ def first_manifest(
         recipe: Facts of the model's recipe, None without one.
     """
     options = read_options(arguments)
-    return RunManifest(
-        run=secrets.token_hex(8),
-        state=RunState.RUNNING,
-        started=datetime.now(UTC).isoformat(),
-        process=process_of(os.getpid()),
-        command=redacted_arguments(command),
-        arguments=redacted_arguments(arguments),
-        options=redacted_options(options.given),
-        asked=tuple(names),
-        tasks=_first_records(names, selection),
-        notices=tuple(notices),
-        seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
-        versions=versions(),
-        commit=commit(),
-        model=model_facts(options),
-        recipe=recipe,
-        hardware=hardware(),
-        settings=settings({**os.environ, **options.environment}),
-        shard=shard,
-    )
-
-
-def _first_records(names: Sequence[str], selection: Selection) -> dict[str, TaskRecord]:
-    """Return the records of tasks that have not run yet."""
     fingerprints: dict[str, str] = {}
     records = {}
     for name in wanted_tasks(names):
@@ -190,7 +166,26 @@ def _first_records(names: Sequence[str], selection: Selection) -> dict[str, Task
             dataset=dataset,
             fingerprint=fingerprints.get(dataset or ""),
         )
-    return records
+    return RunManifest(
+        run=secrets.token_hex(8),
+        state=RunState.RUNNING,
+        started=datetime.now(UTC).isoformat(),
+        process=process_of(os.getpid()),
+        command=redacted_arguments(command),
+        arguments=redacted_arguments(arguments),
+        options=redacted_options(options.given),
+        asked=tuple(names),
+        tasks=records,
+        notices=tuple(notices),
+        seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
+        versions=versions(),
+        commit=commit(),
+        model=model_facts(options),
+        recipe=recipe,
+        hardware=hardware(),
+        settings=settings({**os.environ, **options.environment}),
+        shard=shard,
+    )
 
 
 class RunRecording:
@@ -275,14 +270,14 @@ class RunRecording:
             changes: dict[str, Any] = {}
             if name in outcome.files:
                 row = outcome.rows.get(name, {})
-                tasks[name] = with_results(name, record, outcome.files[name], row, folder)
+                record = with_results(name, record, outcome.files[name], row, folder)
                 reason = without_home(outcome.reasons.get(name, ""))
                 changes = {"outcome": TaskOutcome.DONE, "reason": reason}
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
             if self.manifest.shard:
                 changes["rows"] = outcome.asked.get(name)
-            tasks[name] = tasks[name].model_copy(update=changes)
+            tasks[name] = record.model_copy(update=changes)
         notices = tuple(dict.fromkeys([*self.manifest.notices, *outcome.notices]))
         self._change(tasks=tasks, notices=notices, processes=tuple(outcome.processes))
 

@@ -191,16 +191,7 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     options = {name: value for name, value in vars(namespace).items() if value is not None}
     if not options.get("config"):
         return HarnessOptions(options, tuple(unknown))
-    configs = _read_configs(Path(str(options["config"])))
-    environment = {}
-    for config in configs:
-        for name, value in (config.pop("env", None) or {}).items():
-            environment[str(name)] = str(value)
-    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
-
-
-def _read_configs(path: Path) -> list[dict[str, Any]]:
-    """Read the evaluations in a ``--config`` file, at least one."""
+    path = Path(str(options["config"]))
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -212,7 +203,11 @@ def _read_configs(path: Path) -> list[dict[str, Any]]:
         raise MedTasksError(
             f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it"
         )
-    return configs
+    environment = {}
+    for config in configs:
+        for name, value in (config.pop("env", None) or {}).items():
+            environment[str(name)] = str(value)
+    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
 
 
 def _is_config(content: Any) -> bool:

@@ -128,17 +128,18 @@ def without_scoring(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
         doc: The sample.
         results: Results that the harness handed over.
     """
+    written: dict[str, Any] = {"bypass": 0}
+    score: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     if is_private_document(doc):
         has_words = may_hold_words(results)
-        record = _redacted_keys(doc, has_words=has_words)
+        written |= _redacted_keys(doc, has_words=has_words)
         if has_words:
-            saved = save_reply(doc, results[0])
-            record[SCORE] = {"schema_version": SCHEMA_VERSION, "saved": saved}
-        return LoggedSample(["bypass"], 0, {"bypass": 0, **record})
-    if doc.get("doc_id") is None:  # not ours
-        return {"bypass": 0}
-    score = {"schema_version": SCHEMA_VERSION, "sample": doc["doc_id"], **_fingerprint(doc)}
-    return LoggedSample(["bypass"], 0, {"bypass": 0, SCORE: score})
+            written[SCORE] = score | {"saved": save_reply(doc, results[0])}
+    elif doc.get("doc_id") is None:  # not ours
+        return written
+    else:
+        written[SCORE] = {**score, "sample": doc["doc_id"], **_fingerprint(doc)}
+    return LoggedSample(["bypass"], 0, written)
 
 
 def is_withheld(text: str) -> bool:

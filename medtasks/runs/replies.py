@@ -39,6 +39,7 @@ from medtasks.runs.logged_samples import (
 from medtasks.runs.question_manifest import reply_files
 from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
+from medtasks.tasks.task_index import Config
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 # Longest list around a reply of which the first value is taken, by ``likelihoods`` of SampleLine.reply.
@@ -51,7 +52,7 @@ WRITTEN_TWICE = (
 def read_replies(
     paths: Path | Sequence[Path],
     documents: Documents,
-    settings: Mapping[str, Any] | None = None,
+    settings: Config | None = None,
 ) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
@@ -77,9 +78,9 @@ def read_replies(
     changes = []
     index = question_index(files, documents)
     for file in files:
-        is_strict = not task_of(file)
+        # Only a file that no run wrote must be without damage.
         samples = read_samples(
-            file, documents, strict=is_strict, settings=settings, index=index
+            file, documents, strict=not task_of(file), settings=settings, index=index
         )
         _add_saved_replies(samples, documents, settings)
         for doc_id, reply in samples.replies.items():
@@ -98,15 +99,14 @@ def read_replies(
 def _add_saved_replies(
     samples: "Samples",
     documents: Documents,
-    settings: Mapping[str, Any] | None,
+    settings: Config | None,
 ) -> None:
     """Add the replies that a samples file withholds, from the files to which the run saved them."""
     if not samples.withheld:
         return
     for path in map(saved_file, sorted(samples.saved)):
         if path.is_file():
-            index = question_index([path], documents)
-            saved = read_samples(path, documents, strict=True, settings=settings, index=index)
+            saved = read_samples(path, documents, strict=True, settings=settings)
             samples.replies = saved.replies | samples.replies
             samples.changed |= saved.changed
     for doc_id in samples.changed:
@@ -218,7 +218,7 @@ class SampleLine:
     def match(
         self,
         index: QuestionIndex,
-        settings: Mapping[str, Any] | None,
+        settings: Config | None,
     ) -> tuple[str, list[str]]:
         """Find the document that the line answers.
 
@@ -452,7 +452,7 @@ def read_samples(
     keep_scores: bool = False,
     strict: bool = False,
     note: Note = warn_once,
-    settings: Mapping[str, Any] | None = None,
+    settings: Config | None = None,
     index: QuestionIndex | None = None,
 ) -> Samples:
     """Read a samples file of a task with these documents.
@@ -487,7 +487,11 @@ def read_samples(
             continue
         doc_id, changes = line.match(index, settings)
         if changes:
-            samples.changed.setdefault(_public_id(doc_id, index), changes)
+            # Of credentialed data, messages may show only the digest of an id. A question that is gone has no row;
+            # the other documents are as private as the first one.
+            document = index.documents[index.rows.get(doc_id, 0)]
+            public_id = hidden_id("doc", doc_id) if is_private_document(document) else doc_id
+            samples.changed.setdefault(public_id, changes)
             continue
         if samples.add_reply(doc_id, reply, line):
             if strict:
@@ -499,13 +503,6 @@ def read_samples(
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
-
-
-def _public_id(doc_id: str, index: QuestionIndex) -> str:
-    """Return an id as messages may show it: the digest of one of credentialed data."""
-    # A question that is gone has no row; the other documents are as private as the first one.
-    document = index.documents[index.rows.get(doc_id, 0)]
-    return hidden_id("doc", doc_id) if is_private_document(document) else doc_id
 
 
 def read_lines(

@@ -15,13 +15,27 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
-from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, asked_options, model_label
 from medtasks.runs.looks import LookRecord
-from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
+from medtasks.runs.result_files import (
+    REPEATS,
+    RESULTS,
+    SAMPLES,
+    ResultsFile,
+    read_results,
+    repeat_folder,
+    repeat_folders,
+    repeat_number,
+    results_files,
+    results_next_to,
+    results_path,
+    samples_in_place,
+    stamp_of,
+    task_of,
+)
 from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
-from medtasks.tasks.task_index import mapping_in, mappings_in, names_in
+from medtasks.tasks.task_index import Config, mapping_in, mappings_in, names_in
 
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
@@ -46,9 +60,7 @@ class TaskRun:
     name: str
     # by <metric>,<filter>; empty where only samples are left
     scores: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the task's configuration as recorded
+    config: Config = field(default_factory=dict)  # the task's configuration as recorded
     # direction by metric, as recorded
     higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
@@ -64,7 +76,7 @@ class TaskRun:
         cls,
         results: ResultsFile,
         name: str,
-        row: Mapping[str, Any],
+        row: Config,
     ) -> "TaskRun":
         """Return the record of a task.
 
@@ -91,13 +103,13 @@ class TaskRun:
             asked=asked_rows,
             is_part=is_part,
             results=results.path,
-            samples=samples if result_files.samples_in_place(samples) else None,
+            samples=samples if samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(names_in(results.of_task("group_subtasks", name))),
         )
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
+    def metadata(self) -> Config:
         """The task's metadata as recorded, empty if there are none."""
         return mapping_in(self.config, "metadata")
 
@@ -119,7 +131,7 @@ class TaskRun:
         return "" if self.scores else NO_RESULTS
 
     @property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> Config:
         """Provenance of its data as recorded, see :func:`medtasks.data.dataset_lookup.provenance`, empty if none."""
         return mapping_in(self.metadata, "data")
 
@@ -214,14 +226,14 @@ def _read_files(
     """
     _check_folder(folder)
     results = []
-    for path in result_files.results_files(folder):
-        file = result_files.read_results(path, notes.append)
+    for path in results_files(folder):
+        file = read_results(path, notes.append)
         if file is not None:
             results.append(file)
     results.sort(key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
-    listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
-    samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
+    listed = sorted(folder.rglob(f"*{SAMPLES}*.jsonl"))
+    samples = [path for path in listed if samples_in_place(path, notes.append)]
     if results or manifests or samples:
         return results, manifests, samples
     damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
@@ -239,7 +251,7 @@ def _check_folder(folder: Path) -> None:
         raise MedTasksError(
             f"there is no folder {folder}; give the one that was named with --output_path"
         )
-    repeats = result_files.repeat_folders(folder)
+    repeats = repeat_folders(folder)
     if repeats:  # together they would pass for one run
         raise MedTasksError(
             f"{folder} holds {len(repeats)} repeats of a run; give one of them, such as {repeats[0]} ('medtasks "
@@ -325,8 +337,8 @@ def _tasks(
     for file in of_model:
         scored.update(map(file.samples, file.rows()))
     unscored = {}
-    for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
-        task = result_files.task_of(path)
+    for path in sorted(samples, key=lambda path: (stamp_of(path), path)):
+        task = task_of(path)
         owner = _owner(path, results, models)
         if path in scored or owner not in (model, None):
             continue
@@ -375,7 +387,7 @@ def _owner(
     models: Sequence[str],
 ) -> str | None:
     """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
-    path = result_files.results_path(samples)
+    path = results_path(samples)
     of_process = {file.model for file in results if file.path == path}
     of_folder = {file.model for file in results if file.path.parent == path.parent}
     for candidates in (of_process, of_folder, {*models}):
@@ -401,7 +413,7 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         output: Folder that was named with ``--output_path``.
         model: See :func:`open_run`.
     """
-    folders = result_files.repeat_folders(output)
+    folders = repeat_folders(output)
     runs = {}
     for folder in folders:
         with contextlib.suppress(MedTasksError):
@@ -416,10 +428,10 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         runs = {}
         for folder, manifest in calls.items():
             is_of_call = _without_seeds(manifest) == question
-            is_beyond = 0 < expected < result_files.repeat_number(folder)
+            is_beyond = 0 < expected < repeat_number(folder)
             if is_of_call and not is_beyond:
                 runs[folder] = readable[folder]
-    numbered = [result_files.repeat_folder(output, number) for number in range(1, expected + 1)]
+    numbered = [repeat_folder(output, number) for number in range(1, expected + 1)]
     return RepeatedRun(runs, list(dict.fromkeys([*folders, *numbered])))
 
 
@@ -464,7 +476,7 @@ class Source:
     @cached_property
     def repeats(self) -> list["Source"]:
         """The repeats of the newest call, or the run itself, read once. Raises MedTasksError if none can be read."""
-        if not (self.path.is_dir() and result_files.repeat_folders(self.path)):
+        if not (self.path.is_dir() and repeat_folders(self.path)):
             return [self]
         runs = read_repeats(self.path, self.model).runs
         repeats = [Source(folder, self.model) for folder, run in runs.items() if run.tasks]
@@ -481,13 +493,13 @@ def _run_of_samples(path: Path) -> RecordedRun:
         raise RepliesError(
             f"there is no {path}; give the folder that was named with --output_path"
         )
-    task = result_files.task_of(path)
+    task = task_of(path)
     if not task:
         raise RepliesError(
             f"{path} does not say which task it answers; name the task before the runs"
         )
     notes: list[str] = []
-    results = result_files.results_next_to(path, notes.append)
+    results = results_next_to(path, notes.append)
     if results is None:
         record = TaskRun(task, samples=path)
         return RecordedRun(path, "", {task: record}, notes=tuple(notes))
@@ -535,7 +547,7 @@ def replies_to(task: str, source: Source) -> Path:
     Raises:
         RepliesError: The run has no samples of the task.
     """
-    harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
+    harness_names = (f"*{RESULTS}*", f"*{SAMPLES}*")
     folder = source.path
     if not (folder.is_dir() and any(chain(*map(folder.rglob, harness_names)))):
         return folder

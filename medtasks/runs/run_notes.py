@@ -12,7 +12,7 @@ from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import RecordedRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.tasks.task_files import included_option
-from medtasks.tasks.task_index import harness_folder, mapping_in
+from medtasks.tasks.task_index import Config, harness_folder, mapping_in
 
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _ENDED = ("finished", "finished with failures")
@@ -91,23 +91,18 @@ def _command_for(name: str, manifest: RunManifest) -> str:
 
 def run_notes(run: RecordedRun) -> tuple[str, ...]:
     """List damaged and superseded files, and problems of the newest run, one sentence each."""
-    notes = []
+    notes = list(run.notes)
     for name, task in run.tasks.items():
         if task.samples is not None and str(origins := read_origins(task.samples)):
             notes.append(f"{name}: {origins}.")
-    if run.manifests:
-        notes += _notes_on_call(run, run.manifests[-1])
-    return (*run.notes, *notes)
-
-
-def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
-    """List warnings before the newest call, how it ended, and the tasks that it left without results."""
-    notes = []
-    if last.primary and run.primary:
-        primary = f"Primary outcome, stated before the run: {last.primary}"
-        notes.append(f"{primary}. All others are exploratory.")
-    elif last.primary:
-        notes.append("There is no primary outcome: replies are older copies.")
+    if not run.manifests:
+        return tuple(notes)
+    last = run.manifests[-1]
+    if last.primary:
+        primary = "There is no primary outcome: replies are older copies."
+        if run.primary:
+            primary = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
+        notes.append(primary)
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.look is not None:
         notes.append(str(last.look))
@@ -121,7 +116,7 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
         notes.append(
             f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}."
         )
-    return notes + _notes_on_tasks(run, last)
+    return (*notes, *_notes_on_tasks(run, last))
 
 
 def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
@@ -154,7 +149,7 @@ def facts(run: RecordedRun) -> dict[str, str]:
     return texts
 
 
-def _facts_of_results(results: Mapping[str, Any]) -> dict[str, Any]:
+def _facts_of_results(results: Config) -> dict[str, Any]:
     """Return the facts in a results file, by name. Unknown ones are None or an empty text."""
     recorded = {}
     config = mapping_in(results, "config")

@@ -122,7 +122,15 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     unfinished: dict[Shard, str] = {}
     for folder in dict.fromkeys(folders):
         _read_folder(folder, runs, unfinished)
-    count = _number_of_shards([*(run.shard for run in runs), *unfinished])
+    by_count: dict[int, Shard] = {}
+    for shard in (*(run.shard for run in runs), *unfinished):
+        by_count.setdefault(shard.count, shard)
+    if len(by_count) > 1:
+        names = join_names(list(map(str, by_count.values())))
+        raise MedTasksError(
+            f"{names} are shards of different numbers of parts; give the folders of one number"
+        )
+    count = next(iter(by_count), 0)
     by_index: dict[int, ShardRun] = {}
     for run in runs:
         _check_same_settings(runs[0], run)
@@ -140,19 +148,6 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     ordered = sorted(by_index.values(), key=lambda run: run.shard.index)
     _check_rows(ordered)
     return ordered
-
-
-def _number_of_shards(shards: Sequence[Shard]) -> int:
-    """Return the number of parts that shards are of, 0 without shards. Raises MedTasksError if it differs."""
-    by_count: dict[int, Shard] = {}
-    for shard in shards:
-        by_count.setdefault(shard.count, shard)
-    if len(by_count) > 1:
-        names = join_names(list(map(str, by_count.values())))
-        raise MedTasksError(
-            f"{names} are shards of different numbers of parts; give the folders of one number"
-        )
-    return next(iter(by_count), 0)
 
 
 def _check_same_settings(first: ShardRun, other: ShardRun) -> None:

@@ -10,16 +10,18 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import (
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader, only_file
+from medtasks.runs.foreign.row_values import (
     CUT_REASONS,
+    as_mapping,
+    first_entry,
+    first_text,
+    image_names,
     last_question,
     message_text,
     thinking_text,
 )
-from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, only_file
-from medtasks.runs.foreign.row_values import as_mapping, first_entry, first_text, image_names
 
 _PREDICTION = "model_output"
 _REVIEW = "sample_score"

@@ -5,7 +5,6 @@ because prompts may hold images.
 """
 
 import contextlib
-import functools
 import io
 import itertools
 import os
@@ -134,8 +133,7 @@ def _json(path: Path, beginning: bytes) -> FileContent:
         readable = itertools.islice(_lines(path, encoding, only_readable=True), _HEAD)
         head = tuple(row.values for row in readable)
         if is_named_so or len(head) > 1:
-            records = functools.partial(_lines, path, encoding)
-            return FileContent(path, "lines", head, records)
+            return FileContent(path, "lines", head, lambda: _lines(path, encoding))
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
     rows = _rows_of_columns(content, path)
     if rows:
@@ -171,18 +169,15 @@ def _with_head(
     form: str,
     records: Callable[[], Iterator[TableRow]],
 ) -> FileContent:
-    head = itertools.islice(_objects(records()), _HEAD)
-    return FileContent(path, form, tuple(row.values for row in head), records)
+    head = []
+    with contextlib.suppress(_NoObject):
+        for row in itertools.islice(records(), _HEAD):
+            head.append(row.values)
+    return FileContent(path, form, tuple(head), records)
 
 
 class _NoObject(RepliesError):
-    """An entry is a text, a number or a list, as in no file of a kit."""
-
-
-def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
-    """Yield the records in front of the first that is no object."""
-    with contextlib.suppress(_NoObject):
-        yield from records
+    """An entry is a text, a number or a list, as in no file of a kit, of which the head of a file has none."""
 
 
 def _lines(

@@ -4,18 +4,22 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import last_question
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader
-from medtasks.runs.foreign.row_values import as_mapping, first_text, image_names
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader
+from medtasks.runs.foreign.row_values import (
+    JsonObject,
+    as_mapping,
+    first_text,
+    image_names,
+    last_question,
+)
 from medtasks.tasks.answer_columns import parsed_list
 
 REPLIES = ("resps", "filtered_resps")
@@ -98,7 +102,7 @@ def _prompt(record: TableRow) -> str | None:
     return prompt[max([0, *map(prompt.rfind, questions)]) :]
 
 
-def _shown_prompt(values: Mapping[str, Any]) -> str | None:
+def _shown_prompt(values: JsonObject) -> str | None:
     """Return the text that a model got, of chat messages the last of a user, or None without any."""
     prompt = values.get("arguments", values.get("input"))
     for _ in range(2):  # gen_args_0, and arg_0 in it
@@ -111,7 +115,7 @@ def _shown_prompt(values: Mapping[str, Any]) -> str | None:
     return last_question(messages if is_chat else prompt)[0]
 
 
-def _published_id(values: Mapping[str, Any]) -> str | None:
+def _published_id(values: JsonObject) -> str | None:
     """Return the id that a task's metric saved in lmms-eval, unless it is a number."""
     for value in values.values():
         identifier = as_mapping(value).get("id")

@@ -10,8 +10,14 @@ from collections.abc import Sequence
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, only_file, records_of, without_copies
+from medtasks.runs.foreign.foreign_rows import (
+    ForeignFile,
+    ForeignRow,
+    KitReader,
+    only_file,
+    records_of,
+    without_copies,
+)
 from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
 
 _REPLY = "response"
@@ -35,9 +41,8 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     reply_files = without_copies(contents, _ORIGINALS)
     folders = {content.path.parent for content in reply_files}
     are_chunks = all(_CHUNK.fullmatch(content.path.stem) for content in reply_files)
-    if are_chunks and len(folders) == 1:
-        return reply_files
-    if all(map(_is_subject_of_mmmu, reply_files)):
+    is_one_set = are_chunks and len(folders) == 1
+    if is_one_set or all(map(_is_subject_of_mmmu, reply_files)):
         return reply_files
     return only_file(reply_files)
 

@@ -8,11 +8,15 @@ from typing import Any, Final
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError, join_names, near_match
-from medtasks.runs.foreign.chat_messages import last_question
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader
-from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader
+from medtasks.runs.foreign.row_values import (
+    first_text,
+    image_names,
+    last_question,
+    option_texts,
+    text_of,
+)
 
 _ID = "doc_id"  # name of ours
 _NAMES: Mapping[str, tuple[str, ...]] = {

@@ -2,23 +2,21 @@
 
 import itertools
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from medtasks.errors import RepliesError, SourceError, join_names, unknown_name
 from medtasks.runs.asked_questions import ASKED
 from medtasks.runs.foreign.batch_outputs import BATCH
 from medtasks.runs.foreign.evalscope_lines import EVALSCOPE
 from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_content
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.foreign_rows import ForeignFile, KitReader
 from medtasks.runs.foreign.harness_samples import HARNESS, PROMPTS, REPLIES
 from medtasks.runs.foreign.inspect_logs import INSPECT
-from medtasks.runs.foreign.kit_reader import KitReader
 from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
 from medtasks.runs.foreign.named_columns import has_reply, table_reader
-from medtasks.runs.foreign.row_values import as_mapping
+from medtasks.runs.foreign.row_values import JsonObject, as_mapping
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
@@ -84,8 +82,13 @@ def _read_files(
     header.pop("options", None)
     by_path = {}
     for path in paths:
-        contents = _contents_of(path, sheet_name, header.values(), may_be_ours=not is_chosen)
-        if contents is not None:
+        contents = []
+        for file in _files_in(path):
+            content = read_content(file, sheet_name, header.values())
+            if not is_chosen and _is_ours(content):
+                break  # so that all files of this path are taken to be
+            contents.append(content)
+        else:
             by_path[path] = contents
     all_contents = list(itertools.chain(*by_path.values()))
     reader = _reader(all_contents, format, columns)
@@ -102,23 +105,6 @@ def _read_files(
     return _rows(by_path, reader, has_id="id" in columns)
 
 
-def _contents_of(
-    path: Path,
-    sheet_name: str,
-    header: Collection[str],
-    *,
-    may_be_ours: bool,
-) -> list[FileContent] | None:
-    """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
-    contents = []
-    for file in _files_in(path):
-        content = read_content(file, sheet_name, header)
-        if may_be_ours and _is_ours(content):
-            return None
-        contents.append(content)
-    return contents
-
-
 def _rows(
     by_path: Mapping[Path, Sequence[FileContent]],
     reader: KitReader,
@@ -133,24 +119,16 @@ def _rows(
             raise RepliesError(
                 f"{path} is no file of {reader.name}; it has {contents[0].described_keys}"
             )
-        selected += reader.select(written) if path.is_dir() and written else written
+        selected += reader.select(written) if path.is_dir() else written
     if not selected:
         return None
     replies = reader.read(selected)
-    rows = _numbered_rows(
-        replies, is_table=any(content.form == "table" for content in selected)
-    )
-    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
-
-
-def _numbered_rows(
-    replies: ForeignFile,
-    *,
-    is_table: bool,
-) -> Iterator[ForeignRow]:
+    is_table = any(content.form == "table" for content in selected)
+    rows = []
     for number, row in enumerate(replies.rows):
         is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
-        yield replace(row, number=number, is_cut=row.is_cut or is_cut_cell)
+        rows.append(replace(row, number=number, is_cut=row.is_cut or is_cut_cell))
+    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -188,7 +166,7 @@ def _has_id_alone(content: FileContent) -> bool:
     return content.form == "lines" and has_id and not has_reply(content)
 
 
-def _is_our_record(record: Mapping[str, Any]) -> bool:
+def _is_our_record(record: JsonObject) -> bool:
     if not record.keys() & {"doc_id", "id"}:
         return False
     if "reply" in record or ASKED in record:

@@ -80,7 +80,14 @@ def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
     matches = _by_texts(file.rows, index)
     ids_count = file.is_id_named or _numbers_are_ids(file, matches, index)
     for match in matches:
-        _decide(match, index, ids_count=ids_count)
+        if ids_count or not number_of(match.identifier):
+            match.samples = index.with_id(match.identifier)
+        decide = _decide_by_id if match.samples else _decide_by_texts
+        on_image = decide(match, index)
+        match.why = "" if match.samples else match.why or NOT_HERE
+        if len(match.samples) > 1 and on_image:
+            match.samples = on_image
+            match.step += AND_IMAGE
     _check_images(matches)
     _take_order(matches, index)
     for match in matches:
@@ -176,22 +183,6 @@ def _agrees(
     if match.has_text:
         return (question, options) in match.shown or (question, None) in match.shown
     return comparable_options(match.row.options or ()) == options
-
-
-def _decide(
-    match: RowMatch,
-    index: SampleIndex,
-    *,
-    ids_count: bool,
-) -> None:
-    """Set the samples that a row answers, and the step or the cause."""
-    if ids_count or not number_of(match.identifier):
-        match.samples = index.with_id(match.identifier)
-    on_image = _decide_by_id(match, index) if match.samples else _decide_by_texts(match, index)
-    match.why = "" if match.samples else match.why or NOT_HERE
-    if len(match.samples) > 1 and on_image:
-        match.samples = on_image
-        match.step += AND_IMAGE
 
 
 def _decide_by_id(match: RowMatch, index: SampleIndex) -> list[int]:

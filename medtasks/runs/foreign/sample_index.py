@@ -37,6 +37,7 @@ class SampleIndex:
     def __init__(self, documents: Documents) -> None:
         """Index all documents of a task, at least one."""
         self.documents = documents
+        self._names = QuestionIndex(documents, {})
         self.texts: list[tuple[str, Options]] = []
         self.groups: dict[Texts, list[int]] = {}  # samples that have a question, by their texts
         # By question: options as prompts show them, and compared.
@@ -49,29 +50,17 @@ class SampleIndex:
             question = comparable_question(Sample(document).question)
             written = list(map(str, document.get("options") or ()))
             options = comparable_options(written)
-            self.texts.append((question, options))
-            if question:
-                self._add_question(number, question, options, shown_options(written))
-
-    def _add_question(
-        self,
-        number: int,
-        question: str,
-        options: Options,
-        as_shown: Options,
-    ) -> None:
-        texts = (question, options)
-        if are_words(options) and texts not in self.groups:
-            self.worded.setdefault(question, []).append(options)
-        self.groups.setdefault(texts, []).append(number)
-        self.groups.setdefault((question, None), []).append(number)
-        self.shown.setdefault(question, {}).setdefault(as_shown, options)
-        self._reordered.add((question, tuple(sorted(options))))
-        self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
-
-    @cached_property
-    def _names(self) -> QuestionIndex:
-        return QuestionIndex(self.documents, {})
+            texts = (question, options)
+            self.texts.append(texts)
+            if not question:
+                continue
+            if are_words(options) and texts not in self.groups:
+                self.worded.setdefault(question, []).append(options)
+            self.groups.setdefault(texts, []).append(number)
+            self.groups.setdefault((question, None), []).append(number)
+            self.shown.setdefault(question, {}).setdefault(shown_options(written), options)
+            self._reordered.add((question, tuple(sorted(options))))
+            self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
 
     @cached_property
     def _shared_ids(self) -> dict[str, list[int]]:
