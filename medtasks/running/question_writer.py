@@ -238,7 +238,19 @@ def _write_requests(
     named: Iterator[NamedQuestion],
     settings: Config,
 ) -> tuple[int, tuple[str, ...]]:
-    """Write requests into files of a size that services take. Return the number of questions and names of the files."""
+    """Write requests into files of a size that services take.
+
+    Args:
+        folder: Folder for the files.
+        named: Questions with their names.
+        settings: Decoding settings of the task.
+
+    Returns:
+        The number of questions, and the names of the files, none if there are no questions.
+
+    Raises:
+        MedTasksError: A request is larger than a file may be.
+    """
     parsed = read_settings(settings, max_new_tokens=1)
     fields: dict[str, Any] = {"temperature": parsed.temperature}
     # Without those that change nothing.
@@ -253,8 +265,7 @@ def _write_requests(
     with contextlib.ExitStack() as opened:
         requests = size = 0
         for name, question in named:
-            urls = list(map(data_url, question.images))
-            messages = with_image_urls(question.messages, urls)
+            messages = with_image_urls(question.messages, list(map(data_url, question.images)))
             body = {"model": MODEL, "messages": messages, **fields}
             request = {"custom_id": name, "method": "POST", "url": _ENDPOINT, "body": body}
             line = json.dumps(request).encode("ascii") + b"\n"

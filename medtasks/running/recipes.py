@@ -97,7 +97,7 @@ class Recipe(Record):
 
     @property
     def backends(self) -> tuple[Backend, ...]:
-        """The backends that run it, the preferred one first."""
+        """The backends that run the model, the preferred one first; none if both of them cannot."""
         return tuple(name for name in _BACKENDS if not getattr(self, name).without)
 
     def model_options(self, backend: Backend, user_args: Mapping[str, str]) -> tuple[str, str]:
@@ -225,6 +225,14 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
 
 
 def _parse_recipe(path: Path) -> Recipe | None:
+    """Read a file of a recipe, with the file that it extends.
+
+    Returns:
+        The recipe, None for a file that is no text or has no key ``recipe``, such as that of a task.
+
+    Raises:
+        MedTasksError: The recipe, or the file that it extends, is damaged or malformed.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
@@ -246,7 +254,8 @@ def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
     """Return one recipe.
 
     Raises:
-        UnknownName: There is none of that name. The message suggests the nearest one.
+        UnknownName: No recipe has that name. The message suggests the nearest one.
+        MedTasksError: See :func:`recipes`.
     """
     by_name = recipes(folders)
     if name not in by_name:

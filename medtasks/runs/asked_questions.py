@@ -203,8 +203,7 @@ def number_of(name: str) -> str:
 
 
 def _first_line(document: Document) -> str:
-    text = str(document.get("question") or "").strip()
-    return text.partition("\n")[0].strip()
+    return str(document.get("question") or "").strip().partition("\n")[0].strip()
 
 
 # ---- fingerprints of samples ----

@@ -107,7 +107,7 @@ class HarnessOptions:
         return bool(self.given.get(name))
 
     def number(self, name: str) -> float | None:
-        """Return an option's value as a number, None if it is missing or malformed (the harness refuses it)."""
+        """Return an option's value as a number, None if it is missing, or malformed and then refused by the harness."""
         try:
             return float(self.text(name))
         except ValueError:
@@ -152,8 +152,7 @@ class HarnessOptions:
 
     def written_model_arguments(self) -> dict[str, str]:
         """Return ``--model_args`` with values as on a command line."""
-        from_file = isinstance(self.given.get("model_args"), Mapping)
-        write = write_argument if from_file else str
+        write = write_argument if isinstance(self.given.get("model_args"), Mapping) else str
         return {str(name): write(value) for name, value in self.model_arguments().items()}
 
 
@@ -259,6 +258,7 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.cache
 def _parser() -> _Parser:
+    """Return a parser of the harness's options, in which an option that is not given is None."""
     parser = _Parser(add_help=False)  # accepts every unambiguous abbreviation
     for names in VALUED:
         parser.add_argument(*names.split(","))

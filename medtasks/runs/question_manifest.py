@@ -60,11 +60,23 @@ class QuestionManifest:
             samples: Number of documents, from the first on, whose questions are in files.
             files: Names of these files.
         """
+        parts: list[Mapping[str, Any]] = []
+        # The hooks of a variant call those of its base.
+        for name in filter(None, (task.name, task.base)):
+            config = task_config(name)
+            part: dict[str, Any] = {key: config.get(key) for key in _OF_PROMPTS}
+            for key, value in part.items():
+                file = value.own_file() if isinstance(value, DottedName) else None
+                if file is not None:  # the text of the user's own function
+                    part[key] = [value, file.read_text(encoding="utf-8")]
+            parts.append(part)
+        settings = dict(image_settings(task))
+        settings.pop(_OF_MACHINE, None)
         return cls(
             task=task.name,
             version=str(mapping_in(task_config(task.name), "metadata").get("version", "")),
             data=str(task_provenance(task, documents)["fingerprint"]),
-            prompts=_digest_of_prompts(task),
+            prompts=digest(json.dumps([*parts, settings], sort_keys=True, default=str)),
             samples=samples,
             samples_of_task=len(documents),
             files=tuple(files),
@@ -130,20 +142,3 @@ def reply_files(folder: Path) -> list[Path]:
     manifest = manifest_of_replies(folder)
     questions = () if manifest is None else manifest.files
     return [file for file in sorted(folder.glob("*.jsonl")) if file.name not in questions]
-
-
-def _digest_of_prompts(task: TaskFile) -> str:
-    """Return a digest of hooks and settings that make a task's prompts."""
-    parts: list[Mapping[str, Any]] = []
-    # The hooks of a variant call those of its base.
-    for name in filter(None, (task.name, task.base)):
-        config = task_config(name)
-        part: dict[str, Any] = {key: config.get(key) for key in _OF_PROMPTS}
-        for key, value in part.items():
-            file = value.own_file() if isinstance(value, DottedName) else None
-            if file is not None:  # the text of the user's own function
-                part[key] = [value, file.read_text(encoding="utf-8")]
-        parts.append(part)
-    settings = dict(image_settings(task))
-    settings.pop(_OF_MACHINE, None)
-    return digest(json.dumps([*parts, settings], sort_keys=True, default=str))

@@ -11,6 +11,7 @@ from medtasks.errors import DatasetNotPrepared, MedTasksError, RepliesError, war
 from medtasks.families.family import Reply
 from medtasks.runs.foreign.foreign_rows import ForeignFile
 from medtasks.runs.foreign.matching import MatchedReplies, match_rows
+from medtasks.runs.foreign.named_columns import Columns
 from medtasks.runs.foreign.recognition import read_foreign
 from medtasks.runs.foreign.row_matching import match_each
 from medtasks.runs.foreign.sample_index import SampleIndex
@@ -39,7 +40,7 @@ class RecordedReplies:
 
     @property
     def only_run(self) -> Mapping[str, Reply]:
-        """Replies of the only run. RepliesError: there are several."""
+        """Replies of the only run. Raises RepliesError if there are several."""
         if len(self.runs) > 1:
             raise RepliesError(
                 f"the file holds {len(self.runs)} runs of each question; 'medtasks score' scores each of them, and "
@@ -48,7 +49,7 @@ class RecordedReplies:
         return self.runs[0]
 
     def logged_run(self, task: str) -> Mapping[str, Reply]:
-        """Log how rows were matched, and return the only run. RepliesError: there are several."""
+        """Log how rows were matched, and return the only run. Raises RepliesError if there are several."""
         for note in self.notes:
             warn_once(f"{task}: {note}")
         return self.only_run
@@ -64,7 +65,7 @@ def read_recorded(
     documents: Documents,
     paths: Sequence[Path],
     kit: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
 ) -> RecordedReplies:
     """Read the replies to a task from files of one run.
 
@@ -72,11 +73,11 @@ def read_recorded(
         task: The task.
         documents: All its documents.
         paths: Files or folders.
-        kit: Name of the kit that wrote them; by default it is recognised by their content.
-        columns: The file's names of ``reply``, ``id``, ``question`` and so on.
+        kit: Name of the kit that wrote the files; None: their content decides.
+        columns: Columns of a file by our names of them; None: the usual names.
 
     Raises:
-        RepliesError: They cannot be read, or answer another task.
+        RepliesError: A file cannot be read, or most of its rows answer another task.
         WithheldReply: A file of the harness holds no replies, because its dataset is credentialed.
     """
     manifests = list(map(manifest_of_replies, paths))
@@ -107,11 +108,15 @@ def read_with_data(
     task: TaskFile,
     paths: Sequence[Path],
     kit: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
 ) -> tuple[RecordedReplies, Documents, Mapping[str, Any]]:
     """Read the replies to a task as :func:`read_recorded` does, its documents, and their provenance.
 
     Where the data are not prepared, a file of another kit that holds options and gold is scored without them.
+
+    Returns:
+        The replies, the documents, and their provenance by name, as :func:`~medtasks.tasks.documents.task_provenance`
+        or :func:`~.samples_from_file.file_provenance` returns it.
 
     Raises:
         RepliesError: See :func:`read_recorded`.

@@ -64,7 +64,7 @@ def read_replies(
     Args:
         paths: File or folder, or several of one run.
         documents: All documents of the task.
-        settings: Settings of the task's images, by which their files are found; None: files are not compared.
+        settings: Settings of the task's images, by which their files are found; None: image files are not compared.
 
     Raises:
         RepliesError: A line of another file is malformed, any line names an unknown document or contradicts an
@@ -101,7 +101,17 @@ def _add_saved_replies(
     documents: Documents,
     settings: Config | None,
 ) -> None:
-    """Add the replies that a samples file withholds, from the files to which the run saved them."""
+    """Add the replies that a samples file withholds, from the files to which the run saved them.
+
+    Args:
+        samples: Content of the samples file.
+        documents: All documents of the task.
+        settings: Settings of the task's images; None: image files are not compared.
+
+    Raises:
+        WithheldReply: Some of the withheld replies are in no saved file.
+        RepliesError: A saved file is damaged or contradicts itself.
+    """
     if not samples.withheld:
         return
     for path in map(saved_file, sorted(samples.saved)):
@@ -121,6 +131,7 @@ def _add_saved_replies(
 
 
 def _files_of(path: Path) -> list[Path]:
+    """List a file, or the files of replies in a folder. Raises RepliesError if the folder has none."""
     files = reply_files(path) if path.is_dir() else [path]
     if not files:
         raise RepliesError(
@@ -224,13 +235,14 @@ class SampleLine:
 
         Args:
             index: Questions of the task.
-            settings: Settings of the task's prompt and images, see :func:`read_replies`.
+            settings: Settings of the task's prompt and images; None: image files are not compared.
 
         Returns:
-            Its id, and the parts that are not as they were asked.
+            The document's id; and the parts that are not as they were asked, ``gone`` for a document that the data have
+            no longer, and none where nothing has changed or can be compared.
 
         Raises:
-            RepliesError: There is no such document.
+            RepliesError: No document has the name that the line gives.
         """
         doc_id = self._recorded_id(index)
         if doc_id not in index.rows:
@@ -357,21 +369,24 @@ class Samples:
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)
 
-    def add_reply(
+    def add(
         self,
         doc_id: str,
         reply: Reply | None,
         line: SampleLine,
+        *,
+        keep_scores: bool,
     ) -> bool:
-        """Add a reply.
+        """Add a reply with its token count, and its prompt and score unless an earlier line gave them.
 
         Args:
             doc_id: Id of the answered document.
             reply: The reply, None if it is withheld.
             line: Line with the reply.
+            keep_scores: Whether to add the score.
 
         Returns:
-            Whether an earlier line gave the question another reply, which stays.
+            Whether an earlier line gave the question another reply. That one stays, and nothing of this line is added.
 
         Raises:
             RepliesError: An earlier line answers the question, and this one names it by its published id.
@@ -381,35 +396,21 @@ class Samples:
                 f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question"
             )
         self.answered.setdefault(doc_id, line.place)
+        score = line.score or {}
         if reply is None:
             self.withheld = self.withheld or line.place
-            if line.score and line.score.get("saved"):
-                self.saved.add(str(line.score["saved"]))
-            return False
-        return self.replies.setdefault(doc_id, reply) != reply
-
-    def add_details(
-        self,
-        doc_id: str,
-        line: SampleLine,
-        *,
-        keep_scores: bool,
-    ) -> None:
-        """Add the token count of a reply, and its prompt and score unless an earlier line gave them.
-
-        Args:
-            doc_id: Id of the answered document.
-            line: Line with the reply.
-            keep_scores: Whether to add the score.
-        """
+            if score.get("saved"):
+                self.saved.add(str(score["saved"]))
+        elif self.replies.setdefault(doc_id, reply) != reply:
+            return True
         match line.record.get("token_counts"):
             case [{"output_tokens": int(tokens)}]:
                 self.tokens[doc_id] = tokens
         if line.prompt:
             self.prompts.setdefault(doc_id, line.prompt)
-        score = line.score if keep_scores else None
-        if score and "rule" in score:
+        if keep_scores and "rule" in score:
             self.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
+        return False
 
     def describe_changes(self, path: Path) -> str:
         """Return a sentence on the changed samples of a file."""
@@ -493,12 +494,10 @@ def read_samples(
             public_id = hidden_id("doc", doc_id) if is_private_document(document) else doc_id
             samples.changed.setdefault(public_id, changes)
             continue
-        if samples.add_reply(doc_id, reply, line):
+        if samples.add(doc_id, reply, line, keep_scores=keep_scores):
             if strict:
                 raise _two_replies(line.place, doc_id)
             contradicting += 1
-            continue
-        samples.add_details(doc_id, line, keep_scores=keep_scores)
     samples.damaged = len(damaged)
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
@@ -547,6 +546,7 @@ def read_lines(
 
 
 def _parse_line(location: str, text: str) -> SampleLine:
+    """Read a line of JSON. Raises RepliesError if it is malformed, or has neither ``doc_id`` nor ``id``."""
     try:
         record = parse_json(text)
     except ValueError as error:
@@ -555,8 +555,9 @@ def _parse_line(location: str, text: str) -> SampleLine:
         ) from None
     if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
         return SampleLine(location, text.rstrip("\n"), record)
-    form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
-    raise RepliesError(f"{location} has no 'doc_id'; expected lines like {form}")
+    raise RepliesError(
+        f"{location} has no 'doc_id'; expected lines like {_FORM}, or with the published 'id' in place of 'doc_id'"
+    )
 
 
 def _two_replies(location: str, doc_id: str) -> RepliesError:

@@ -64,7 +64,16 @@ def _why(name: str, manifest: RunManifest) -> str:
     record = manifest.tasks[name]
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
-    command = _command_for(name, manifest)
+    begun = datetime.fromisoformat(manifest.started).timestamp()
+    files = sorted(replies_folder(name).glob("*.jsonl"))
+    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
+    command = f"go on with: {shlex.join(manifest.command)}"
+    model = manifest.model
+    if saved:
+        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
+        command = f"replies are kept, score them with: medtasks score {arguments}"
+    elif model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
+        command += " (answers in the model's journal are not computed again)"
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {command}."
     cause = record.reason.strip().rstrip(".")
@@ -72,21 +81,6 @@ def _why(name: str, manifest: RunManifest) -> str:
         standing = manifest.standing
         cause = "it left no results" if standing in _ENDED else f"the run is {standing}"
     return f"{record.outcome.capitalize()}: {cause}; {command}."
-
-
-def _command_for(name: str, manifest: RunManifest) -> str:
-    """Return the command that gives results of a task: scoring its saved replies, or running again."""
-    begun = datetime.fromisoformat(manifest.started).timestamp()
-    files = sorted(replies_folder(name).glob("*.jsonl"))
-    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
-    if saved:
-        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
-        return f"replies are kept, score them with: medtasks score {arguments}"
-    command = f"go on with: {shlex.join(manifest.command)}"
-    model = manifest.model
-    if model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
-        command += " (answers in the model's journal are not computed again)"
-    return command
 
 
 def run_notes(run: RecordedRun) -> tuple[str, ...]:

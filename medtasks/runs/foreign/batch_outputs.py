@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import chain, filterfalse
 from typing import Any
 
-from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
 from medtasks.runs.foreign.file_content import FileContent
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader, records_of
@@ -47,7 +46,12 @@ def read_outputs(contents: Sequence[FileContent]) -> ForeignFile:
         raise RepliesError(
             f"{contents[0].path} holds requests and no replies; give the output of the batch, too"
         )
-    questions = {record.values.get(_ID): _question(record) for record in records_of(requests)}
+    questions = {}
+    for record in records_of(requests):
+        body = as_mapping(record.values.get("body") or record.values.get("params"))
+        messages = body.get("messages") or body.get("input") or body.get("prompt")
+        prompt, names = last_question(messages)
+        questions[record.values.get(_ID)] = {"prompt": prompt, "image_names": names}
     by_file = [list(_rows(content, questions)) for content in outputs]
     by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
     rows = list(chain(*by_file))
@@ -68,17 +72,19 @@ def _has_reply(row: ForeignRow) -> bool:
     return row.reply is not None
 
 
-def _question(record: TableRow) -> dict[str, Any]:
-    body = as_mapping(record.values.get("body") or record.values.get("params"))
-    messages = body.get("messages") or body.get("input") or body.get("prompt")
-    prompt, names = last_question(messages)
-    return {"prompt": prompt, "image_names": names}
-
-
 def _rows(
     content: FileContent,
     questions: Mapping[Any, dict[str, Any]],
 ) -> Iterator[ForeignRow]:
+    """Yield a row for each reply in a file, or one without a reply for a request that failed.
+
+    Args:
+        content: Output file or error file.
+        questions: Prompt and names of images by id, as far as there are request files.
+
+    Raises:
+        RepliesError: A line has no id.
+    """
     for record in content.records():
         identifier = record.values.get(_ID)
         if not isinstance(identifier, str):

@@ -48,6 +48,7 @@ def read_logs(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
+    """Yield the samples of logs, or raise RepliesError for a JSON log whose ``samples`` are no objects."""
     for record in records_of(contents):
         if "samples" not in record.values:
             yield record
@@ -62,6 +63,7 @@ def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
 
 
 def _row(record: TableRow) -> ForeignRow:
+    """Return the row of a sample. Its input is the question if the sample lists options, else the whole prompt."""
     values = record.values
     output = as_mapping(values.get("output"))
     choice = first_entry(output.get("choices"))

@@ -15,7 +15,7 @@ from medtasks.runs.foreign.foreign_rows import ForeignFile, KitReader
 from medtasks.runs.foreign.harness_samples import HARNESS, PROMPTS, REPLIES
 from medtasks.runs.foreign.inspect_logs import INSPECT
 from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
-from medtasks.runs.foreign.named_columns import has_reply, table_reader
+from medtasks.runs.foreign.named_columns import Columns, has_reply, table_reader
 from medtasks.runs.foreign.row_values import JsonObject, as_mapping
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
@@ -42,7 +42,7 @@ _ENDINGS = (*_LINES, ".json", ".xlsx", ".tsv", ".csv", ".eval")
 def read_foreign(
     paths: Sequence[Path],
     format: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
 ) -> ForeignFile | None:
     """Read the replies that another kit, or a user's own loop, wrote.
 
@@ -76,6 +76,19 @@ def _read_files(
     format: str | None,
     columns: dict[str, str],
 ) -> ForeignFile | None:
+    """Read files as :func:`read_foreign` does, without errors of the file system in words.
+
+    Args:
+        paths: Files of one run, or a folder.
+        format: Name of the kit; None: the content decides.
+        columns: Columns that the user named, empty without any.
+
+    Returns:
+        The rows, None for files of our own forms, and for a folder without a file of a kit.
+
+    Raises:
+        RepliesError: Some files are ours and others are not, or one cannot be read.
+    """
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
     header = {**columns}
@@ -111,7 +124,19 @@ def _rows(
     *,
     has_id: bool,
 ) -> ForeignFile | None:
-    """Return the rows of the files that a user named, and of those in folders that are the reader's."""
+    """Return the rows of the files that a user named, and of those in folders that are the reader's.
+
+    Args:
+        by_path: Contents of each named file, and of the files in each named folder.
+        reader: Reader of all of them.
+        has_id: Whether the user named the column of ids.
+
+    Returns:
+        The rows with their numbers, None if no folder has a file of the reader.
+
+    Raises:
+        RepliesError: A named file is not of the reader, or cannot be read.
+    """
     selected: list[FileContent] = []
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
@@ -167,6 +192,7 @@ def _has_id_alone(content: FileContent) -> bool:
 
 
 def _is_our_record(record: JsonObject) -> bool:
+    """Return whether a line is in our short form, or of a harness's samples file of our task or without prompts."""
     if not record.keys() & {"doc_id", "id"}:
         return False
     if "reply" in record or ASKED in record:
@@ -181,9 +207,21 @@ def _is_our_record(record: JsonObject) -> bool:
 def _reader(
     contents: Sequence[FileContent],
     format: str | None,
-    columns: Mapping[str, str],
+    columns: Columns,
 ) -> KitReader | None:
-    """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
+    """Return the reader that a user chose, or the only one that recognises a file.
+
+    Args:
+        contents: Contents of all files.
+        format: Name of the kit; None: the content decides.
+        columns: Columns that the user named. Unless they are the kit's column of ids, the files are read as a table.
+
+    Returns:
+        The reader, None if no kit recognises a file.
+
+    Raises:
+        RepliesError: The files are of several kits.
+    """
     if format == "table":
         return table_reader(columns)
     if format is not None:

@@ -38,7 +38,7 @@ def text_of(record: TableRow, key: str) -> str | None:
     """Return the text under a key, with numbers as text, or None for null or a missing key.
 
     Raises:
-        RepliesError: It is a list, an object, ``NaN`` or infinite.
+        RepliesError: The value is a list, an object, ``NaN`` or infinite.
 
     Example:
         >>> text_of(TableRow("row 1", {"id": 7.0}), "id")
@@ -59,7 +59,14 @@ def text_of(record: TableRow, key: str) -> str | None:
 
 
 def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
-    """Return the first text under one of several keys that is not blank, also the only one of a list."""
+    """Return the first text under one of several keys that is not blank, also the only one of a list.
+
+    Returns:
+        The text, numbers as text; None if all keys are missing, blank, or hold longer lists or objects.
+
+    Raises:
+        RepliesError: A value before the first text is ``NaN`` or infinite.
+    """
     for key in keys:
         value = record.values.get(key)
         if isinstance(value, list) and len(value) == 1:
@@ -170,24 +177,32 @@ def thinking_text(message: JsonObject) -> str:
 def last_question(messages: Any) -> tuple[str | None, tuple[str, ...]]:
     """Return the text, and the names of the images, of the last message of a user, or a text itself.
 
+    The text is None, and no image is named, where there is no such message or it has no text.
+
     Example:
         >>> last_question([{"role": "user", "content": "Which side?"}, {"role": "assistant", "content": "Left"}])
         ('Which side?', ())
     """
     if isinstance(messages, str):
         return messages, ()
-    for message in reversed(messages if isinstance(messages, list) else []):
-        if isinstance(message, dict) and message.get("role", "user") == "user":
+    for message in reversed(_objects(messages)):
+        if message.get("role", "user") == "user":
             content = message.get("content")
             return message_text(content, "\n"), image_names(*_image_places(content))
     return None, ()
 
 
+def _objects(value: Any) -> list[JsonObject]:
+    """Return the objects in a JSON list, none for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def _texts(content: Any, kinds: tuple[str, ...]) -> Iterator[str]:
+    """Yield the texts of the parts of these kinds in a message's content, which may be one text itself."""
     if isinstance(content, str) and "text" in kinds:
         yield content
-    for part in content if isinstance(content, list) else []:
-        if isinstance(part, dict) and part.get("type") in kinds:
+    for part in _objects(content):
+        if part.get("type") in kinds:
             for key in ("text", "refusal", "reasoning", "thinking"):
                 if isinstance(part.get(key), str):
                     yield part[key]
@@ -195,7 +210,6 @@ def _texts(content: Any, kinds: tuple[str, ...]) -> Iterator[str]:
 
 
 def _image_places(content: Any) -> Iterator[Any]:
-    for part in content if isinstance(content, list) else []:
-        if isinstance(part, dict):
-            source = part.get("image") or part.get("image_url")
-            yield source.get("url") if isinstance(source, dict) else source
+    for part in _objects(content):
+        source = part.get("image") or part.get("image_url")
+        yield source.get("url") if isinstance(source, dict) else source

@@ -11,6 +11,7 @@ from itertools import product
 from medtasks.data.samples import Documents, Sample
 from medtasks.runs.asked_questions import QuestionIndex
 from medtasks.runs.foreign.compared_texts import (
+    Options,
     are_words,
     comparable_options,
     comparable_question,
@@ -19,8 +20,6 @@ from medtasks.runs.foreign.compared_texts import (
     with_blanks,
 )
 
-Options = tuple[str, ...]
-"""Options in comparable form."""
 Texts = tuple[str, Options | None]
 """Question and options in comparable form; None stands for any options."""
 _REPEATED_ID = re.compile(r" \(\d+\)$")  # of an id that is published more than once
@@ -92,6 +91,7 @@ class SampleIndex:
 
     @cached_property
     def _images(self) -> list[frozenset[str]]:
+        """Names of each sample's images, and its image id, in the form in which they are compared."""
         names = []
         for document in self.documents:
             files = [*Sample(document).images]

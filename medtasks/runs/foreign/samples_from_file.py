@@ -126,6 +126,13 @@ def _notes(
     task: TaskFile,
     note: str,
 ) -> Iterator[str]:
+    """Yield what a reader of the scores has to know about samples from a file, one sentence each.
+
+    Args:
+        documents: The samples.
+        task: Task that asks them.
+        note: How the gold was read, empty if that needs no note.
+    """
     yield (
         f"Options and gold come from this file: the data of '{task.name}' are not prepared here, so that neither was "
         f"compared with them."

@@ -65,6 +65,7 @@ def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
+    """Return the row of a record. In a table written after judging, some blank cells and options have other texts."""
     texts = {}
     for key, value in record.values.items():
         is_blank = isinstance(value, float) and math.isnan(value)  # as the kit's JSON has it
