@@ -99,7 +99,7 @@ def _read_files(
         for file in _files_in(path):
             content = read_content(file, sheet_name, header.values())
             if not is_chosen and _is_ours(content):
-                break  # so that all files of this path are taken to be
+                break  # all files of this path are taken for ours
             contents.append(content)
         else:
             by_path[path] = contents
@@ -192,7 +192,7 @@ def _has_id_alone(content: FileContent) -> bool:
 
 
 def _is_our_record(record: JsonObject) -> bool:
-    """Return whether a line is in our short form, or of a harness's samples file of our task or without prompts."""
+    """Return whether a line is in our short form, or of the harness, on a task of ours or without its prompt."""
     if not record.keys() & {"doc_id", "id"}:
         return False
     if "reply" in record or ASKED in record:
