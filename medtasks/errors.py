@@ -23,7 +23,7 @@ class MedTasksError(Exception):
 
 
 class NoVerdict(MedTasksError):
-    """A command whose exit code 1 is a verdict came to none."""
+    """``medtasks check`` has no verdict on a printed number. Its exit code 1 is one, so that this error has another."""
 
     exit_code = 2
 

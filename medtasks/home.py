@@ -48,7 +48,7 @@ def dataset_folder(name: str) -> Path:
 
 
 def dataset_holding(path: Path) -> str | None:
-    """Return the name of the prepared dataset that really holds a path, or None.
+    """Return the name of the prepared dataset that really holds a path, None if the path is in no dataset.
 
     A link in a dataset, such as that to a volume, belongs to it wherever it leads.
     """
@@ -150,10 +150,10 @@ def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
     Args:
         path: The file. Missing folders are made for the owner alone, too.
         lines: Whole lines with their ends.
-        durable: Wait until they are on the disk.
+        durable: Wait until the lines are on the disk.
 
     Raises:
-        OSError: They cannot be written; the file is as it was.
+        OSError: The lines cannot be written. The file is as it was.
     """
     for folder in (path.parent.parent, path.parent):
         make_folder(folder, 0o700)
@@ -179,8 +179,9 @@ def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
 def written_whole(target: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces ``target`` when the block ends, and is deleted when it fails.
 
-    It is in the same folder, which is created; several processes and threads may write the same target. A device or a
-    pipe such as ``/dev/null`` is written directly: root would replace it for the whole machine.
+    The temporary file is in the target's folder, which is created if it is missing. Several processes and threads may
+    write the same target. A device or a pipe such as ``/dev/null`` is written directly: root would replace it for the
+    whole machine.
     """
     if target.exists() and not target.is_file():
         yield target
@@ -216,6 +217,7 @@ def as_json(value: Any) -> Any:
 
 
 def _scalar_as_json(value: Any) -> bool | int | float | str | None:
+    """Return a single value as JSON types. A number that is not finite is None, and what JSON does not know is text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Integral):  # numpy's numbers would not be JSON

@@ -47,7 +47,7 @@ def require(package: str, least: str, user: str) -> None:
     Args:
         package: The package, which is installed.
         least: The lowest version that ``user`` works with.
-        user: The part that needs it, as the message names it.
+        user: The part that needs the version, as the message names that part.
 
     Raises:
         MedTasksError: An older version is installed.

@@ -35,8 +35,8 @@ def run_function(
         names: Tasks, groups and tags.
         function: Function from a list of questions to texts.
         output: Folder for results.
-        model_arguments: Arguments of ``FunctionModel``; None is left out, as in ``options``.
-        options: Further options of the harness, such as ``limit``.
+        model_arguments: Arguments of ``FunctionModel`` by name. An argument that is None is left out.
+        options: Further options of the harness by name, such as ``limit``. An option that is None is left out.
 
     Returns:
         The label of the model in the folder.

@@ -47,11 +47,15 @@ from medtasks.runs.run_manifest import (
     warn,
 )
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import Config, mapping_in
 
 _PATIENCE = 10
 _STEP = 0.05
 _UTC = ("--timezone", "UTC")
+FileStates = dict[Path, tuple[int, ...]]
+"""States of files as :func:`~medtasks.home.file_state` returns them, by path."""
+Watch = Callable[["HarnessOutcome"], None]
+"""Receives the outcome so far whenever it has changed."""
 # Modules of the harness's models that send a seed with each request.
 _SEED_PER_REQUEST = ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm")
 
@@ -94,7 +98,7 @@ def run_tasks(
     arguments: Sequence[str],
     output: Path,
     launcher: Sequence[str] = (),
-    watch: Callable[[HarnessOutcome], None] = lambda outcome: None,
+    watch: Watch = lambda outcome: None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> HarnessOutcome:
     """Run tasks in one process of the harness, then each one without results in a process of its own.
@@ -110,6 +114,9 @@ def run_tasks(
         launcher: Command in front of ``-m`` and the harness's module, for several processes; empty for this Python.
         watch: Called with the outcome when a process of the harness begins and ends, also by Ctrl-C or a signal.
         variables: Additional environment variables of the harness.
+
+    Raises:
+        MedTasksError: The launcher cannot be started.
     """
     outcome = HarnessOutcome()
     tasks = wanted_tasks(names)
@@ -128,7 +135,7 @@ def run_tasks_here(
     names: Sequence[str],
     arguments: Sequence[str],
     output: Path,
-    watch: Callable[[HarnessOutcome], None],
+    watch: Watch,
 ) -> HarnessOutcome:
     """Run tasks in this process, each name in a call of its own, so that one that fails does not affect the others.
 
@@ -188,10 +195,22 @@ def _run(
     command: Sequence[str],
     output: Path,
     outcome: HarnessOutcome,
-    watch: Callable[[HarnessOutcome], None],
+    watch: Watch,
     variables: Mapping[str, str],
 ) -> None:
-    """Run tasks in one process of the harness, and add what it leaves to the outcome."""
+    """Run tasks in one process of the harness, and add what the process leaves to the outcome.
+
+    Args:
+        names: Tasks, groups and tags of this process.
+        command: Command of the harness, without tasks and folder.
+        output: Folder for results.
+        outcome: Outcome so far, to which tasks, files and failures are added.
+        watch: See :func:`run_tasks`.
+        variables: Additional environment variables of the harness.
+
+    Raises:
+        MedTasksError: The command cannot be started.
+    """
     before = _results_files(output)
     began = time.monotonic()
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
@@ -255,9 +274,7 @@ def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
     children: list[RunProcess] = []
     with contextlib.suppress(psutil.Error):
         for descendant in psutil.Process(process.pid).children(recursive=True):
-            child = process_of(descendant.pid)
-            if child.began is not None:
-                children.append(child)
+            children.append(process_of(descendant.pid))
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
         if is_notified and _wait_for_end(process, children):
             return
@@ -312,7 +329,7 @@ def _add_results(
         tasks = results.content["results"]
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
         outcome.rows |= tasks
-    outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
+    outcome.done = list(outcome.files)
     return cut
 
 
@@ -324,16 +341,16 @@ def _unwritten(path: Path, state: str) -> str:
     )
 
 
-def _results_files(output: Path) -> dict[Path, tuple[int, ...]]:
+def _results_files(output: Path) -> FileStates:
     """Return the state of each results file, to recognise new ones."""
-    states: dict[Path, tuple[int, ...]] = {}
+    states: FileStates = {}
     for path in results_files(output):
         with contextlib.suppress(OSError):
             states[path] = file_state(path)
     return states
 
 
-def _new_files(output: Path, before: Mapping[Path, tuple[int, ...]]) -> list[Path]:
+def _new_files(output: Path, before: FileStates) -> list[Path]:
     """Return the results files that are new or changed since their states were taken."""
     return [path for path, state in _results_files(output).items() if before.get(path) != state]
 
@@ -364,9 +381,10 @@ def seed_arguments(arguments: Sequence[str], number: int) -> list[str]:
     *others, examples = seeds(options)
     raised = [str((seed or 0) + added) for seed in others]
     changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
-    is_simple = options.flag("force_simple")
     path = class_path_of(
-        options.text("model"), options.model_arguments(), force_simple=is_simple
+        options.text("model"),
+        options.model_arguments(),
+        force_simple=options.flag("force_simple"),
     )
     default = 0
     if takes_our_arguments(path):
@@ -425,7 +443,7 @@ def repeat_notices(
         )
 
 
-def _is_sampled(settings: Mapping[str, Any]) -> bool:
+def _is_sampled(settings: Config) -> bool:
     """Return whether decoding settings draw tokens at random."""
     try:
         is_warm = float(settings.get("temperature", 0)) > 0

@@ -11,7 +11,7 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from string import Template
@@ -55,6 +55,8 @@ from medtasks.tasks.task_index import (
     mapping_in,
 )
 
+Notices = Iterator[Notice]
+"""Problems that a check finds, each when it is asked for."""
 _OURS = "medtasks."
 _OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
@@ -98,7 +100,11 @@ class PlannedRun:
         }
         for path in filter(Path.is_file, map(Path, self.foreign)):
             self.configs |= index_tasks([path]).configs
-        self.datasets = _named_datasets(self.configs)
+        self.datasets: dict[str, str] = {}
+        for name, config in self.configs.items():
+            path_name = config.get("dataset_path")
+            if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
+                self.datasets[name] = path_name.removeprefix(_PREPARED)
         for name, file in files.items():
             if file.guarded_as:
                 self.datasets[name] = file.guarded_as
@@ -118,16 +124,6 @@ class PlannedRun:
         for name in names:
             tasks.update(index.tasks_of(name) or [name])
         return len(tasks)
-
-
-def _named_datasets(configs: Mapping[str, Config]) -> dict[str, str]:
-    """Return the dataset of each of the user's task files that names a prepared one, by task."""
-    datasets = {}
-    for task, config in configs.items():
-        path_name = config.get("dataset_path")
-        if isinstance(path_name, DottedName) and path_name.startswith(_PREPARED):
-            datasets[task] = path_name.removeprefix(_PREPARED)
-    return datasets
 
 
 def check(
@@ -162,7 +158,7 @@ def check(
         return [refuse(str(error))]
 
 
-def _options(run: PlannedRun) -> Iterator[Notice]:
+def _options(run: PlannedRun) -> Notices:
     """Check ``--config``, ``--system_instruction`` and the harness's caches, which miss changed images and datasets."""
     options = run.options
     if options.evaluations > 1:
@@ -197,7 +193,7 @@ def _options(run: PlannedRun) -> Iterator[Notice]:
         )
 
 
-def _task_files(run: PlannedRun) -> Iterator[Notice]:
+def _task_files(run: PlannedRun) -> Notices:
     """Check settings of task files that end replies early, or contradict ``--num_fewshot``."""
     model = run.options.text("model") or "hf"
     cut = [task for task, config in run.configs.items() if _ends_at_blank_line(config, model)]
@@ -226,7 +222,7 @@ def _ends_at_blank_line(config: Config, model: str) -> bool:
     return bool(config.get("fewshot_delimiter", "\n\n") == "\n\n")
 
 
-def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
+def _unmerged_tasks(run: PlannedRun) -> Notices:
     """Warn of tasks whose shards cannot be joined."""
     names = run.harness_names
     names += [name for name in run.ours if task_file(name).only_harness]
@@ -238,7 +234,7 @@ def _unmerged_tasks(run: PlannedRun) -> Iterator[Notice]:
         )
 
 
-def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
+def _unknown_tasks(run: PlannedRun) -> Notices:
     """Look up tasks: the harness takes half a minute to refuse a name."""
     names = run.harness_names
     tasks = _task_names() if names else set()
@@ -266,7 +262,7 @@ def _task_names() -> set[str]:
     return names
 
 
-def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
+def _unknown_model(run: PlannedRun) -> Notices:
     """Look up the model, whose name the harness is as slow to refuse."""
     name = run.options.text("model")
     models = [name]
@@ -286,7 +282,7 @@ def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
         check_path(str(run.options.model_arguments().get("class", "")))
 
 
-def _private_data(run: PlannedRun) -> Iterator[Notice]:
+def _private_data(run: PlannedRun) -> Notices:
     """Refuse to print, cache, upload or send text of credentialed datasets.
 
     The harness's samples file is safe: our hooks overwrite its text (:mod:`medtasks.runs.logged_samples`).
@@ -343,7 +339,7 @@ def _leaks(options: HarnessOptions) -> Iterator[str]:
 # ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard chooses them itself ----
 
 
-def _rows(run: PlannedRun) -> Iterator[Notice]:
+def _rows(run: PlannedRun) -> Notices:
     """Check the choice of rows, and warn of pairs and rotated questions that are cut."""
     limit = run.options.number("limit")
     limit = None if limit == -1 else limit
@@ -365,8 +361,8 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
         yield from _cut_notices(run, offset, limit)
 
 
-def _choosing_options(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
-    """Refuse options that choose rows next to a shard."""
+def _choosing_options(run: PlannedRun, offset: float, limit: float | None) -> Notices:
+    """Refuse options that choose rows next to a shard. A ``limit`` of None is not given, an ``offset`` of 0 neither."""
     options = [] if limit is None else ["--limit"]
     if offset:
         options.append("--offset")
@@ -379,7 +375,7 @@ def _choosing_options(run: PlannedRun, offset: float, limit: float | None) -> It
         )
 
 
-def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
+def _limit_notices(run: PlannedRun, limit: float) -> Notices:
     """Check a limit that is a share of the rows, or looks like one."""
     if limit >= 1:
         if "." in run.options.text("limit"):
@@ -392,8 +388,14 @@ def _limit_notices(run: PlannedRun, limit: float) -> Iterator[Notice]:
         )
 
 
-def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Iterator[Notice]:
-    """Warn of image pairs and rotated questions of which only a part is asked."""
+def _cut_notices(run: PlannedRun, offset: float, limit: float | None) -> Notices:
+    """Warn of image pairs and rotated questions of which only a part is asked.
+
+    Args:
+        run: The run.
+        offset: Number of rows that are skipped.
+        limit: Number of rows of each task, or their share if it is below 1; None for all.
+    """
     names = list(filter(run.options.text, ("offset", "limit")))
     setting = " ".join(f"--{name} {run.options.text(name)}" for name in names)
     for task, (kind, loss, part), units in _units_by_task(run) if names else ():

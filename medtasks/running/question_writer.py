@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from medtasks.runs.question_manifest import MANIFEST, QuestionManifest
 from medtasks.tasks.documents import check_possible, private_datasets, task_documents
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
+from medtasks.tasks.task_index import Config
 
 MODEL = "MODEL"
 """Placeholder for the model's name in a request."""
@@ -136,10 +137,14 @@ def write_questions(
             settings = generation_settings(built)
             samples, files = write(folder, named, settings)
             manifest = QuestionManifest.of(task, documents, samples, files)
-            if not hides_ids:
-                _write_names(
-                    folder, [str(document["doc_id"]) for document in documents], name_of
-                )
+            renamed = []  # ids that no request can have as its name
+            for document in documents:
+                doc_id = str(document["doc_id"])
+                if not hides_ids and name_of(doc_id) != doc_id:
+                    renamed.append((name_of(doc_id), doc_id))
+            if renamed:
+                with (folder / "ids.csv").open("w", encoding="utf-8", newline="") as file:
+                    csv.writer(file).writerows([("custom_id", "doc_id"), *renamed])
             page = _page(manifest, settings, batch=batch)
             (folder / "README.md").write_text(page, encoding="utf-8")
             (folder / MANIFEST).write_text(manifest.as_text(), encoding="utf-8")
@@ -194,7 +199,7 @@ def _named_questions(
 def _write_lines(
     folder: Path,
     named: Iterator[NamedQuestion],
-    settings: Mapping[str, Any],
+    settings: Config,
 ) -> tuple[int, tuple[str, ...]]:
     """Write a line for each question, and each image once. Return the number of questions and the name of the file."""
     samples = 0
@@ -231,17 +236,37 @@ def _image_file(folder: Path, image: Image.Image) -> str:
 def _write_requests(
     folder: Path,
     named: Iterator[NamedQuestion],
-    settings: Mapping[str, Any],
+    settings: Config,
 ) -> tuple[int, tuple[str, ...]]:
-    """Write requests into files of a size that services take. Return the number of questions and names of the files."""
+    """Write requests into files of a size that services take.
+
+    Args:
+        folder: Folder for the files.
+        named: Questions with their names.
+        settings: Decoding settings of the task.
+
+    Returns:
+        The number of questions, and the names of the files, none if there are no questions.
+
+    Raises:
+        MedTasksError: A request is larger than a file may be.
+    """
+    parsed = read_settings(settings, max_new_tokens=1)
+    fields: dict[str, Any] = {"temperature": parsed.temperature}
+    # Without those that change nothing.
+    if settings.get("max_new_tokens") is not None:
+        fields["max_completion_tokens"] = parsed.max_new_tokens
+    if parsed.until:
+        fields["stop"] = list(parsed.until)
+    if parsed.temperature > 0 and parsed.top_p < 1:
+        fields["top_p"] = parsed.top_p
     samples = 0
     names: list[str] = []
     with contextlib.ExitStack() as opened:
         requests = size = 0
         for name, question in named:
-            urls = list(map(data_url, question.images))
-            messages = with_image_urls(question.messages, urls)
-            body = {"model": MODEL, "messages": messages, **_request_fields(settings)}
+            messages = with_image_urls(question.messages, list(map(data_url, question.images)))
+            body = {"model": MODEL, "messages": messages, **fields}
             request = {"custom_id": name, "method": "POST", "url": _ENDPOINT, "body": body}
             line = json.dumps(request).encode("ascii") + b"\n"
             if len(line) > _MOST_BYTES:
@@ -261,31 +286,10 @@ def _write_requests(
     return samples, tuple(names)
 
 
-def _request_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return decoding settings of a task as fields of a request, without those that change nothing."""
-    parsed = read_settings(settings, max_new_tokens=1)
-    fields: dict[str, Any] = {"temperature": parsed.temperature}
-    if settings.get("max_new_tokens") is not None:
-        fields["max_completion_tokens"] = parsed.max_new_tokens
-    if parsed.until:
-        fields["stop"] = list(parsed.until)
-    if parsed.temperature > 0 and parsed.top_p < 1:
-        fields["top_p"] = parsed.top_p
-    return fields
-
-
-def _write_names(folder: Path, ids: Sequence[str], name_of: Callable[[str], str]) -> None:
-    """Write a table of the ids that no request can have as its name, if there are any."""
-    rows = [(name_of(doc_id), doc_id) for doc_id in ids if name_of(doc_id) != doc_id]
-    if rows:
-        with (folder / "ids.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("custom_id", "doc_id"), *rows])
-
-
 # ---- the page ----
 
 
-def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: bool) -> str:
+def _page(manifest: QuestionManifest, settings: Config, *, batch: bool) -> str:
     """Return the page that says what is in a folder of questions, and how to go on."""
     replies = "replies.jsonl"
     content = _OF_LINES
@@ -294,11 +298,20 @@ def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: boo
         replies = "replies_*.jsonl"
         content = _OF_REQUESTS
         loop = _BATCH
+    unmapped = []
+    for name, value in settings.items():
+        if name not in _MAPPED and value not in (None, 1):
+            unmapped.append(f"{name}: {value}")
+    notes = ""
+    if unmapped:
+        notes = (
+            f" Settings of the task that the interface does not have: {', '.join(unmapped)}."
+        )
     content = content.format(
         lines=_LINES,
         endpoint=_ENDPOINT,
         model=MODEL,
-        notes=_notes(settings),
+        notes=notes,
         samples=manifest.samples,
         samples_of_task=manifest.samples_of_task,
     )
@@ -309,14 +322,3 @@ def _page(manifest: QuestionManifest, settings: Mapping[str, Any], *, batch: boo
         command=f"{manifest.task} {replies}{included_option(manifest.task)}",
         manifest=MANIFEST,
     )
-
-
-def _notes(settings: Mapping[str, Any]) -> str:
-    """Return a sentence on decoding settings that requests cannot have, or an empty text."""
-    unmapped = []
-    for name, value in settings.items():
-        if name not in _MAPPED and value not in (None, 1):
-            unmapped.append(f"{name}: {value}")
-    if not unmapped:
-        return ""
-    return f" Settings of the task that the interface does not have: {', '.join(unmapped)}."

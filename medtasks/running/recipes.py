@@ -75,15 +75,15 @@ class Recipe(Record):
         str, str
     ] = {}  # the model's name in tables of published results, by file
 
-    def fact(self, name: str, otherwise: str = "?") -> str:
-        """Return the value of a fact as text.
+    def fact(self, name: str) -> str:
+        """Return the value of a fact as text, ``?`` for a fact that the recipe does not have.
 
         Example:
             >>> Recipe(recipe="a", title="A", facts={"gated": {"value": True, "source": "page"}}).fact("gated")
             'yes'
         """
         if name not in self.facts:
-            return otherwise
+            return "?"
         value = self.facts[name].value
         if isinstance(value, str):
             return value
@@ -97,7 +97,7 @@ class Recipe(Record):
 
     @property
     def backends(self) -> tuple[Backend, ...]:
-        """The backends that run it, the preferred one first."""
+        """The backends that run the model, the preferred one first; none if both of them cannot."""
         return tuple(name for name in _BACKENDS if not getattr(self, name).without)
 
     def model_options(self, backend: Backend, user_args: Mapping[str, str]) -> tuple[str, str]:
@@ -225,6 +225,14 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
 
 
 def _parse_recipe(path: Path) -> Recipe | None:
+    """Read a file of a recipe, with the file that it extends.
+
+    Returns:
+        The recipe, None for a file that is no text or has no key ``recipe``, such as that of a task.
+
+    Raises:
+        MedTasksError: The recipe, or the file that it extends, is damaged or malformed.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
@@ -246,7 +254,8 @@ def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
     """Return one recipe.
 
     Raises:
-        UnknownName: There is none of that name. The message suggests the nearest one.
+        UnknownName: No recipe has that name. The message suggests the nearest one.
+        MedTasksError: See :func:`recipes`.
     """
     by_name = recipes(folders)
     if name not in by_name:
@@ -270,7 +279,20 @@ def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     Raises:
         MedTasksError: A file is malformed, or the one that it extends is missing.
     """
-    keys = _read_mapping(path)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"), loader)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise MedTasksError(
+            f"the recipe {path} cannot be read as YAML{where}; correct it or move it away"
+        ) from error
+    if not isinstance(content, dict):
+        raise MedTasksError(
+            f"the recipe {path} holds no mapping of keys to values; correct it or move it away"
+        )
+    keys = dict(content)
     name = keys.pop("extends", None)
     if name is None:
         return keys
@@ -300,28 +322,6 @@ def _merge(base: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(more, list):
             merged[key] = [*(base.get(key) or ()), *more]
     return merged
-
-
-def _read_mapping(path: Path) -> dict[str, Any]:
-    """Return the content of a recipe's file.
-
-    Raises:
-        MedTasksError: It is no YAML, or no mapping.
-    """
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), loader)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise MedTasksError(
-            f"the recipe {path} cannot be read as YAML{where}; correct it or move it away"
-        ) from error
-    if not isinstance(content, dict):
-        raise MedTasksError(
-            f"the recipe {path} holds no mapping of keys to values; correct it or move it away"
-        )
-    return dict(content)
 
 
 def _way_of_running(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,30 +151,6 @@ def first_manifest(
         recipe: Facts of the model's recipe, None without one.
     """
     options = read_options(arguments)
-    return RunManifest(
-        run=secrets.token_hex(8),
-        state=RunState.RUNNING,
-        started=datetime.now(UTC).isoformat(),
-        process=process_of(os.getpid()),
-        command=redacted_arguments(command),
-        arguments=redacted_arguments(arguments),
-        options=redacted_options(options.given),
-        asked=tuple(names),
-        tasks=_first_records(names, selection),
-        notices=tuple(notices),
-        seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
-        versions=versions(),
-        commit=commit(),
-        model=model_facts(options),
-        recipe=recipe,
-        hardware=hardware(),
-        settings=settings({**os.environ, **options.environment}),
-        shard=shard,
-    )
-
-
-def _first_records(names: Sequence[str], selection: Selection) -> dict[str, TaskRecord]:
-    """Return the records of tasks that have not run yet."""
     fingerprints: dict[str, str] = {}
     records = {}
     for name in wanted_tasks(names):
@@ -190,7 +166,26 @@ def _first_records(names: Sequence[str], selection: Selection) -> dict[str, Task
             dataset=dataset,
             fingerprint=fingerprints.get(dataset or ""),
         )
-    return records
+    return RunManifest(
+        run=secrets.token_hex(8),
+        state=RunState.RUNNING,
+        started=datetime.now(UTC).isoformat(),
+        process=process_of(os.getpid()),
+        command=redacted_arguments(command),
+        arguments=redacted_arguments(arguments),
+        options=redacted_options(options.given),
+        asked=tuple(names),
+        tasks=records,
+        notices=tuple(notices),
+        seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
+        versions=versions(),
+        commit=commit(),
+        model=model_facts(options),
+        recipe=recipe,
+        hardware=hardware(),
+        settings=settings({**os.environ, **options.environment}),
+        shard=shard,
+    )
 
 
 class RunRecording:
@@ -225,7 +220,7 @@ class RunRecording:
 
     @contextlib.contextmanager
     def until_its_end(self) -> Iterator[None]:
-        """Write the end of the run, however the block within ends."""
+        """Write the end of the run, however the block within ends. Its error is recorded and raised again."""
         why = ""
         try:
             yield
@@ -275,14 +270,14 @@ class RunRecording:
             changes: dict[str, Any] = {}
             if name in outcome.files:
                 row = outcome.rows.get(name, {})
-                tasks[name] = with_results(name, record, outcome.files[name], row, folder)
+                record = with_results(name, record, outcome.files[name], row, folder)
                 reason = without_home(outcome.reasons.get(name, ""))
                 changes = {"outcome": TaskOutcome.DONE, "reason": reason}
             elif name in outcome.failed:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
             if self.manifest.shard:
                 changes["rows"] = outcome.asked.get(name)
-            tasks[name] = tasks[name].model_copy(update=changes)
+            tasks[name] = record.model_copy(update=changes)
         notices = tuple(dict.fromkeys([*self.manifest.notices, *outcome.notices]))
         self._change(tasks=tasks, notices=notices, processes=tuple(outcome.processes))
 
@@ -312,6 +307,7 @@ class RunRecording:
         return None
 
     def _change(self, **changes: Any) -> None:
+        """Change fields of the manifest and write it. If that is impossible, complain."""
         self.manifest = self.manifest.model_copy(update=changes)
         try:
             self.manifest.write(self.path)
@@ -364,7 +360,11 @@ def versions() -> dict[str, str | None]:
 
 
 def commit() -> str | None:
-    """Return the git commit of this checkout, with ``-dirty`` if tracked files differ, or None if it is unknown."""
+    """Return the git commit of this checkout, with ``-dirty`` if tracked files differ.
+
+    Returns:
+        The commit, None for a package that is not in a checkout, or if git fails.
+    """
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
@@ -409,6 +409,7 @@ def hardware() -> Hardware:
 
 
 def _output(command: list[str]) -> str | None:
+    """Return the output of a command, None if it is missing, fails or times out."""
     try:
         ran = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -430,7 +431,9 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     fingerprints: dict[str, str] = {}
     unknown = []
     for key, value in weights.items():
-        label = _weights_label(value)
+        path = Path(value).expanduser()
+        is_local = path.exists() or path.is_absolute()
+        label = redact(path.resolve().name if is_local else value)
         labels.append(label)
         fingerprint, problem = _weights_fingerprint(value, arguments.get("revision"))
         if problem:
@@ -457,18 +460,14 @@ def _weights_by_argument(
     """Return the weights that arguments name, or a model's own, and why it has none on disk or an empty text."""
     weights = {key: value for key, value in arguments.items() if key in WEIGHTS and value}
     if model == "medtasks_tiny" and arguments.get("weights") == "random":
-        cause = "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk"
-        return weights, cause
+        return (
+            weights,
+            "medtasks_tiny with weights=random is drawn from its seed and has no weights on disk",
+        )
     weights = {**DEFAULTS.get(model, {}), **weights}
     if weights:
         return weights, ""
     return weights, f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
-
-
-def _weights_label(value: str) -> str:
-    """Return a name on the Hub, or the last part of a path on this machine."""
-    path = Path(value).expanduser()
-    return redact(path.resolve().name if path.exists() or path.is_absolute() else value)
 
 
 def _weights_fingerprint(value: str, revision: str | None) -> tuple[str, str]:

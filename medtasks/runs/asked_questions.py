@@ -22,6 +22,7 @@ from medtasks.home import file_state
 from medtasks.prompts.images import image_path
 from medtasks.tasks.hook_names import families
 from medtasks.tasks.task_file import names_in_templates
+from medtasks.tasks.task_index import Config
 
 ASKED = "fingerprint"  # key of a fingerprint in scores and next to saved replies
 GONE = "gone"  # in place of changed parts of a sample that the data have no longer
@@ -202,8 +203,7 @@ def number_of(name: str) -> str:
 
 
 def _first_line(document: Document) -> str:
-    text = str(document.get("question") or "").strip()
-    return text.partition("\n")[0].strip()
+    return str(document.get("question") or "").strip().partition("\n")[0].strip()
 
 
 # ---- fingerprints of samples ----
@@ -211,7 +211,7 @@ def _first_line(document: Document) -> str:
 
 def fingerprint(
     document: Document,
-    settings: Mapping[str, Any],
+    settings: Config,
 ) -> dict[str, Any]:
     """Return short digests of the columns of a document that are asked, by name, and of its images.
 
@@ -235,7 +235,7 @@ def fingerprint(
 def changed_parts(
     recorded: Mapping[str, Any],
     document: Document,
-    settings: Mapping[str, Any],
+    settings: Config,
 ) -> list[str]:
     """Return the parts of a document that are not as a recorded fingerprint says.
 
@@ -252,10 +252,10 @@ def changed_parts(
     keys = recorded.get(_IMAGES)
     if isinstance(keys, list):
         with contextlib.suppress(*_NO_IMAGE):
-            pairs = zip_longest(images_of(document), keys)
-            are_same = [
-                image and _is_same(image, document, settings, str(key)) for image, key in pairs
-            ]
+            are_same = []
+            for image, key in zip_longest(images_of(document), keys):
+                now = _image_key(image, document, settings, str(key)) if image else GONE
+                are_same.append(now.rpartition(":")[2] == str(key).rpartition(":")[2])
             if not all(are_same):
                 parts.append(_IMAGES)
     return parts
@@ -276,7 +276,7 @@ def _digest_of(value: Any) -> str:
 def _image_key(
     image: ShownImage,
     document: Document,
-    settings: Mapping[str, Any],
+    settings: Config,
     recorded: str = "",
 ) -> str:
     """Return the beginning of a file's SHA-256, after its state where it had to be read.
@@ -288,16 +288,6 @@ def _image_key(
     path = image_path(image.file, document, settings)
     state = "".join(f"{number}:" for number in file_state(path))
     return recorded if recorded.startswith(state) else f"{state}{_file_digest(path, state)}"
-
-
-def _is_same(
-    image: ShownImage,
-    document: Document,
-    settings: Mapping[str, Any],
-    recorded: str,
-) -> bool:
-    key = _image_key(image, document, settings, recorded)
-    return key.rpartition(":")[2] == recorded.rpartition(":")[2]
 
 
 @cache

@@ -107,7 +107,7 @@ class HarnessOptions:
         return bool(self.given.get(name))
 
     def number(self, name: str) -> float | None:
-        """Return an option's value as a number, None if it is missing or malformed (the harness refuses it)."""
+        """Return an option's value as a number, None if it is missing, or malformed and then refused by the harness."""
         try:
             return float(self.text(name))
         except ValueError:
@@ -152,8 +152,7 @@ class HarnessOptions:
 
     def written_model_arguments(self) -> dict[str, str]:
         """Return ``--model_args`` with values as on a command line."""
-        from_file = isinstance(self.given.get("model_args"), Mapping)
-        write = write_argument if from_file else str
+        write = write_argument if isinstance(self.given.get("model_args"), Mapping) else str
         return {str(name): write(value) for name, value in self.model_arguments().items()}
 
 
@@ -191,16 +190,7 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     options = {name: value for name, value in vars(namespace).items() if value is not None}
     if not options.get("config"):
         return HarnessOptions(options, tuple(unknown))
-    configs = _read_configs(Path(str(options["config"])))
-    environment = {}
-    for config in configs:
-        for name, value in (config.pop("env", None) or {}).items():
-            environment[str(name)] = str(value)
-    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
-
-
-def _read_configs(path: Path) -> list[dict[str, Any]]:
-    """Read the evaluations in a ``--config`` file, at least one."""
+    path = Path(str(options["config"]))
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -212,7 +202,11 @@ def _read_configs(path: Path) -> list[dict[str, Any]]:
         raise MedTasksError(
             f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it"
         )
-    return configs
+    environment = {}
+    for config in configs:
+        for name, value in (config.pop("env", None) or {}).items():
+            environment[str(name)] = str(value)
+    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
 
 
 def _is_config(content: Any) -> bool:
@@ -264,6 +258,7 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.cache
 def _parser() -> _Parser:
+    """Return a parser of the harness's options, in which an option that is not given is None."""
     parser = _Parser(add_help=False)  # accepts every unambiguous abbreviation
     for names in VALUED:
         parser.add_argument(*names.split(","))

@@ -116,7 +116,7 @@ def make_logged_sample(
 
 
 def _fingerprint(doc: Document) -> dict[str, Any]:
-    """Return the key that records what the task that is being scored asked, empty if nothing of it is known."""
+    """Return the key and fingerprint of a sample as the task that is being scored asks it, empty without a digest."""
     digests = fingerprint(doc, SCORED_SETTINGS.get())
     return {ASKED: digests} if digests else {}
 
@@ -128,17 +128,18 @@ def without_scoring(doc: Document, results: Sequence[Any]) -> dict[str, Any]:
         doc: The sample.
         results: Results that the harness handed over.
     """
+    written: dict[str, Any] = {"bypass": 0}
+    score: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     if is_private_document(doc):
         has_words = may_hold_words(results)
-        record = _redacted_keys(doc, has_words=has_words)
+        written |= _redacted_keys(doc, has_words=has_words)
         if has_words:
-            saved = save_reply(doc, results[0])
-            record[SCORE] = {"schema_version": SCHEMA_VERSION, "saved": saved}
-        return LoggedSample(["bypass"], 0, {"bypass": 0, **record})
-    if doc.get("doc_id") is None:  # not ours
-        return {"bypass": 0}
-    score = {"schema_version": SCHEMA_VERSION, "sample": doc["doc_id"], **_fingerprint(doc)}
-    return LoggedSample(["bypass"], 0, {"bypass": 0, SCORE: score})
+            written[SCORE] = score | {"saved": save_reply(doc, results[0])}
+    elif doc.get("doc_id") is None:  # not ours
+        return written
+    else:
+        written[SCORE] = {**score, "sample": doc["doc_id"], **_fingerprint(doc)}
+    return LoggedSample(["bypass"], 0, written)
 
 
 def is_withheld(text: str) -> bool:
@@ -155,7 +156,13 @@ def may_hold_words(results: Sequence[Any]) -> bool:
 
 
 def _redacted_keys(doc: Document, *, has_words: bool) -> dict[str, Any]:
-    # In the shapes that the harness's writers expect. Likelihoods of options reveal nothing about a patient.
+    """Return the keys of the harness that hold text of a sample, with a note in place of the text.
+
+    Args:
+        doc: The sample.
+        has_words: Whether replies may be text. Likelihoods of options reveal nothing about a patient, and stay.
+    """
+    # In the shapes that the harness's writers expect.
     note = f"{_NOTE}'{doc['dataset']}' is credentialed"
     keys: dict[str, Any] = {
         "doc": note,
@@ -229,7 +236,18 @@ def save_reply(doc: Document, result: Any) -> str | None:
             run.replies[doc_id] = reply.text_for_files
             line = {"doc_id": doc_id, **_fingerprint(doc), "reply": reply.text_for_files}
             run.pending += json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n"
-            _write_pending(run)
+            try:
+                append_whole(run.path, run.pending)
+            except OSError as error:
+                run.fault = (
+                    f"replies cannot be saved in {run.path.parent} ({error.strerror or type(error).__name__}); the run "
+                    "goes on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another "
+                    "folder."
+                )
+                warn_once(run.fault)
+            else:
+                run.pending = b""
+                run.fault = ""
         return f"{folder.name}/{run.path.name}"
 
 
@@ -241,20 +259,6 @@ def _file_name() -> str:
         of_ranks = f"-rank{os.environ.get('RANK', '0')}of{ranks}"
     now = datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
-
-
-def _write_pending(run: _SavedRun) -> None:
-    try:
-        append_whole(run.path, run.pending)
-    except OSError as error:
-        run.fault = (
-            f"replies cannot be saved in {run.path.parent} ({error.strerror or type(error).__name__}); the run goes "
-            "on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another folder."
-        )
-        warn_once(run.fault)
-    else:
-        run.pending = b""
-        run.fault = ""
 
 
 def faults_of_saving() -> list[str]:

@@ -106,14 +106,12 @@ class LookRecord(Record):
             text += ", and optimistic after an early stop"
         if self.result is None:
             return f"{text}; not compared yet."
-        return f"{text}. {self._numbers(self.result)}."
-
-    def _numbers(self, result: Mapping[str, Any]) -> str:
+        result = self.result
         interval = "n/a"
         if result["low"] is not None:
             interval = f"[{100 * result['low']:+.1f} to {100 * result['high']:+.1f}]"
-        text = (
-            f"{self.plan.metric} under {self.plan.rule}: {result['second']:.1%}, against {result['first']:.1%} of "
+        text += (
+            f". {self.plan.metric} under {self.plan.rule}: {result['second']:.1%}, against {result['first']:.1%} of "
             f"{self.against} on {result['samples']} samples; difference {100 * result['difference']:+.1f} pts, "
             f"repeated 95 % interval {interval}; p = {result['p']:.2g} at a level of {self.level:.2g}, "
             f"stagewise-ordered p = {self.stagewise_p:.2g}"
@@ -121,4 +119,4 @@ class LookRecord(Record):
         if self.unpaired:
             text += f"; {self.unpaired} questions failed in a run and are not compared"
         verdict = "a difference is shown" if self.shows_difference else "no difference is shown"
-        return f"{text}: {verdict}"
+        return f"{text}: {verdict}."

@@ -13,7 +13,7 @@ from medtasks.errors import RepliesError
 from medtasks.tasks.documents import image_settings, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
-from medtasks.tasks.task_index import Config, DottedName, mapping_in
+from medtasks.tasks.task_index import DottedName, mapping_in
 from medtasks.version import __version__
 
 MANIFEST = "medtasks_questions.json"
@@ -60,11 +60,23 @@ class QuestionManifest:
             samples: Number of documents, from the first on, whose questions are in files.
             files: Names of these files.
         """
+        parts: list[Mapping[str, Any]] = []
+        # The hooks of a variant call those of its base.
+        for name in filter(None, (task.name, task.base)):
+            config = task_config(name)
+            part: dict[str, Any] = {key: config.get(key) for key in _OF_PROMPTS}
+            for key, value in part.items():
+                file = value.own_file() if isinstance(value, DottedName) else None
+                if file is not None:  # the text of the user's own function
+                    part[key] = [value, file.read_text(encoding="utf-8")]
+            parts.append(part)
+        settings = dict(image_settings(task))
+        settings.pop(_OF_MACHINE, None)
         return cls(
             task=task.name,
             version=str(mapping_in(task_config(task.name), "metadata").get("version", "")),
             data=str(task_provenance(task, documents)["fingerprint"]),
-            prompts=_digest_of_prompts(task),
+            prompts=digest(json.dumps([*parts, settings], sort_keys=True, default=str)),
             samples=samples,
             samples_of_task=len(documents),
             files=tuple(files),
@@ -119,7 +131,8 @@ def manifest_of_replies(path: Path) -> QuestionManifest | None:
     try:
         content = parse_json(file.read_text(encoding="utf-8"))
         values = {each.name: content[each.name] for each in fields(QuestionManifest)}
-        return QuestionManifest(**{**values, "files": tuple(values["files"])})
+        values["files"] = tuple(values["files"])
+        return QuestionManifest(**values)
     except (ValueError, KeyError, TypeError) as error:
         raise RepliesError(f"{file} is damaged; {_ANEW}") from error
 
@@ -129,25 +142,3 @@ def reply_files(folder: Path) -> list[Path]:
     manifest = manifest_of_replies(folder)
     questions = () if manifest is None else manifest.files
     return [file for file in sorted(folder.glob("*.jsonl")) if file.name not in questions]
-
-
-def _digest_of_prompts(task: TaskFile) -> str:
-    """Return a digest of hooks and settings that make a task's prompts."""
-    # The hooks of a variant call those of its base.
-    configs = [
-        _of_prompts(task_config(name)) for name in (task.name, task.base) if name is not None
-    ]
-    settings = {
-        name: value for name, value in image_settings(task).items() if name != _OF_MACHINE
-    }
-    return digest(json.dumps([*configs, settings], sort_keys=True, default=str))
-
-
-def _of_prompts(config: Config) -> Mapping[str, Any]:
-    """Return the part of a configuration that makes prompts, with the text of the user's own functions."""
-    part: dict[str, Any] = {key: config.get(key) for key in _OF_PROMPTS}
-    for key, value in part.items():
-        file = value.own_file() if isinstance(value, DottedName) else None
-        if file is not None:
-            part[key] = [value, file.read_text(encoding="utf-8")]
-    return part

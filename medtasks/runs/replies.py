@@ -39,6 +39,7 @@ from medtasks.runs.logged_samples import (
 from medtasks.runs.question_manifest import reply_files
 from medtasks.runs.reply_envelope import open_envelope, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
+from medtasks.tasks.task_index import Config
 
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 # Longest list around a reply of which the first value is taken, by ``likelihoods`` of SampleLine.reply.
@@ -51,7 +52,7 @@ WRITTEN_TWICE = (
 def read_replies(
     paths: Path | Sequence[Path],
     documents: Documents,
-    settings: Mapping[str, Any] | None = None,
+    settings: Config | None = None,
 ) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
@@ -63,7 +64,7 @@ def read_replies(
     Args:
         paths: File or folder, or several of one run.
         documents: All documents of the task.
-        settings: Settings of the task's images, by which their files are found; None: files are not compared.
+        settings: Settings of the task's images, by which their files are found; None: image files are not compared.
 
     Raises:
         RepliesError: A line of another file is malformed, any line names an unknown document or contradicts an
@@ -77,9 +78,9 @@ def read_replies(
     changes = []
     index = question_index(files, documents)
     for file in files:
-        is_strict = not task_of(file)
+        # Only a file that no run wrote must be without damage.
         samples = read_samples(
-            file, documents, strict=is_strict, settings=settings, index=index
+            file, documents, strict=not task_of(file), settings=settings, index=index
         )
         _add_saved_replies(samples, documents, settings)
         for doc_id, reply in samples.replies.items():
@@ -98,15 +99,24 @@ def read_replies(
 def _add_saved_replies(
     samples: "Samples",
     documents: Documents,
-    settings: Mapping[str, Any] | None,
+    settings: Config | None,
 ) -> None:
-    """Add the replies that a samples file withholds, from the files to which the run saved them."""
+    """Add the replies that a samples file withholds, from the files to which the run saved them.
+
+    Args:
+        samples: Content of the samples file.
+        documents: All documents of the task.
+        settings: Settings of the task's images; None: image files are not compared.
+
+    Raises:
+        WithheldReply: Some of the withheld replies are in no saved file.
+        RepliesError: A saved file is damaged or contradicts itself.
+    """
     if not samples.withheld:
         return
     for path in map(saved_file, sorted(samples.saved)):
         if path.is_file():
-            index = question_index([path], documents)
-            saved = read_samples(path, documents, strict=True, settings=settings, index=index)
+            saved = read_samples(path, documents, strict=True, settings=settings)
             samples.replies = saved.replies | samples.replies
             samples.changed |= saved.changed
     for doc_id in samples.changed:
@@ -121,6 +131,7 @@ def _add_saved_replies(
 
 
 def _files_of(path: Path) -> list[Path]:
+    """List a file, or the files of replies in a folder. Raises RepliesError if the folder has none."""
     files = reply_files(path) if path.is_dir() else [path]
     if not files:
         raise RepliesError(
@@ -218,19 +229,20 @@ class SampleLine:
     def match(
         self,
         index: QuestionIndex,
-        settings: Mapping[str, Any] | None,
+        settings: Config | None,
     ) -> tuple[str, list[str]]:
         """Find the document that the line answers.
 
         Args:
             index: Questions of the task.
-            settings: Settings of the task's prompt and images, see :func:`read_replies`.
+            settings: Settings of the task's prompt and images; None: image files are not compared.
 
         Returns:
-            Its id, and the parts that are not as they were asked.
+            The document's id; and the parts that are not as they were asked, ``gone`` for a document that the data have
+            no longer, and none where nothing has changed or can be compared.
 
         Raises:
-            RepliesError: There is no such document.
+            RepliesError: No document has the name that the line gives.
         """
         doc_id = self._recorded_id(index)
         if doc_id not in index.rows:
@@ -357,21 +369,24 @@ class Samples:
     # Samples that are no longer as they were asked, which are in nothing above: their changed parts by name.
     changed: dict[str, list[str]] = field(default_factory=dict)
 
-    def add_reply(
+    def add(
         self,
         doc_id: str,
         reply: Reply | None,
         line: SampleLine,
+        *,
+        keep_scores: bool,
     ) -> bool:
-        """Add a reply.
+        """Add a reply with its token count, and its prompt and score unless an earlier line gave them.
 
         Args:
             doc_id: Id of the answered document.
             reply: The reply, None if it is withheld.
             line: Line with the reply.
+            keep_scores: Whether to add the score.
 
         Returns:
-            Whether an earlier line gave the question another reply, which stays.
+            Whether an earlier line gave the question another reply. That one stays, and nothing of this line is added.
 
         Raises:
             RepliesError: An earlier line answers the question, and this one names it by its published id.
@@ -381,35 +396,21 @@ class Samples:
                 f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question"
             )
         self.answered.setdefault(doc_id, line.place)
+        score = line.score or {}
         if reply is None:
             self.withheld = self.withheld or line.place
-            if line.score and line.score.get("saved"):
-                self.saved.add(str(line.score["saved"]))
-            return False
-        return self.replies.setdefault(doc_id, reply) != reply
-
-    def add_details(
-        self,
-        doc_id: str,
-        line: SampleLine,
-        *,
-        keep_scores: bool,
-    ) -> None:
-        """Add the token count of a reply, and its prompt and score unless an earlier line gave them.
-
-        Args:
-            doc_id: Id of the answered document.
-            line: Line with the reply.
-            keep_scores: Whether to add the score.
-        """
+            if score.get("saved"):
+                self.saved.add(str(score["saved"]))
+        elif self.replies.setdefault(doc_id, reply) != reply:
+            return True
         match line.record.get("token_counts"):
             case [{"output_tokens": int(tokens)}]:
                 self.tokens[doc_id] = tokens
         if line.prompt:
             self.prompts.setdefault(doc_id, line.prompt)
-        score = line.score if keep_scores else None
-        if score and "rule" in score:
+        if keep_scores and "rule" in score:
             self.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
+        return False
 
     def describe_changes(self, path: Path) -> str:
         """Return a sentence on the changed samples of a file."""
@@ -452,7 +453,7 @@ def read_samples(
     keep_scores: bool = False,
     strict: bool = False,
     note: Note = warn_once,
-    settings: Mapping[str, Any] | None = None,
+    settings: Config | None = None,
     index: QuestionIndex | None = None,
 ) -> Samples:
     """Read a samples file of a task with these documents.
@@ -487,25 +488,20 @@ def read_samples(
             continue
         doc_id, changes = line.match(index, settings)
         if changes:
-            samples.changed.setdefault(_public_id(doc_id, index), changes)
+            # Of credentialed data, messages may show only the digest of an id. A question that is gone has no row;
+            # the other documents are as private as the first one.
+            document = index.documents[index.rows.get(doc_id, 0)]
+            public_id = hidden_id("doc", doc_id) if is_private_document(document) else doc_id
+            samples.changed.setdefault(public_id, changes)
             continue
-        if samples.add_reply(doc_id, reply, line):
+        if samples.add(doc_id, reply, line, keep_scores=keep_scores):
             if strict:
                 raise _two_replies(line.place, doc_id)
             contradicting += 1
-            continue
-        samples.add_details(doc_id, line, keep_scores=keep_scores)
     samples.damaged = len(damaged)
     if contradicting:
         note(WRITTEN_TWICE.format(contradicting, path))
     return samples
-
-
-def _public_id(doc_id: str, index: QuestionIndex) -> str:
-    """Return an id as messages may show it: the digest of one of credentialed data."""
-    # A question that is gone has no row; the other documents are as private as the first one.
-    document = index.documents[index.rows.get(doc_id, 0)]
-    return hidden_id("doc", doc_id) if is_private_document(document) else doc_id
 
 
 def read_lines(
@@ -550,6 +546,7 @@ def read_lines(
 
 
 def _parse_line(location: str, text: str) -> SampleLine:
+    """Read a line of JSON. Raises RepliesError if it is malformed, or has neither ``doc_id`` nor ``id``."""
     try:
         record = parse_json(text)
     except ValueError as error:
@@ -558,8 +555,9 @@ def _parse_line(location: str, text: str) -> SampleLine:
         ) from None
     if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
         return SampleLine(location, text.rstrip("\n"), record)
-    form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
-    raise RepliesError(f"{location} has no 'doc_id'; expected lines like {form}")
+    raise RepliesError(
+        f"{location} has no 'doc_id'; expected lines like {_FORM}, or with the published 'id' in place of 'doc_id'"
+    )
 
 
 def _two_replies(location: str, doc_id: str) -> RepliesError:

@@ -113,7 +113,11 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
         return _parse_adapter_record(result)
     if isinstance(result, list | tuple):
         if not all(isinstance(part, str) for part in result):
-            return _parse_pair(result)
+            try:
+                loss, is_greedy = result
+                return float(loss), bool(is_greedy)
+            except (TypeError, ValueError):
+                return FAILED
         result = f"({', '.join(result)})"  # as lm-eval writes a pair
     if not isinstance(result, str) or len(result) > _LONGEST_PAIR:
         return FAILED
@@ -121,14 +125,6 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     if match is None:
         return FAILED
     return float(match[1]), match[2].lower() in ("true", "1")
-
-
-def _parse_pair(result: Sequence[Any]) -> tuple[float, bool]:
-    try:
-        loss, is_greedy = result
-        return float(loss), bool(is_greedy)
-    except (TypeError, ValueError):
-        return FAILED
 
 
 def _parse_adapter_record(text: str) -> tuple[float, bool]:

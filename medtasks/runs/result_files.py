@@ -7,7 +7,7 @@ the model. Only this module knows these names.
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from medtasks.data.named_files import MOST_TEXT, named_file, read_named
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import written_whole
 from medtasks.runs.harness_options import model_label
-from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.task_index import Config, mapping_in
 
 # In names of files.
 RESULTS = "_results.json"
@@ -41,7 +41,7 @@ class ResultsFile:
     """A results file of the harness."""
 
     path: Path
-    content: Mapping[str, Any]
+    content: Config
 
     @property
     def model(self) -> str:
@@ -51,7 +51,7 @@ class ResultsFile:
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
+    def arguments(self) -> Config:
         """Arguments of the harness's command line by name, empty if they are not recorded."""
         return mapping_in(self.content, "config", "resolved_cli_args")
 
@@ -86,7 +86,7 @@ class ResultsFile:
         """
         return mapping_in(self.content, key).get(task)
 
-    def config(self, task: str) -> Mapping[str, Any]:
+    def config(self, task: str) -> Config:
         """Return a task's configuration as recorded, empty if it is not."""
         return mapping_in(self.content, "configs", task)
 
@@ -96,7 +96,7 @@ class ResultsFile:
         fingerprint = data.get("fingerprint")
         return None if fingerprint is None else str(fingerprint)
 
-    def rows(self) -> dict[str, Mapping[str, Any]]:
+    def rows(self) -> dict[str, Config]:
         """Return values by ``<metric>,<filter>`` of each task and group that has a score."""
         results = mapping_in(self.content, "results")
         rows = {name: mapping_in(results, name) for name in results}

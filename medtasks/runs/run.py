@@ -6,7 +6,7 @@ Damaged files are skipped, and a note names each of them.
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import cached_property
@@ -15,19 +15,35 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
-from medtasks.runs import result_files
 from medtasks.runs.harness_options import SERVER, HarnessOptions, asked_options, model_label
 from medtasks.runs.looks import LookRecord
-from medtasks.runs.result_files import REPEATS, RESULTS, ResultsFile
+from medtasks.runs.result_files import (
+    REPEATS,
+    RESULTS,
+    SAMPLES,
+    ResultsFile,
+    read_results,
+    repeat_folder,
+    repeat_folders,
+    repeat_number,
+    results_files,
+    results_next_to,
+    results_path,
+    samples_in_place,
+    stamp_of,
+    task_of,
+)
 from medtasks.runs.run_manifest import PrimaryOutcome, RunManifest, read_manifests
 from medtasks.tasks.task_files import tasks_of
-from medtasks.tasks.task_index import mapping_in, mappings_in, names_in
+from medtasks.tasks.task_index import Config, mapping_in, mappings_in, names_in
 
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
 NO_RESULTS = (
     "The run left samples without results, as it was stopped or failed before it wrote them."
 )
+Calls = dict[str, list[tuple[RunManifest, list[Path]]]]
+"""Manifest and results files of each call, by model."""
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")  # differ between repeats
 
 
@@ -46,9 +62,7 @@ class TaskRun:
     name: str
     # by <metric>,<filter>; empty where only samples are left
     scores: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the task's configuration as recorded
+    config: Config = field(default_factory=dict)  # the task's configuration as recorded
     # direction by metric, as recorded
     higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
     documents: int = 0  # number of samples in the dataset; 0 if not recorded
@@ -64,7 +78,7 @@ class TaskRun:
         cls,
         results: ResultsFile,
         name: str,
-        row: Mapping[str, Any],
+        row: Config,
     ) -> "TaskRun":
         """Return the record of a task.
 
@@ -91,13 +105,13 @@ class TaskRun:
             asked=asked_rows,
             is_part=is_part,
             results=results.path,
-            samples=samples if result_files.samples_in_place(samples) else None,
+            samples=samples if samples_in_place(samples) else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(names_in(results.of_task("group_subtasks", name))),
         )
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
+    def metadata(self) -> Config:
         """The task's metadata as recorded, empty if there are none."""
         return mapping_in(self.config, "metadata")
 
@@ -119,7 +133,7 @@ class TaskRun:
         return "" if self.scores else NO_RESULTS
 
     @property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> Config:
         """Provenance of its data as recorded, see :func:`medtasks.data.dataset_lookup.provenance`, empty if none."""
         return mapping_in(self.metadata, "data")
 
@@ -146,12 +160,12 @@ class RecordedRun:
 
     @property
     def primary(self) -> PrimaryOutcome | None:
-        """Primary outcome that the newest call states."""
+        """Primary outcome that the newest call states. None if it states none, or there is no manifest."""
         return self.manifests[-1].stated_primary if self.manifests else None
 
     @property
     def look(self) -> LookRecord | None:
-        """Newest look of a comparison that may stop early."""
+        """Newest look of a comparison that may stop early. None for another run, or if there is no manifest."""
         return self.manifests[-1].look if self.manifests else None
 
     @property
@@ -173,26 +187,27 @@ def open_run(folder: Path, model: str | None = None) -> RecordedRun:
 
     Args:
         folder: Folder that was named with ``--output_path``, or a folder in it.
-        model: Name of one of several models, or a part of its name and arguments.
+        model: Name of one of several models, or a part of its name and arguments; None: there is only one.
 
     Raises:
-        MedTasksError: There is no such folder, or it holds no run or repeats.
-        SeveralModels: It holds runs of several models and none was chosen.
+        MedTasksError: There is no such folder, it holds no run, or it holds repeats, or several models fit ``model``.
+        SeveralModels: The folder holds runs of several models and none was chosen.
         UnknownName: No run is of that model.
     """
     notes: list[str] = []
     results, manifests, samples = _read_files(folder, notes)
     by_path = {file.path: file.model for file in results}
-    calls: dict[str, list[tuple[RunManifest, list[Path]]]] = {}
-    for manifest in manifests:
-        label, files = _model_and_files(manifest, by_path)
-        calls.setdefault(label, []).append((manifest, files))
+    calls = _calls_by_model(manifests, by_path)
     models = sorted({*calls, *by_path.values()} or {""})
     chosen = _choose_model(folder, models, model)
-    tasks = _tasks(samples, results, models, chosen, notes)
-    counted = {task.results for task in tasks.values()}
-    manifests = _counted_calls(calls.get(chosen, []), by_path.keys() - counted)
     of_model = [file for file in results if file.model == chosen]
+    tasks = _tasks(samples, of_model, by_path, models, chosen, notes)
+    counted = {task.results for task in tasks.values()}
+    superseded = by_path.keys() - counted
+    manifests = []
+    for manifest, files in calls.get(chosen, []):
+        if not files or {*files} - superseded:
+            manifests.append(manifest)
     results = [file for file in of_model if file.path in counted] or of_model
     return RecordedRun(
         folder=folder,
@@ -212,25 +227,6 @@ def _read_files(
 
     Raises MedTasksError if there are none of them, or no folder, or if it holds repeats.
     """
-    _check_folder(folder)
-    results = []
-    for path in result_files.results_files(folder):
-        file = result_files.read_results(path, notes.append)
-        if file is not None:
-            results.append(file)
-    results.sort(key=lambda file: file.order)
-    manifests = read_manifests(folder, notes.append)
-    listed = sorted(folder.rglob(f"*{result_files.SAMPLES}*.jsonl"))
-    samples = [path for path in listed if result_files.samples_in_place(path, notes.append)]
-    if results or manifests or samples:
-        return results, manifests, samples
-    damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
-    raise MedTasksError(
-        f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
-    )
-
-
-def _check_folder(folder: Path) -> None:
     if folder.is_file():
         raise MedTasksError(
             f"{folder} is a file and names no task; score it as replies: medtasks.score(TASK, FILE)"
@@ -239,12 +235,27 @@ def _check_folder(folder: Path) -> None:
         raise MedTasksError(
             f"there is no folder {folder}; give the one that was named with --output_path"
         )
-    repeats = result_files.repeat_folders(folder)
+    repeats = repeat_folders(folder)
     if repeats:  # together they would pass for one run
         raise MedTasksError(
             f"{folder} holds {len(repeats)} repeats of a run; give one of them, such as {repeats[0]} ('medtasks "
             f"report' and 'medtasks compare' take them all)"
         )
+    results = []
+    for path in results_files(folder):
+        file = read_results(path, notes.append)
+        if file is not None:
+            results.append(file)
+    results.sort(key=lambda file: file.order)
+    manifests = read_manifests(folder, notes.append)
+    listed = sorted(folder.rglob(f"*{SAMPLES}*.jsonl"))
+    samples = [path for path in listed if samples_in_place(path, notes.append)]
+    if results or manifests or samples:
+        return results, manifests, samples
+    damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
+    raise MedTasksError(
+        f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
+    )
 
 
 def _choose_model(
@@ -252,7 +263,18 @@ def _choose_model(
     models: Sequence[str],
     model: str | None,
 ) -> str:
-    """Return the only one of the models, or the one that has a name, or else holds this text."""
+    """Return the only one of the models, or the one that a user chose.
+
+    Args:
+        folder: Folder of the runs, for messages.
+        models: All models of the folder.
+        model: Name of the chosen one, or else a part of its name and arguments; None: the user chose none.
+
+    Raises:
+        SeveralModels: There are several, and none was chosen.
+        UnknownName: None has the name or the part.
+        MedTasksError: Several have it.
+    """
     fitting = [label for label in models if model in (None, label, label.split(" ")[0])]
     fitting = fitting or [label for label in models if str(model) in label]
     if not fitting:
@@ -269,31 +291,31 @@ def _choose_model(
     )
 
 
-def _model_and_files(
-    manifest: RunManifest,
+def _calls_by_model(
+    manifests: Sequence[RunManifest],
     models: Mapping[Path, str],
-) -> tuple[str, list[Path]]:
-    """Return the model of a call, by its results files if they name one, and these files."""
-    label = model_label(manifest.model.name, manifest.model.arguments)
-    folder = manifest.path.parent if manifest.path else Path()
-    files = [folder / record.results for record in manifest.tasks.values() if record.results]
-    for path in files:
-        if path in models:
-            return models[path], files
-    # A run that ended before its results has no served name; the only matching one of the folder counts.
-    unnamed = re.sub(f"^{SERVER}", f" ({SERVER})", label)
-    alike = {name for name in models.values() if name.endswith(unnamed)}
-    if len(alike) == 1:
-        label = alike.pop()
-    return label, files
+) -> Calls:
+    """Return the manifest and the results files of each call, by the model that these files name, if they do.
 
-
-def _counted_calls(
-    calls: Sequence[tuple[RunManifest, list[Path]]],
-    superseded: Set[Path],
-) -> list[RunManifest]:
-    """Return the manifests of calls with their results files, without those whose files are all superseded."""
-    return [manifest for manifest, files in calls if not files or {*files} - superseded]
+    Args:
+        manifests: Manifests of a folder.
+        models: Model of each results file in the folder.
+    """
+    calls: Calls = {}
+    for manifest in manifests:
+        label = model_label(manifest.model.name, manifest.model.arguments)
+        folder = manifest.path.parent if manifest.path else Path()
+        files = [folder / task.results for task in manifest.tasks.values() if task.results]
+        named = [models[path] for path in files if path in models]
+        # A run that ended before its results has no served name; the only matching one of the folder counts.
+        unnamed = re.sub(f"^{SERVER}", f" ({SERVER})", label)
+        alike = {name for name in models.values() if name.endswith(unnamed)}
+        if named:
+            label = named[0]
+        elif len(alike) == 1:
+            label = alike.pop()
+        calls.setdefault(label, []).append((manifest, files))
+    return calls
 
 
 def _sort_by_request(
@@ -314,20 +336,29 @@ def _sort_by_request(
 def _tasks(
     samples: Sequence[Path],
     results: Sequence[ResultsFile],
+    by_path: Mapping[Path, str],
     models: Sequence[str],
     model: str,
     notes: list[str],
 ) -> dict[str, TaskRun]:
-    """Return a model's tasks with results, then those with samples only, the newest by name."""
-    of_model = [file for file in results if file.model == model]
-    tasks = _scored_tasks(of_model, notes)
+    """Return a model's tasks with results, then those with samples only, the newest by name.
+
+    Args:
+        samples: All samples files of a folder.
+        results: Results files of the model, oldest first.
+        by_path: Model of each results file in the folder.
+        models: All models of the folder.
+        model: The model.
+        notes: Gets a sentence for each file that is left out.
+    """
+    tasks = _scored_tasks(results, notes)
     scored: set[Path] = set()
-    for file in of_model:
+    for file in results:
         scored.update(map(file.samples, file.rows()))
     unscored = {}
-    for path in sorted(samples, key=lambda path: (result_files.stamp_of(path), path)):
-        task = result_files.task_of(path)
-        owner = _owner(path, results, models)
+    for path in sorted(samples, key=lambda path: (stamp_of(path), path)):
+        task = task_of(path)
+        owner = _owner(path, by_path, models)
         if path in scored or owner not in (model, None):
             continue
         if owner is None:
@@ -364,21 +395,32 @@ def _scored_tasks(
     for path, names in older.items():
         notes.append(f"{path} holds older results of {', '.join(names)}, which are left out.")
     for path, names in parts.items():
-        later = f"later results of {', '.join(names)} on a part of the samples"
-        notes.append(f"{path} holds {later}, which are left out.")
+        notes.append(
+            f"{path} holds later results of {', '.join(names)} on a part of the samples, which are left out."
+        )
     return tasks
 
 
 def _owner(
     samples: Path,
-    results: Sequence[ResultsFile],
+    by_path: Mapping[Path, str],
     models: Sequence[str],
 ) -> str | None:
-    """Return the model of a samples file: that of its process, else the only one of its folder, else of all."""
-    path = result_files.results_path(samples)
-    of_process = {file.model for file in results if file.path == path}
-    of_folder = {file.model for file in results if file.path.parent == path.parent}
-    for candidates in (of_process, of_folder, {*models}):
+    """Return the model of a samples file: that of its process, else the only one of its folder, else of all.
+
+    Args:
+        samples: The samples file.
+        by_path: Model of each results file that was read.
+        models: All models.
+
+    Returns:
+        The model, None if it could be of several.
+    """
+    of_process = by_path.get(results_path(samples))
+    if of_process is not None:
+        return of_process
+    of_folder = {name for path, name in by_path.items() if path.parent == samples.parent}
+    for candidates in (of_folder, {*models}):
         if len(candidates) == 1:
             return candidates.pop()
     return None
@@ -399,9 +441,9 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
 
     Args:
         output: Folder that was named with ``--output_path``.
-        model: See :func:`open_run`.
+        model: See :func:`open_run`; None: repeats with runs of several models cannot be read.
     """
-    folders = result_files.repeat_folders(output)
+    folders = repeat_folders(output)
     runs = {}
     for folder in folders:
         with contextlib.suppress(MedTasksError):
@@ -410,25 +452,20 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
     expected = 0
     if calls:
         newest = max(calls.values(), key=lambda manifest: manifest.started)
-        expected = _number_of_repeats(newest)
+        numbers = [
+            int(value) for value, option in pairwise(newest.command[::-1]) if option == REPEATS
+        ]
+        expected = numbers[0] if numbers else 0  # as the last --repeats says
         question = _without_seeds(newest)
         readable = runs
         runs = {}
         for folder, manifest in calls.items():
             is_of_call = _without_seeds(manifest) == question
-            is_beyond = 0 < expected < result_files.repeat_number(folder)
+            is_beyond = 0 < expected < repeat_number(folder)
             if is_of_call and not is_beyond:
                 runs[folder] = readable[folder]
-    numbered = [result_files.repeat_folder(output, number) for number in range(1, expected + 1)]
+    numbered = [repeat_folder(output, number) for number in range(1, expected + 1)]
     return RepeatedRun(runs, list(dict.fromkeys([*folders, *numbered])))
-
-
-def _number_of_repeats(manifest: RunManifest) -> int:
-    """Return the number that the last ``--repeats`` of a call asked for, or 0."""
-    for value, option in pairwise(manifest.command[::-1]):
-        if option == REPEATS:
-            return int(value)
-    return 0
 
 
 def _without_seeds(manifest: RunManifest) -> dict[str, str]:
@@ -463,8 +500,11 @@ class Source:
 
     @cached_property
     def repeats(self) -> list["Source"]:
-        """The repeats of the newest call, or the run itself, read once. Raises MedTasksError if none can be read."""
-        if not (self.path.is_dir() and result_files.repeat_folders(self.path)):
+        """The repeats of the newest call, or the run itself if it has none, read once.
+
+        Raises RepliesError if there are repeats and none of them has results.
+        """
+        if not (self.path.is_dir() and repeat_folders(self.path)):
             return [self]
         runs = read_repeats(self.path, self.model).runs
         repeats = [Source(folder, self.model) for folder, run in runs.items() if run.tasks]
@@ -476,18 +516,22 @@ class Source:
 
 
 def _run_of_samples(path: Path) -> RecordedRun:
-    """Return the run of one samples file, with the results next to it if there are any."""
+    """Return the run of one samples file, with the results next to it if there are any.
+
+    Raises:
+        RepliesError: There is no such file, or its name has no task.
+    """
     if not path.is_file():
         raise RepliesError(
             f"there is no {path}; give the folder that was named with --output_path"
         )
-    task = result_files.task_of(path)
+    task = task_of(path)
     if not task:
         raise RepliesError(
             f"{path} does not say which task it answers; name the task before the runs"
         )
     notes: list[str] = []
-    results = result_files.results_next_to(path, notes.append)
+    results = results_next_to(path, notes.append)
     if results is None:
         record = TaskRun(task, samples=path)
         return RecordedRun(path, "", {task: record}, notes=tuple(notes))
@@ -535,7 +579,7 @@ def replies_to(task: str, source: Source) -> Path:
     Raises:
         RepliesError: The run has no samples of the task.
     """
-    harness_names = (f"*{RESULTS}*", f"*{result_files.SAMPLES}*")
+    harness_names = (f"*{RESULTS}*", f"*{SAMPLES}*")
     folder = source.path
     if not (folder.is_dir() and any(chain(*map(folder.rglob, harness_names)))):
         return folder

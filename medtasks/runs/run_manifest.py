@@ -5,7 +5,6 @@ so that a killed run leaves a file, too. It holds nothing from a patient's recor
 """
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import psutil
 from pydantic import PrivateAttr
 
 from medtasks.data.named_files import MOST_TEXT, read_named
+from medtasks.data.privacy import digest
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
@@ -101,12 +101,13 @@ def _began(pid: int) -> int | None:
 
 
 def _namespace() -> str | None:
+    """Return a digest of the machine's start and the process namespace, None outside Linux."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         parts = boot + os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
-    return hashlib.sha256(parts.encode()).hexdigest()[:16]
+    return digest(parts)
 
 
 class TaskRecord(Record):
@@ -129,7 +130,7 @@ class TaskRecord(Record):
 
     @property
     def counts(self) -> SampleCounts | None:
-        """Numbers of samples, if the results have them."""
+        """Numbers of samples, None if the results do not have them."""
         if self.scored_samples is None or self.failed_samples is None:
             return None
         return SampleCounts(
@@ -318,7 +319,7 @@ class RunManifest(Record):
 
     @property
     def path(self) -> Path | None:
-        """The file it was read from or written to."""
+        """File that the manifest was read from or last written to, None if there is none yet."""
         return self._path
 
     @property
@@ -354,7 +355,7 @@ class RunManifest(Record):
         """Read a manifest.
 
         Raises:
-            MedTasksError: It is damaged or cannot be read.
+            MedTasksError: The file is damaged or cannot be read.
         """
         try:
             manifest = cls.model_validate_json(read_named(path, most=MOST_TEXT).decode())
@@ -410,7 +411,7 @@ def read_manifests(
 
     Args:
         folder: The output path.
-        note: Function that takes one sentence on each damaged manifest, which is skipped.
+        note: Receives one sentence on each damaged manifest, which is skipped; None: a damaged one is an error.
 
     Raises:
         MedTasksError: A manifest is damaged, and there is no ``note``.

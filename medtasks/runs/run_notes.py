@@ -12,7 +12,7 @@ from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import RecordedRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
 from medtasks.tasks.task_files import included_option
-from medtasks.tasks.task_index import harness_folder, mapping_in
+from medtasks.tasks.task_index import Config, harness_folder, mapping_in
 
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _ENDED = ("finished", "finished with failures")
@@ -64,7 +64,16 @@ def _why(name: str, manifest: RunManifest) -> str:
     record = manifest.tasks[name]
     if record.rows == 0:
         return f"Shard {manifest.shard} has none of its rows."
-    command = _command_for(name, manifest)
+    begun = datetime.fromisoformat(manifest.started).timestamp()
+    files = sorted(replies_folder(name).glob("*.jsonl"))
+    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
+    command = f"go on with: {shlex.join(manifest.command)}"
+    model = manifest.model
+    if saved:
+        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
+        command = f"replies are kept, score them with: medtasks score {arguments}"
+    elif model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
+        command += " (answers in the model's journal are not computed again)"
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {command}."
     cause = record.reason.strip().rstrip(".")
@@ -74,40 +83,20 @@ def _why(name: str, manifest: RunManifest) -> str:
     return f"{record.outcome.capitalize()}: {cause}; {command}."
 
 
-def _command_for(name: str, manifest: RunManifest) -> str:
-    """Return the command that gives results of a task: scoring its saved replies, or running again."""
-    begun = datetime.fromisoformat(manifest.started).timestamp()
-    files = sorted(replies_folder(name).glob("*.jsonl"))
-    saved = [str(file) for file in files if file.stat().st_mtime >= begun]
-    if saved:
-        arguments = f"{name} {shlex.join(saved)}{included_option(name)}"
-        return f"replies are kept, score them with: medtasks score {arguments}"
-    command = f"go on with: {shlex.join(manifest.command)}"
-    model = manifest.model
-    if model.name.startswith(_OURS) and "journal=false" not in model.arguments.lower():
-        command += " (answers in the model's journal are not computed again)"
-    return command
-
-
 def run_notes(run: RecordedRun) -> tuple[str, ...]:
     """List damaged and superseded files, and problems of the newest run, one sentence each."""
-    notes = []
+    notes = list(run.notes)
     for name, task in run.tasks.items():
         if task.samples is not None and str(origins := read_origins(task.samples)):
             notes.append(f"{name}: {origins}.")
-    if run.manifests:
-        notes += _notes_on_call(run, run.manifests[-1])
-    return (*run.notes, *notes)
-
-
-def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
-    """List warnings before the newest call, how it ended, and the tasks that it left without results."""
-    notes = []
-    if last.primary and run.primary:
-        primary = f"Primary outcome, stated before the run: {last.primary}"
-        notes.append(f"{primary}. All others are exploratory.")
-    elif last.primary:
-        notes.append("There is no primary outcome: replies are older copies.")
+    if not run.manifests:
+        return tuple(notes)
+    last = run.manifests[-1]
+    if last.primary:
+        primary = "There is no primary outcome: replies are older copies."
+        if run.primary:
+            primary = f"Primary outcome, stated before the run: {last.primary}. All others are exploratory."
+        notes.append(primary)
     notes += [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.look is not None:
         notes.append(str(last.look))
@@ -121,7 +110,7 @@ def _notes_on_call(run: RecordedRun, last: RunManifest) -> list[str]:
         notes.append(
             f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}."
         )
-    return notes + _notes_on_tasks(run, last)
+    return (*notes, *_notes_on_tasks(run, last))
 
 
 def _notes_on_tasks(run: RecordedRun, last: RunManifest) -> list[str]:
@@ -154,7 +143,7 @@ def facts(run: RecordedRun) -> dict[str, str]:
     return texts
 
 
-def _facts_of_results(results: Mapping[str, Any]) -> dict[str, Any]:
+def _facts_of_results(results: Config) -> dict[str, Any]:
     """Return the facts in a results file, by name. Unknown ones are None or an empty text."""
     recorded = {}
     config = mapping_in(results, "config")

@@ -76,7 +76,7 @@ class FailureLimit:
         """Read ``--max-failed``: a number of samples, or a percentage of them.
 
         Raises:
-            MedTasksError: It is something else.
+            MedTasksError: The text is neither a whole number from 0 nor a percentage from 0 to 100.
 
         Example:
             >>> FailureLimit.parse("5%").allows(SampleCounts(scored=95, failed=5))

@@ -19,7 +19,7 @@ from medtasks.runs.reply_origins import ORIGIN
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results, samples_in_place
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
-from medtasks.tasks.task_index import mapping_in, mappings_in
+from medtasks.tasks.task_index import Config, mapping_in, mappings_in
 
 _ACCESS = re.compile(  # settings of where something is and how it is reached
     rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
@@ -36,7 +36,7 @@ class TaskPart:
 
     results: ResultsFile
     samples: Path
-    row: Mapping[str, Any]  # values by ``<metric>,<filter>``, and its title
+    row: Config  # values by ``<metric>,<filter>``, and its title
     filters: Sequence[str]  # names, in order
     total: int  # number of rows of its data
     asked: int  # number of rows that the run asked
@@ -51,12 +51,13 @@ class TaskPart:
         config.pop("dataset_path", None)
         config.pop("dataset_kwargs", None)
         settings = json.dumps(config, sort_keys=True)
-        facts = {f"version of {name}": self.results.of_task("versions", name)}
         served = mapping_in(self.results.content, SERVED_MODEL)
-        facts |= _with_prefix("served model's ", served)
-        facts[f"number of rows of {name}"] = self.total
-        facts[f"settings of {name}"] = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
-        return facts
+        return {
+            f"version of {name}": self.results.of_task("versions", name),
+            **_with_prefix("served model's ", served),
+            f"number of rows of {name}": self.total,
+            f"settings of {name}": _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings)),
+        }
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,16 @@ class ShardRun:
         facts: dict[str, Any] = {
             "--tasks": ",".join(manifest.asked),
             "--primary": manifest.primary or "",
+            **_with_prefix("--", options),
+            "name of the weights": model.weights,
+            "fingerprint of the model": model.fingerprint or model.unknown,
+            **_with_prefix("seed of ", manifest.seeds.model_dump()),
+            **_with_prefix("version of ", manifest.versions),
+            "commit of medtasks": manifest.commit,
+            **manifest.settings,
         }
-        facts |= _with_prefix("--", options)
-        facts["name of the weights"] = model.weights
-        facts["fingerprint of the model"] = model.fingerprint or model.unknown
-        facts |= _with_prefix("seed of ", manifest.seeds.model_dump())
-        facts |= _with_prefix("version of ", manifest.versions)
-        facts["commit of medtasks"] = manifest.commit
-        facts |= manifest.settings
-        facts |= {
-            f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()
-        }
+        for name, record in manifest.tasks.items():
+            facts[f"data of {name}"] = record.fingerprint
         for name, part in self.tasks.items():
             facts |= part.facts(name)
         return {
@@ -122,7 +122,15 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     unfinished: dict[Shard, str] = {}
     for folder in dict.fromkeys(folders):
         _read_folder(folder, runs, unfinished)
-    count = _number_of_shards([*(run.shard for run in runs), *unfinished])
+    by_count: dict[int, Shard] = {}
+    for shard in (*(run.shard for run in runs), *unfinished):
+        by_count.setdefault(shard.count, shard)
+    if len(by_count) > 1:
+        names = join_names(list(map(str, by_count.values())))
+        raise MedTasksError(
+            f"{names} are shards of different numbers of parts; give the folders of one number"
+        )
+    count = next(iter(by_count), 0)
     by_index: dict[int, ShardRun] = {}
     for run in runs:
         _check_same_settings(runs[0], run)
@@ -140,19 +148,6 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     ordered = sorted(by_index.values(), key=lambda run: run.shard.index)
     _check_rows(ordered)
     return ordered
-
-
-def _number_of_shards(shards: Sequence[Shard]) -> int:
-    """Return the number of parts that shards are of, 0 without shards. Raises MedTasksError if it differs."""
-    by_count: dict[int, Shard] = {}
-    for shard in shards:
-        by_count.setdefault(shard.count, shard)
-    if len(by_count) > 1:
-        names = join_names(list(map(str, by_count.values())))
-        raise MedTasksError(
-            f"{names} are shards of different numbers of parts; give the folders of one number"
-        )
-    return next(iter(by_count), 0)
 
 
 def _check_same_settings(first: ShardRun, other: ShardRun) -> None:
@@ -196,9 +191,8 @@ def _check_rows(runs: Sequence[ShardRun]) -> None:
         for run in runs:
             for row in run.tasks[name].lines:
                 if owner.setdefault(row, run) is not run:
-                    places = f"{owner[row]} and in {run}"
                     raise MedTasksError(
-                        f"row {row} of {name} is in {places}; their data are not the same"
+                        f"row {row} of {name} is in {owner[row]} and in {run}; their data are not the same"
                     )
         if absent := [str(row) for row in range(task.total) if row not in owner]:
             raise MedTasksError(
@@ -207,7 +201,16 @@ def _check_rows(runs: Sequence[ShardRun]) -> None:
 
 
 def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str]) -> None:
-    """Add the newest complete run of each shard in a folder, and why a shard has none."""
+    """Add the newest complete run of each shard in a folder.
+
+    Args:
+        folder: The ``--output_path`` of the runs.
+        runs: Gets the complete runs.
+        unfinished: Gets the reason why a shard has no complete run.
+
+    Raises:
+        MedTasksError: There is no such folder, it holds no run of a shard, or one of its manifests is damaged.
+    """
     if not folder.is_dir():
         raise MedTasksError(
             f"there is no folder {folder}; give those named with --output_path of 'medtasks run --shard'"
@@ -233,6 +236,7 @@ def _read_folder(folder: Path, runs: list[ShardRun], unfinished: dict[Shard, str
 
 
 def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
+    """Return the records of a run's tasks by name. Raises _Unfinished if a task has none, or a damaged one."""
     undone = [
         name
         for name, record in manifest.tasks.items()

@@ -9,18 +9,17 @@ from dataclasses import replace
 from itertools import chain, filterfalse
 from typing import Any
 
-from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import (
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader, records_of
+from medtasks.runs.foreign.row_values import (
     CUT_REASONS,
+    JsonObject,
+    as_mapping,
     last_question,
     message_text,
     thinking_text,
 )
-from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, records_of
-from medtasks.runs.foreign.row_values import as_mapping
 
 _ID = "custom_id"
 _REQUESTS = {"body", "params"}  # keys of a request
@@ -47,7 +46,12 @@ def read_outputs(contents: Sequence[FileContent]) -> ForeignFile:
         raise RepliesError(
             f"{contents[0].path} holds requests and no replies; give the output of the batch, too"
         )
-    questions = {record.values.get(_ID): _question(record) for record in records_of(requests)}
+    questions = {}
+    for record in records_of(requests):
+        body = as_mapping(record.values.get("body") or record.values.get("params"))
+        messages = body.get("messages") or body.get("input") or body.get("prompt")
+        prompt, names = last_question(messages)
+        questions[record.values.get(_ID)] = {"prompt": prompt, "image_names": names}
     by_file = [list(_rows(content, questions)) for content in outputs]
     by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
     rows = list(chain(*by_file))
@@ -68,17 +72,19 @@ def _has_reply(row: ForeignRow) -> bool:
     return row.reply is not None
 
 
-def _question(record: TableRow) -> dict[str, Any]:
-    body = as_mapping(record.values.get("body") or record.values.get("params"))
-    messages = body.get("messages") or body.get("input") or body.get("prompt")
-    prompt, names = last_question(messages)
-    return {"prompt": prompt, "image_names": names}
-
-
 def _rows(
     content: FileContent,
     questions: Mapping[Any, dict[str, Any]],
 ) -> Iterator[ForeignRow]:
+    """Yield a row for each reply in a file, or one without a reply for a request that failed.
+
+    Args:
+        content: Output file or error file.
+        questions: Prompt and names of images by id, as far as there are request files.
+
+    Raises:
+        RepliesError: A line has no id.
+    """
     for record in content.records():
         identifier = record.values.get(_ID)
         if not isinstance(identifier, str):
@@ -93,7 +99,7 @@ def _rows(
             yield row
 
 
-def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _replies(values: JsonObject) -> Iterator[dict[str, Any]]:
     """Yield the replies to a request, of which a failed one has none."""
     body = as_mapping(as_mapping(values.get("response")).get("body"))
     if values.get("error") or body.get("error"):
@@ -102,7 +108,9 @@ def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         message = as_mapping(choice.get("message")) or {"content": choice.get("text")}
         yield _reply(message, choice.get("finish_reason"))
     if "output" in body:  # responses API
-        parts = list(chain(*map(_parts_of, body["output"])))
+        parts: list[Any] = []
+        for item in map(as_mapping, body["output"]):  # messages, and summaries of thinking
+            parts += item.get("content") or item.get("summary") or []
         details = as_mapping(body.get("incomplete_details"))
         yield _reply({"content": parts}, details.get("reason"))
     message = as_mapping(as_mapping(values.get("result")).get("message"))
@@ -110,13 +118,7 @@ def _replies(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _reply(message, message.get("stop_reason"))
 
 
-def _parts_of(item: Any) -> list[Any]:
-    """Return the parts of a message, or of a summary of thinking, in an output of the responses API."""
-    fields = as_mapping(item)
-    return fields.get("content") or fields.get("summary") or []
-
-
-def _reply(message: Mapping[str, Any], reason: Any) -> dict[str, Any]:
+def _reply(message: JsonObject, reason: Any) -> dict[str, Any]:
     """Return fields of a row: the text of a message or of its refusal, and an empty one where the model wrote none."""
     text = message_text(message.get("content")) or message.get("refusal") or ""
     return {"reply": text, "reasoning": thinking_text(message), "is_cut": reason in CUT_REASONS}

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from medtasks.data.option_texts import without_marks
 from medtasks.runs.asked_questions import number_of
 
+Options = tuple[str, ...]
+"""Options in comparable form."""
 _IMAGE_MARK = re.compile(r"<image(?:[ _]?\d+)?>", re.IGNORECASE)
 # as in MedXpertQA's questions
 _REPEATED_OPTIONS = re.compile(r"\n\s*answer choices:.*", re.IGNORECASE | re.DOTALL)
@@ -39,7 +41,7 @@ def comparable_question(text: str) -> str:
     return comparable(_REPEATED_OPTIONS.sub("", text))
 
 
-def shown_options(options: Iterable[str]) -> tuple[str, ...]:
+def shown_options(options: Iterable[str]) -> Options:
     """Return options in comparable form without their letters, as a prompt shows them.
 
     Example:
@@ -50,7 +52,7 @@ def shown_options(options: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(comparable, without_marks(texts) or texts))
 
 
-def with_equal_numbers(options: Iterable[str]) -> tuple[str, ...]:
+def with_equal_numbers(options: Iterable[str]) -> Options:
     """Return shown options with numbers in one form: ``5.0`` like ``5``.
 
     Example:
@@ -60,7 +62,7 @@ def with_equal_numbers(options: Iterable[str]) -> tuple[str, ...]:
     return tuple(number_of(text) or text for text in options)
 
 
-def comparable_options(options: Iterable[str]) -> tuple[str, ...]:
+def comparable_options(options: Iterable[str]) -> Options:
     """Return options in the form in which lists of them are compared.
 
     Example:
@@ -70,7 +72,7 @@ def comparable_options(options: Iterable[str]) -> tuple[str, ...]:
     return with_equal_numbers(shown_options(options))
 
 
-def with_blanks(options: Sequence[str]) -> tuple[str, ...]:
+def with_blanks(options: Sequence[str]) -> Options:
     """Return comparable options as a table has them whose reader takes texts such as ``None`` for empty cells.
 
     Example:

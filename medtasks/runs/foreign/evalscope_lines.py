@@ -10,16 +10,18 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import (
+from medtasks.runs.foreign.file_content import FileContent
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader, only_file
+from medtasks.runs.foreign.row_values import (
     CUT_REASONS,
+    as_mapping,
+    first_entry,
+    first_text,
+    image_names,
     last_question,
     message_text,
     thinking_text,
 )
-from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, only_file
-from medtasks.runs.foreign.row_values import as_mapping, first_entry, first_text, image_names
 
 _PREDICTION = "model_output"
 _REVIEW = "sample_score"
@@ -35,11 +37,8 @@ def recognise(content: FileContent) -> bool:
 
 def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     """Return the subsets of one model: predictions if they say what was asked, else reviews."""
-    reviews: list[FileContent] = []
-    subsets: list[FileContent] = []
-    for content in contents:
-        of_its_kind = reviews if _REVIEW in content.keys else subsets
-        of_its_kind.append(content)
+    reviews = [content for content in contents if _REVIEW in content.keys]
+    subsets = [content for content in contents if _REVIEW not in content.keys]
     prompts = (_row(TableRow("", {**content.head[0]})).prompt for content in subsets)
     if reviews and not any(prompts):
         subsets = reviews
@@ -51,7 +50,7 @@ def read_subsets(contents: Sequence[FileContent]) -> ForeignFile:
     """Return the rows of files.
 
     Raises:
-        RepliesError: They are predictions that do not say what was asked.
+        RepliesError: The files are predictions that do not say what was asked.
     """
     rows = []
     lines = 0
@@ -75,6 +74,7 @@ def read_subsets(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _row(record: TableRow) -> ForeignRow:
+    """Return the row of a prediction, or of a review. A prediction with an error has no reply."""
     values = record.values
     output = as_mapping(values.get(_PREDICTION))
     choice = first_entry(output.get("choices"))
@@ -114,7 +114,10 @@ def _with_repeats(samples: Mapping[Any, ForeignRow]) -> list[ForeignRow]:
 
 
 def _repeats(samples: Mapping[int, ForeignRow]) -> int:
-    """Return the number of repeats: the kit gives question i of k repeats the indexes k·i to k·i+k-1."""
+    """Return the number of repeats, 1 if each question was asked once.
+
+    Of k repeats, the kit gives question i the indexes k·i to k·i+k-1, so that each block of k rows has one prompt.
+    """
     prompts = {index: row.prompt for index, row in samples.items() if row.prompt}
     most = min(_MOST_REPEATS, max(prompts, default=0) + 1)
     for count in range(most, 1, -1):

@@ -5,7 +5,6 @@ because prompts may hold images.
 """
 
 import contextlib
-import functools
 import io
 import itertools
 import os
@@ -90,9 +89,9 @@ def read_content(
         header: Columns that the row of names in a table must have.
 
     Raises:
-        RepliesError: It is a pickle, or a workbook next to one, or not valid JSON.
-        SourceError: It is no table.
-        OSError: It cannot be read.
+        RepliesError: The file is a pickle, or a workbook next to one, or not valid JSON, or a log without samples.
+        SourceError: The file begins neither like JSON nor like a log, and is no table.
+        OSError: The file cannot be read.
     """
     check_kind(path)
     with path.open("rb") as stream:
@@ -106,14 +105,7 @@ def read_content(
         return _with_head(path, "log", lambda: _members(path, members))
     if beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
         return _json(path, beginning)
-    _check_twin(path)
-    table = read_table(path, has_formulas=False, sheet_name=sheet_name, header=header)
-    content = _with_head(path, "table", lambda: iter(table.rows))
-    return replace(content, notes=tuple(f"{path}: {note}" for note in table.notes))
-
-
-def _check_twin(path: Path) -> None:
-    """Raise RepliesError for a workbook whose writer stopped and left a pickle next to it."""
+    # VLMEvalKit leaves a pickle next to a workbook that it stopped writing.
     for twin in (path.with_suffix(".pkl"), path.resolve().with_suffix(".pkl")):
         if path.suffix.lower() == ".xlsx" and twin.exists():
             raise RepliesError(
@@ -121,9 +113,21 @@ def _check_twin(path: Path) -> None:
                 "last replies are blank then; let it write the table again by PRED_FORMAT=tsv, or move the pickle away "
                 "if the workbook is known to be complete"
             )
+    table = read_table(path, has_formulas=False, sheet_name=sheet_name, header=header)
+    content = _with_head(path, "table", lambda: iter(table.rows))
+    return replace(content, notes=tuple(f"{path}: {note}" for note in table.notes))
 
 
 def _json(path: Path, beginning: bytes) -> FileContent:
+    """Read the beginning of a file of JSON: a list, lines, a table by columns, or one object.
+
+    Args:
+        path: The file.
+        beginning: Its first bytes.
+
+    Raises:
+        RepliesError: The file is not text in UTF-8 or UTF-16, or not valid JSON.
+    """
     encoding = utf_16_of(beginning) or "utf-8-sig"
     first_line = beginning.decode(encoding, "ignore").lstrip().partition("\n")[0].rstrip()
     if first_line.startswith("["):
@@ -134,8 +138,7 @@ def _json(path: Path, beginning: bytes) -> FileContent:
         readable = itertools.islice(_lines(path, encoding, only_readable=True), _HEAD)
         head = tuple(row.values for row in readable)
         if is_named_so or len(head) > 1:
-            records = functools.partial(_lines, path, encoding)
-            return FileContent(path, "lines", head, records)
+            return FileContent(path, "lines", head, lambda: _lines(path, encoding))
     content = _object(_decode(read_file(path, MOST_TEXT), encoding, path), str(path))
     rows = _rows_of_columns(content, path)
     if rows:
@@ -171,18 +174,16 @@ def _with_head(
     form: str,
     records: Callable[[], Iterator[TableRow]],
 ) -> FileContent:
-    head = itertools.islice(_objects(records()), _HEAD)
-    return FileContent(path, form, tuple(row.values for row in head), records)
+    """Return the content of a file with its first records, those in front of the first that is no object."""
+    head = []
+    with contextlib.suppress(_NoObject):
+        for row in itertools.islice(records(), _HEAD):
+            head.append(row.values)
+    return FileContent(path, form, tuple(head), records)
 
 
 class _NoObject(RepliesError):
-    """An entry is a text, a number or a list, as in no file of a kit."""
-
-
-def _objects(records: Iterator[TableRow]) -> Iterator[TableRow]:
-    """Yield the records in front of the first that is no object."""
-    with contextlib.suppress(_NoObject):
-        yield from records
+    """An entry is a text, a number or a list, as in no file of a kit, of which the head of a file has none."""
 
 
 def _lines(
@@ -207,7 +208,11 @@ def _lines(
 
 
 def _entries(path: Path, text: str) -> Iterator[TableRow]:
-    """Yield the entries of a JSON list, one after the other."""
+    """Yield the entries of a JSON list, one after the other.
+
+    Raises:
+        RepliesError: An entry is no object, or the list is not valid JSON, has no end, or has text after it.
+    """
     decoder = exact_decoder()
     position = _skip_blank(text, text.index("[") + 1)
     for number in itertools.count(1):
@@ -229,6 +234,7 @@ def _entries(path: Path, text: str) -> Iterator[TableRow]:
 
 
 def _decode(data: bytes, encoding: str, location: object) -> str:
+    """Decode text, or raise RepliesError with its location for bytes that are no text."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -252,6 +258,7 @@ def _parse(
     location: str,
     *arguments: Any,
 ) -> Any:
+    """Return ``parse(*arguments)``, or raise RepliesError with the location for what is not valid JSON."""
     try:
         return parse(*arguments)
     except RecursionError:
@@ -267,7 +274,11 @@ def _check_object(content: Any, location: str) -> dict[str, Any]:
 
 
 def _sample_members(path: Path) -> list[zipfile.ZipInfo]:
-    """List the samples in a log of inspect_ai, or none for another archive."""
+    """List the samples in a log of inspect_ai, none for another archive.
+
+    Raises:
+        RepliesError: The archive is a log in which no sample was saved.
+    """
     with zipfile.ZipFile(path) as archive:
         members = [each for each in archive.infolist() if _SAMPLE.fullmatch(each.filename)]
         if members:
@@ -283,6 +294,7 @@ def _members(
     path: Path,
     members: Sequence[zipfile.ZipInfo],
 ) -> Iterator[TableRow]:
+    """Yield the samples of a log, or raise RepliesError for one that is damaged or no JSON object."""
     with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         for number, member in enumerate(members, start=1):
             location = f"{path}, sample {number}"  # its name has the id
@@ -304,8 +316,8 @@ def _content_of(
     """Return the content of a member, which may be packed by Zstandard as Python before 3.14 cannot read.
 
     Raises:
-        RepliesError: No package that can is installed.
-        zipfile.BadZipFile: It is damaged.
+        RepliesError: The member is packed by Zstandard, and the package zstandard is not installed.
+        zipfile.BadZipFile: The member is damaged.
     """
     try:
         return archive.read(member)

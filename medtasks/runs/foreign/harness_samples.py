@@ -4,18 +4,22 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import last_question
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader
-from medtasks.runs.foreign.row_values import as_mapping, first_text, image_names
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader
+from medtasks.runs.foreign.row_values import (
+    JsonObject,
+    as_mapping,
+    first_text,
+    image_names,
+    last_question,
+)
 from medtasks.tasks.answer_columns import parsed_list
 
 REPLIES = ("resps", "filtered_resps")
@@ -43,21 +47,34 @@ def read_samples_files(contents: Sequence[FileContent]) -> ForeignFile:
         lines: Counter[tuple[str, str]] = Counter()  # by row and filter
         for record in content.records():
             replies = _replies(record)
-            row = str(record.values.get(_ROW))
-            line = (row, str(record.values.get("filter")))
+            doc_id = str(record.values.get(_ROW))
+            line = (doc_id, str(record.values.get("filter")))
             run = lines[line]
             lines[line] += 1
-            earlier = replies_by_row.setdefault(row, [])
-            if earlier[run : run + 1] != [replies]:  # else another filter of the same reply
-                earlier.append(replies)
-                rows += _rows(record, replies)
+            earlier = replies_by_row.setdefault(doc_id, [])
+            if earlier[run : run + 1] == [replies]:  # another filter of the same reply
+                continue
+            earlier.append(replies)
+            row = ForeignRow(
+                0,
+                record.place,
+                replies[0],
+                identifier=_published_id(record.values),
+                prompt=_prompt(record),
+                image_names=image_names(record.values.get("input_media")),
+                answer=first_text(record, ("target",)),
+            )
+            for repeat, reply in enumerate(replies):
+                rows.append(
+                    replace(row, reply=reply, repeat=repeat if len(replies) > 1 else None)
+                )
     kit = "lm-eval" if "arguments" in contents[0].keys else "lmms-eval"
     keys = {*chain(*contents[0].head)}
     return ForeignFile(kit, tuple(rows), next(key for key in REPLIES if key in keys))
 
 
 def _replies(record: TableRow) -> list[str]:
-    """Return the replies to a sample, several if it was repeated."""
+    """Return the replies to a sample, several if it was repeated, or raise RepliesError if they are no texts."""
     values = record.values
     recorded = values.get("resps", values.get("filtered_resps"))
     while isinstance(recorded, list) and len(recorded) == 1:
@@ -71,23 +88,11 @@ def _replies(record: TableRow) -> list[str]:
     return replies
 
 
-def _rows(record: TableRow, replies: Sequence[str]) -> list[ForeignRow]:
-    row = ForeignRow(
-        0,
-        record.place,
-        replies[0],
-        identifier=_published_id(record.values),
-        prompt=_prompt(record),
-        image_names=image_names(record.values.get("input_media")),
-        answer=first_text(record, ("target",)),
-    )
-    if len(replies) == 1:
-        return [row]
-    return [replace(row, reply=reply, repeat=repeat) for repeat, reply in enumerate(replies)]
-
-
 def _prompt(record: TableRow) -> str | None:
-    """Return the prompt, without few-shot examples in front of the question where the file has that, too."""
+    """Return the prompt, from the question on if the document has it, so that few-shot examples are left out.
+
+    Without a prompt this is the document's question alone, and None without a question.
+    """
     questions = []
     for key, text in as_mapping(record.values.get("doc")).items():
         if key.lower() in _QUESTIONS and isinstance(text, str) and text.strip():
@@ -98,7 +103,7 @@ def _prompt(record: TableRow) -> str | None:
     return prompt[max([0, *map(prompt.rfind, questions)]) :]
 
 
-def _shown_prompt(values: Mapping[str, Any]) -> str | None:
+def _shown_prompt(values: JsonObject) -> str | None:
     """Return the text that a model got, of chat messages the last of a user, or None without any."""
     prompt = values.get("arguments", values.get("input"))
     for _ in range(2):  # gen_args_0, and arg_0 in it
@@ -111,8 +116,8 @@ def _shown_prompt(values: Mapping[str, Any]) -> str | None:
     return last_question(messages if is_chat else prompt)[0]
 
 
-def _published_id(values: Mapping[str, Any]) -> str | None:
-    """Return the id that a task's metric saved in lmms-eval, unless it is a number."""
+def _published_id(values: JsonObject) -> str | None:
+    """Return the id that a task's metric saved in lmms-eval, None if there is none but a number."""
     for value in values.values():
         identifier = as_mapping(value).get("id")
         if isinstance(identifier, str) and not identifier.isdecimal():

@@ -9,22 +9,19 @@ from dataclasses import replace
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
-from medtasks.runs.foreign.chat_messages import (
-    CUT_REASONS,
-    last_question,
-    message_text,
-    thinking_text,
-)
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, records_of
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader, records_of
 from medtasks.runs.foreign.row_values import (
+    CUT_REASONS,
     as_mapping,
     first_entry,
     first_text,
     image_names,
+    last_question,
+    message_text,
     option_texts,
     text_of,
+    thinking_text,
 )
 
 _REPLY = "completion"
@@ -51,6 +48,7 @@ def read_logs(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
+    """Yield the samples of logs, or raise RepliesError for a JSON log whose ``samples`` are no objects."""
     for record in records_of(contents):
         if "samples" not in record.values:
             yield record
@@ -65,6 +63,7 @@ def _samples(contents: Sequence[FileContent]) -> Iterator[TableRow]:
 
 
 def _row(record: TableRow) -> ForeignRow:
+    """Return the row of a sample. Its input is the question if the sample lists options, else the whole prompt."""
     values = record.values
     output = as_mapping(values.get("output"))
     choice = first_entry(output.get("choices"))

@@ -176,7 +176,12 @@ def match_rows(
     repeats = sorted({row.repeat or 0 for row in file.rows})
     runs: dict[int, dict[str, Reply]] = {repeat: {} for repeat in repeats}
     duplicates = 0
-    for (number, repeat), of_sample in sorted(_by_sample(matches).items()):
+    by_sample: dict[tuple[int, int], list[RowMatch]] = {}  # rows of each sample and run
+    for match in matches:
+        if len(match.samples) == 1:
+            sample = (match.samples[0], match.row.repeat or 0)
+            by_sample.setdefault(sample, []).append(match)
+    for (number, repeat), of_sample in sorted(by_sample.items()):
         doc_id = ids[number]
         row = _only_reply(of_sample)
         if statuses[doc_id] in ("missing", "ambiguous"):  # of several runs the first counts
@@ -198,16 +203,6 @@ def _undecided_samples(matches: Sequence[RowMatch]) -> Iterator[int]:
     """Yield the samples of rows that fit several. Rows with the same texts share one list."""
     several = {id(match.samples): match.samples for match in matches if len(match.samples) > 1}
     return chain.from_iterable(several.values())
-
-
-def _by_sample(matches: Sequence[RowMatch]) -> dict[tuple[int, int], list[RowMatch]]:
-    """Return the rows of each sample and run."""
-    by_sample: dict[tuple[int, int], list[RowMatch]] = {}
-    for match in matches:
-        if len(match.samples) == 1:
-            sample = (match.samples[0], match.row.repeat or 0)
-            by_sample.setdefault(sample, []).append(match)
-    return by_sample
 
 
 def _only_reply(matches: Sequence[RowMatch]) -> ForeignRow | None:

@@ -10,8 +10,14 @@ from collections.abc import Sequence
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, only_file, records_of, without_copies
+from medtasks.runs.foreign.foreign_rows import (
+    ForeignFile,
+    ForeignRow,
+    KitReader,
+    only_file,
+    records_of,
+    without_copies,
+)
 from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
 
 _REPLY = "response"
@@ -35,9 +41,8 @@ def select(contents: Sequence[FileContent]) -> Sequence[FileContent]:
     reply_files = without_copies(contents, _ORIGINALS)
     folders = {content.path.parent for content in reply_files}
     are_chunks = all(_CHUNK.fullmatch(content.path.stem) for content in reply_files)
-    if are_chunks and len(folders) == 1:
-        return reply_files
-    if all(map(_is_subject_of_mmmu, reply_files)):
+    is_one_set = are_chunks and len(folders) == 1
+    if is_one_set or all(map(_is_subject_of_mmmu, reply_files)):
         return reply_files
     return only_file(reply_files)
 
@@ -52,33 +57,35 @@ def read_results(contents: Sequence[FileContent]) -> ForeignFile:
     """Return the rows of files.
 
     Raises:
-        RepliesError: They hold answers that the kit parsed, or replies to Rad-ReStruct.
+        RepliesError: A file holds answers that the kit parsed, or replies to Rad-ReStruct, or an entry has no reply.
     """
     is_mapping = contents[0].form == "object"
     rows = []
     for record in records_of(contents):
-        rows += _mapped_rows(record, contents[0]) if is_mapping else [_row(record)]
+        if not is_mapping:
+            rows.append(_row(record))
+            continue
+        values = record.values.values()
+        letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
+        is_named_so = contents[0].path.stem == "results" and 2 * letters > len(values)
+        if is_named_so or any(isinstance(value, list) for value in values):
+            raise RepliesError(
+                f"{contents[0].path} holds the answers that MedEvalKit parsed, partly at random; give response.json, "
+                "which holds the replies"
+            )
+        for number, key in enumerate(record.values, start=1):
+            location = f"{record.place}, entry {number}"
+            rows.append(ForeignRow(0, location, text_of(record, key), key))
     is_cut = is_mapping or "index2ans" in contents[0].keys
     return ForeignFile(MEDEVALKIT.name, tuple(rows), _REPLY, notes=(_CUT,) if is_cut else ())
 
 
-def _mapped_rows(record: TableRow, content: FileContent) -> list[ForeignRow]:
-    values = record.values.values()
-    letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
-    is_named_so = content.path.stem == "results" and 2 * letters > len(values)
-    if is_named_so or any(isinstance(value, list) for value in values):
-        raise RepliesError(
-            f"{content.path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which "
-            "holds the replies"
-        )
-    rows = []
-    for number, key in enumerate(record.values, start=1):
-        location = f"{record.place}, entry {number}"
-        rows.append(ForeignRow(0, location, text_of(record, key), key))
-    return rows
-
-
 def _row(record: TableRow) -> ForeignRow:
+    """Return the row of an entry of a list.
+
+    Raises:
+        RepliesError: The entry is of Rad-ReStruct, or has no reply.
+    """
     values = record.values
     if "answer_type" in values and "choices" in values:
         raise RepliesError(

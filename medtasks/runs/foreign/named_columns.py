@@ -8,12 +8,18 @@ from typing import Any, Final
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError, join_names, near_match
-from medtasks.runs.foreign.chat_messages import last_question
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader
-from medtasks.runs.foreign.row_values import first_text, image_names, option_texts, text_of
+from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow, KitReader
+from medtasks.runs.foreign.row_values import (
+    first_text,
+    image_names,
+    last_question,
+    option_texts,
+    text_of,
+)
 
+Columns = Mapping[str, str]
+"""Columns of a file by our names of them, see ``FIELDS``."""
 _ID = "doc_id"  # name of ours
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "reply": (
@@ -40,12 +46,11 @@ _LETTER_COLUMNS = ("{}", "option_{}", "option {}")
 _ERRORS = ("#NAME?", "#VALUE!", "#REF!", "#DIV/0!", "#N/A", "#NUM!", "#NULL!")  # of workbooks
 
 
-def table_reader(columns: Mapping[str, str]) -> KitReader:
+def table_reader(columns: Columns) -> KitReader:
     """Return the reader of a table.
 
     Args:
-        columns: Names in the file by names of ours, see ``FIELDS``; several for options, separated by commas, and
-            dotted for keys within others.
+        columns: Those that the user names, several for options, separated by commas, and dotted for keys within others.
     """
     return KitReader("a table", _ID, lambda content: True, partial(_read_tables, columns))
 
@@ -56,9 +61,10 @@ def has_reply(content: FileContent) -> bool:
 
 
 def _read_tables(
-    columns: Mapping[str, str],
+    columns: Columns,
     contents: Sequence[FileContent],
 ) -> ForeignFile:
+    """Return the rows of tables with the columns that a user named, and others by their names."""
     rows = []
     notes: list[str] = []
     for content in contents:
@@ -81,9 +87,13 @@ def _read_tables(
 
 def _named_columns(
     content: FileContent,
-    columns: Mapping[str, str],
+    columns: Columns,
 ) -> dict[str, list[str]]:
-    """Return the columns of the fields that a user named."""
+    """Return the columns of the fields that a user named, by field.
+
+    Raises:
+        RepliesError: There is no such field, or the file has no such column.
+    """
     names = {}
     for field, text in columns.items():
         if field not in FIELDS:
@@ -156,6 +166,16 @@ def _row(
     *,
     is_cell: bool,
 ) -> ForeignRow:
+    """Return the row of a record.
+
+    Args:
+        record: The record.
+        names: Its columns by field, at least one of each.
+        is_cell: Whether the reply is a cell of a table, in which a blank one is an empty reply and an error is none.
+
+    Raises:
+        RepliesError: The record has no column of the reply, or a value that is no text.
+    """
     values = {}
     for field, columns in names.items():
         cells = [_value(record.values, column) for column in columns]

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from medtasks.data.samples import letter
-from medtasks.runs.foreign.compared_texts import are_words, comparable, with_equal_numbers
-from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
+from medtasks.runs.foreign.compared_texts import (
+    Options,
+    are_words,
+    comparable,
+    with_equal_numbers,
+)
+from medtasks.runs.foreign.sample_index import SampleIndex, Texts
 
 _MARK = re.compile(
     r"\W*(?:(?:(?:option|choice|answer|选项)\s?)?(?P<mark>[a-z]|\d{1,2})\W+)?\W*"
@@ -96,7 +101,11 @@ def _asked_options(
         question: The question.
         after: Lists of options after it in the prompt.
         index: The samples.
-        row_options: Options that the row has in a place of their own.
+        row_options: Options that the row has in a place of their own, None without any.
+
+    Returns:
+        The options of samples, in the order of the prompt, where None stands for any options of the question; and
+        whether a sample has options of the row or the prompt in another order.
     """
     if row_options is not None:
         own_options = [options for _, options in index.with_texts(question, row_options)]

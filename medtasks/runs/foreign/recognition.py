@@ -2,23 +2,21 @@
 
 import itertools
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from medtasks.errors import RepliesError, SourceError, join_names, unknown_name
 from medtasks.runs.asked_questions import ASKED
 from medtasks.runs.foreign.batch_outputs import BATCH
 from medtasks.runs.foreign.evalscope_lines import EVALSCOPE
 from medtasks.runs.foreign.file_content import CELL_LIMIT, FileContent, read_content
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
+from medtasks.runs.foreign.foreign_rows import ForeignFile, KitReader
 from medtasks.runs.foreign.harness_samples import HARNESS, PROMPTS, REPLIES
 from medtasks.runs.foreign.inspect_logs import INSPECT
-from medtasks.runs.foreign.kit_reader import KitReader
 from medtasks.runs.foreign.medevalkit_results import MEDEVALKIT
-from medtasks.runs.foreign.named_columns import has_reply, table_reader
-from medtasks.runs.foreign.row_values import as_mapping
+from medtasks.runs.foreign.named_columns import Columns, has_reply, table_reader
+from medtasks.runs.foreign.row_values import JsonObject, as_mapping
 from medtasks.runs.foreign.vlmevalkit_tables import VLMEVALKIT
 from medtasks.runs.logged_samples import SCORE
 from medtasks.runs.question_manifest import MANIFEST, manifest_of_replies
@@ -44,7 +42,7 @@ _ENDINGS = (*_LINES, ".json", ".xlsx", ".tsv", ".csv", ".eval")
 def read_foreign(
     paths: Sequence[Path],
     format: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
 ) -> ForeignFile | None:
     """Read the replies that another kit, or a user's own loop, wrote.
 
@@ -78,14 +76,32 @@ def _read_files(
     format: str | None,
     columns: dict[str, str],
 ) -> ForeignFile | None:
+    """Read files as :func:`read_foreign` does, without errors of the file system in words.
+
+    Args:
+        paths: Files of one run, or a folder.
+        format: Name of the kit; None: the content decides.
+        columns: Columns that the user named, empty without any.
+
+    Returns:
+        The rows, None for files of our own forms, and for a folder without a file of a kit.
+
+    Raises:
+        RepliesError: Some files are ours and others are not, or one cannot be read.
+    """
     sheet_name = columns.pop("sheet", "")
     is_chosen = format is not None or bool(columns)
     header = {**columns}
     header.pop("options", None)
     by_path = {}
     for path in paths:
-        contents = _contents_of(path, sheet_name, header.values(), may_be_ours=not is_chosen)
-        if contents is not None:
+        contents = []
+        for file in _files_in(path):
+            content = read_content(file, sheet_name, header.values())
+            if not is_chosen and _is_ours(content):
+                break  # all files of this path are taken for ours
+            contents.append(content)
+        else:
             by_path[path] = contents
     all_contents = list(itertools.chain(*by_path.values()))
     reader = _reader(all_contents, format, columns)
@@ -102,30 +118,25 @@ def _read_files(
     return _rows(by_path, reader, has_id="id" in columns)
 
 
-def _contents_of(
-    path: Path,
-    sheet_name: str,
-    header: Collection[str],
-    *,
-    may_be_ours: bool,
-) -> list[FileContent] | None:
-    """Return the contents of a file, or of those in a folder, or None if one of them is ours."""
-    contents = []
-    for file in _files_in(path):
-        content = read_content(file, sheet_name, header)
-        if may_be_ours and _is_ours(content):
-            return None
-        contents.append(content)
-    return contents
-
-
 def _rows(
     by_path: Mapping[Path, Sequence[FileContent]],
     reader: KitReader,
     *,
     has_id: bool,
 ) -> ForeignFile | None:
-    """Return the rows of the files that a user named, and of those in folders that are the reader's."""
+    """Return the rows of the files that a user named, and of those in folders that are the reader's.
+
+    Args:
+        by_path: Contents of each named file, and of the files in each named folder.
+        reader: Reader of all of them.
+        has_id: Whether the user named the column of ids.
+
+    Returns:
+        The rows with their numbers, None if no folder has a file of the reader.
+
+    Raises:
+        RepliesError: A named file is not of the reader, or cannot be read.
+    """
     selected: list[FileContent] = []
     for path, contents in by_path.items():
         written = list(filter(reader.recognise, contents))
@@ -133,24 +144,16 @@ def _rows(
             raise RepliesError(
                 f"{path} is no file of {reader.name}; it has {contents[0].described_keys}"
             )
-        selected += reader.select(written) if path.is_dir() and written else written
+        selected += reader.select(written) if path.is_dir() else written
     if not selected:
         return None
     replies = reader.read(selected)
-    rows = _numbered_rows(
-        replies, is_table=any(content.form == "table" for content in selected)
-    )
-    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
-
-
-def _numbered_rows(
-    replies: ForeignFile,
-    *,
-    is_table: bool,
-) -> Iterator[ForeignRow]:
+    is_table = any(content.form == "table" for content in selected)
+    rows = []
     for number, row in enumerate(replies.rows):
         is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
-        yield replace(row, number=number, is_cut=row.is_cut or is_cut_cell)
+        rows.append(replace(row, number=number, is_cut=row.is_cut or is_cut_cell))
+    return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -188,7 +191,8 @@ def _has_id_alone(content: FileContent) -> bool:
     return content.form == "lines" and has_id and not has_reply(content)
 
 
-def _is_our_record(record: Mapping[str, Any]) -> bool:
+def _is_our_record(record: JsonObject) -> bool:
+    """Return whether a line is in our short form, or of the harness, on a task of ours or without its prompt."""
     if not record.keys() & {"doc_id", "id"}:
         return False
     if "reply" in record or ASKED in record:
@@ -203,9 +207,21 @@ def _is_our_record(record: Mapping[str, Any]) -> bool:
 def _reader(
     contents: Sequence[FileContent],
     format: str | None,
-    columns: Mapping[str, str],
+    columns: Columns,
 ) -> KitReader | None:
-    """Return the reader that a user chose, or the only one that recognises a file, or None without one."""
+    """Return the reader that a user chose, or the only one that recognises a file.
+
+    Args:
+        contents: Contents of all files.
+        format: Name of the kit; None: the content decides.
+        columns: Columns that the user named. Unless they are the kit's column of ids, the files are read as a table.
+
+    Returns:
+        The reader, None if no kit recognises a file.
+
+    Raises:
+        RepliesError: The files are of several kits.
+    """
     if format == "table":
         return table_reader(columns)
     if format is not None:

@@ -8,13 +8,14 @@ from itertools import chain
 from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import number_of
 from medtasks.runs.foreign.compared_texts import (
+    Options,
     are_words,
     comparable_options,
     comparable_question,
 )
 from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
 from medtasks.runs.foreign.prompt_texts import matches_in, within_frame
-from medtasks.runs.foreign.sample_index import Options, SampleIndex, Texts
+from medtasks.runs.foreign.sample_index import SampleIndex, Texts
 
 BY_ID = "id"
 BY_OPTIONS = "question and options"
@@ -80,7 +81,14 @@ def match_each(file: ForeignFile, index: SampleIndex) -> list[RowMatch]:
     matches = _by_texts(file.rows, index)
     ids_count = file.is_id_named or _numbers_are_ids(file, matches, index)
     for match in matches:
-        _decide(match, index, ids_count=ids_count)
+        if ids_count or not number_of(match.identifier):
+            match.samples = index.with_id(match.identifier)
+        decide = _decide_by_id if match.samples else _decide_by_texts
+        on_image = decide(match, index)
+        match.why = "" if match.samples else match.why or NOT_HERE
+        if len(match.samples) > 1 and on_image:
+            match.samples = on_image
+            match.step += AND_IMAGE
     _check_images(matches)
     _take_order(matches, index)
     for match in matches:
@@ -117,7 +125,16 @@ def _settles_texts(
     options: Options | None,
     index: SampleIndex,
 ) -> bool:
-    """Compare a row's question, and options in a place of their own, and return whether its prompt can add nothing."""
+    """Compare a row's question, and options in a place of their own, and set the texts that agree.
+
+    Args:
+        match: Match of the row.
+        options: Options of the row in comparable form; None: the row has none in a place of their own.
+        index: The samples.
+
+    Returns:
+        Whether the texts are settled, so that the row's prompt can add nothing.
+    """
     question = comparable_question(match.row.question or "")
     match.texts = index.with_texts(question, options)
     match.shown = frozenset(match.texts)
@@ -138,7 +155,11 @@ def _numbers_are_ids(
     matches: Sequence[RowMatch],
     index: SampleIndex,
 ) -> bool:
-    """Return whether bare numbers in a file are ids: one that contradicts its row's texts makes all of them none."""
+    """Return whether bare numbers in a file are ids: one that contradicts its row's texts makes all of them none.
+
+    Raises:
+        RepliesError: A number is a sample's id, and its row has no text to compare with that sample.
+    """
     for match in matches:
         samples = index.with_id(match.identifier) if number_of(match.identifier) else []
         if not samples:
@@ -178,22 +199,6 @@ def _agrees(
     return comparable_options(match.row.options or ()) == options
 
 
-def _decide(
-    match: RowMatch,
-    index: SampleIndex,
-    *,
-    ids_count: bool,
-) -> None:
-    """Set the samples that a row answers, and the step or the cause."""
-    if ids_count or not number_of(match.identifier):
-        match.samples = index.with_id(match.identifier)
-    on_image = _decide_by_id(match, index) if match.samples else _decide_by_texts(match, index)
-    match.why = "" if match.samples else match.why or NOT_HERE
-    if len(match.samples) > 1 and on_image:
-        match.samples = on_image
-        match.step += AND_IMAGE
-
-
 def _decide_by_id(match: RowMatch, index: SampleIndex) -> list[int]:
     """Keep the samples with a row's id unless its texts contradict it, and return those on an image of the row."""
     if compared := _comparable_samples(match, match.samples, index):
@@ -226,9 +231,16 @@ def _check_images(matches: Sequence[RowMatch]) -> None:
 
 def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
     """Let the order decide between samples with the same texts, if every row of a whole file agrees with its place."""
-    if len(matches) != len(index.texts):
+    texts = index.texts
+    if len(matches) != len(texts) or any(match.row.repeat is not None for match in matches):
         return
-    if any(match.row.repeat is not None for match in matches) or not _is_telling(index.texts):
+    # Where texts are sorted, or come again in one pattern, rows can change places unseen.
+    near = min(_NEAR, len(texts) // _NEAR)
+    padded = [None] * near + texts + [None] * near
+    width = 2 * near + 1
+    windows = Counter(tuple(padded[start : start + width]) for start in range(len(texts)))
+    unique = list(windows.values()).count(1)
+    if 2 * unique < len(texts) or texts == sorted(texts):
         return
     for number, match in enumerate(matches):
         if not _is_at(match, number, index):
@@ -237,19 +249,6 @@ def _take_order(matches: Sequence[RowMatch], index: SampleIndex) -> None:
         if len(match.samples) > 1:
             match.samples = [number]
             match.step = BY_ORDER
-
-
-def _is_telling(texts: Sequence[tuple[str, Options]]) -> bool:
-    """Return whether texts that agree in order show that rows are in their places.
-
-    They do not where texts are sorted, or come again in one pattern: rows can then change places unseen.
-    """
-    near = min(_NEAR, len(texts) // _NEAR)
-    padded = [None] * near + list(texts) + [None] * near
-    width = 2 * near + 1
-    windows = Counter(tuple(padded[start : start + width]) for start in range(len(texts)))
-    unique = list(windows.values()).count(1)
-    return 2 * unique >= len(texts) and list(texts) != sorted(texts)
 
 
 def _is_at(

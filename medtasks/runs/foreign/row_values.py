@@ -1,8 +1,11 @@
-"""Values of a record as a row has them: texts, options and the names of image files."""
+"""Values of a record as a row has them: texts, options, names of image files, and what messages of chat APIs say.
+
+Of messages these are the text of one, the thinking next to it, and the last question that was asked.
+"""
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,16 +15,21 @@ from medtasks.errors import RepliesError
 from medtasks.runs.asked_questions import name_of
 from medtasks.tasks.answer_columns import listed_options
 
+JsonObject = Mapping[str, Any]
 _LONGEST_NAME = 255  # of a file
 _IN_ONE_LINE = re.compile(r"\s*;\s*|\s+(?=\(?[B-Z][).:]\s)")
+_TEXTS = ("text", "input_text", "output_text", "refusal")
+CUT_REASONS = ("length", "max_tokens", "max_output_tokens", "model_length")
+"""Reasons for the end of a reply that mean a limit of its length."""
+_THOUGHTS = ("reasoning", "thinking", "summary_text")
 
 
-def as_mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> JsonObject:
     """Return a JSON object as it is, and an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def first_entry(value: Any) -> Mapping[str, Any]:
+def first_entry(value: Any) -> JsonObject:
     """Return the first object of a JSON list, or an empty one."""
     return as_mapping(value[0]) if isinstance(value, list) and value else {}
 
@@ -30,7 +38,7 @@ def text_of(record: TableRow, key: str) -> str | None:
     """Return the text under a key, with numbers as text, or None for null or a missing key.
 
     Raises:
-        RepliesError: It is a list, an object, ``NaN`` or infinite.
+        RepliesError: The value is a list, an object, ``NaN`` or infinite.
 
     Example:
         >>> text_of(TableRow("row 1", {"id": 7.0}), "id")
@@ -51,7 +59,14 @@ def text_of(record: TableRow, key: str) -> str | None:
 
 
 def first_text(record: TableRow, keys: Iterable[str]) -> str | None:
-    """Return the first text under one of several keys that is not blank, also the only one of a list."""
+    """Return the first text under one of several keys that is not blank, also the only one of a list.
+
+    Returns:
+        The text, numbers as text; None if all keys are missing, blank, or hold longer lists or objects.
+
+    Raises:
+        RepliesError: A value before the first text is ``NaN`` or infinite.
+    """
     for key in keys:
         value = record.values.get(key)
         if isinstance(value, list) and len(value) == 1:
@@ -127,3 +142,74 @@ def image_names(*values: Any) -> tuple[str, ...]:
         if 0 < len(name) <= _LONGEST_NAME:
             names.append(name)
     return tuple(names)
+
+
+# ---- messages of chat APIs ----
+
+
+def message_text(content: Any, joint: str = "") -> str | None:
+    """Return the text of a message's content, or None without any.
+
+    Args:
+        content: A text, or a list of parts.
+        joint: Text between two parts.
+
+    Example:
+        >>> message_text([{"type": "text", "text": "Left"}, {"type": "image"}, {"type": "text", "text": "lung"}], " ")
+        'Left lung'
+    """
+    texts = list(_texts(content, _TEXTS))
+    return joint.join(texts) if texts else None
+
+
+def thinking_text(message: JsonObject) -> str:
+    """Return thinking that is kept next to a message's text, or in parts of its content.
+
+    Example:
+        >>> thinking_text({"content": "B", "reasoning_content": "It is dark."})
+        'It is dark.'
+    """
+    fields = (message.get("reasoning_content"), message.get("reasoning"))
+    apart = [field for field in fields if isinstance(field, str)][:1]
+    return "\n".join([*apart, *_texts(message.get("content"), _THOUGHTS)])
+
+
+def last_question(messages: Any) -> tuple[str | None, tuple[str, ...]]:
+    """Return the text, and the names of the images, of the last message of a user, or a text itself.
+
+    The text is None, and no image is named, where there is no such message or it has no text.
+
+    Example:
+        >>> last_question([{"role": "user", "content": "Which side?"}, {"role": "assistant", "content": "Left"}])
+        ('Which side?', ())
+    """
+    if isinstance(messages, str):
+        return messages, ()
+    for message in reversed(_objects(messages)):
+        if message.get("role", "user") == "user":
+            content = message.get("content")
+            return message_text(content, "\n"), image_names(*_image_places(content))
+    return None, ()
+
+
+def _objects(value: Any) -> list[JsonObject]:
+    """Return the objects in a JSON list, none for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _texts(content: Any, kinds: tuple[str, ...]) -> Iterator[str]:
+    """Yield the texts of the parts of these kinds in a message's content, which may be one text itself."""
+    if isinstance(content, str) and "text" in kinds:
+        yield content
+    for part in _objects(content):
+        if part.get("type") in kinds:
+            for key in ("text", "refusal", "reasoning", "thinking"):
+                if isinstance(part.get(key), str):
+                    yield part[key]
+                    break
+
+
+def _image_places(content: Any) -> Iterator[Any]:
+    for part in _objects(content):
+        source = part.get("image") or part.get("image_url")
+        yield source.get("url") if isinstance(source, dict) else source

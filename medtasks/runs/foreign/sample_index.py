@@ -11,6 +11,7 @@ from itertools import product
 from medtasks.data.samples import Documents, Sample
 from medtasks.runs.asked_questions import QuestionIndex
 from medtasks.runs.foreign.compared_texts import (
+    Options,
     are_words,
     comparable_options,
     comparable_question,
@@ -19,8 +20,6 @@ from medtasks.runs.foreign.compared_texts import (
     with_blanks,
 )
 
-Options = tuple[str, ...]
-"""Options in comparable form."""
 Texts = tuple[str, Options | None]
 """Question and options in comparable form; None stands for any options."""
 _REPEATED_ID = re.compile(r" \(\d+\)$")  # of an id that is published more than once
@@ -37,6 +36,7 @@ class SampleIndex:
     def __init__(self, documents: Documents) -> None:
         """Index all documents of a task, at least one."""
         self.documents = documents
+        self._names = QuestionIndex(documents, {})
         self.texts: list[tuple[str, Options]] = []
         self.groups: dict[Texts, list[int]] = {}  # samples that have a question, by their texts
         # By question: options as prompts show them, and compared.
@@ -49,29 +49,17 @@ class SampleIndex:
             question = comparable_question(Sample(document).question)
             written = list(map(str, document.get("options") or ()))
             options = comparable_options(written)
-            self.texts.append((question, options))
-            if question:
-                self._add_question(number, question, options, shown_options(written))
-
-    def _add_question(
-        self,
-        number: int,
-        question: str,
-        options: Options,
-        as_shown: Options,
-    ) -> None:
-        texts = (question, options)
-        if are_words(options) and texts not in self.groups:
-            self.worded.setdefault(question, []).append(options)
-        self.groups.setdefault(texts, []).append(number)
-        self.groups.setdefault((question, None), []).append(number)
-        self.shown.setdefault(question, {}).setdefault(as_shown, options)
-        self._reordered.add((question, tuple(sorted(options))))
-        self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
-
-    @cached_property
-    def _names(self) -> QuestionIndex:
-        return QuestionIndex(self.documents, {})
+            texts = (question, options)
+            self.texts.append(texts)
+            if not question:
+                continue
+            if are_words(options) and texts not in self.groups:
+                self.worded.setdefault(question, []).append(options)
+            self.groups.setdefault(texts, []).append(number)
+            self.groups.setdefault((question, None), []).append(number)
+            self.shown.setdefault(question, {}).setdefault(shown_options(written), options)
+            self._reordered.add((question, tuple(sorted(options))))
+            self._blank.setdefault((question, with_blanks(options)), {})[texts] = None
 
     @cached_property
     def _shared_ids(self) -> dict[str, list[int]]:
@@ -103,6 +91,7 @@ class SampleIndex:
 
     @cached_property
     def _images(self) -> list[frozenset[str]]:
+        """Names of each sample's images, and its image id, in the form in which they are compared."""
         names = []
         for document in self.documents:
             files = [*Sample(document).images]

@@ -77,7 +77,18 @@ def _documents(
     """Return the document of each name, or raise RepliesError if two rows of a name differ."""
     by_id: dict[str, dict[str, Any]] = {}
     for name, row in zip(names, rows, strict=True):
-        document = _document(name, row, task)
+        written = list(row.options or ())
+        bare = without_marks(written)
+        document = {
+            "doc_id": name,
+            "dataset": task.guarded_as,
+            "image_id": " ".join(row.image_names) or None,
+            "question": row.question or row.prompt,
+            "options": bare or written,
+            "answer": row.answer,
+        }
+        if bare:  # MedEvalKit compares options with their marks
+            document["option_lines"] = written
         if by_id.setdefault(name, document) != document:
             raise RepliesError(
                 f"{row.place}: '{name}' has another question, other options or another gold before"
@@ -88,27 +99,6 @@ def _documents(
 def _asks_for_one_option(task: TaskFile) -> bool:
     family = task.family
     return family.columns in _OF_ONE_LETTER and not family.paired and task.variant is None
-
-
-def _document(
-    name: str,
-    row: ForeignRow,
-    task: TaskFile,
-) -> dict[str, Any]:
-    """Return the columns of a row's question, with options without the marks that the kit compares."""
-    written = list(row.options or ())
-    bare = without_marks(written)
-    document = {
-        "doc_id": name,
-        "dataset": task.guarded_as,
-        "image_id": " ".join(row.image_names) or None,
-        "question": row.question or row.prompt,
-        "options": bare or written,
-        "answer": row.answer,
-    }
-    if bare:
-        document["option_lines"] = written
-    return document
 
 
 def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
@@ -136,6 +126,13 @@ def _notes(
     task: TaskFile,
     note: str,
 ) -> Iterator[str]:
+    """Yield what a reader of the scores has to know about samples from a file, one sentence each.
+
+    Args:
+        documents: The samples.
+        task: Task that asks them.
+        note: How the gold was read, empty if that needs no note.
+    """
     yield (
         f"Options and gold come from this file: the data of '{task.name}' are not prepared here, so that neither was "
         f"compared with them."

@@ -11,8 +11,13 @@ from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.runs.foreign.file_content import FileContent
-from medtasks.runs.foreign.foreign_rows import ForeignFile, ForeignRow
-from medtasks.runs.foreign.kit_reader import KitReader, only_file, without_copies
+from medtasks.runs.foreign.foreign_rows import (
+    ForeignFile,
+    ForeignRow,
+    KitReader,
+    only_file,
+    without_copies,
+)
 from medtasks.runs.foreign.row_values import image_names, text_of, without_blank_end
 
 _INDEX = "index"
@@ -60,7 +65,12 @@ def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
-    texts = _texts(record)
+    """Return the row of a record. In a table written after judging, some blank cells and options have other texts."""
+    texts = {}
+    for key, value in record.values.items():
+        is_blank = isinstance(value, float) and math.isnan(value)  # as the kit's JSON has it
+        if not is_blank and (text := text_of(record, key)):
+            texts[key] = text
     reply = texts.get(_REPLY, "")
     options = [texts.get(name, "") for name in ascii_uppercase]
     if is_judged and reply == "nan":
@@ -78,16 +88,6 @@ def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
         answer=texts.get("answer"),
         reasoning=texts.get("thinking", ""),
     )
-
-
-def _texts(record: TableRow) -> dict[str, str]:
-    """Return the texts of all cells that are not blank, which the kit's JSON has as ``NaN``."""
-    texts = {}
-    for key, value in record.values.items():
-        is_blank = isinstance(value, float) and math.isnan(value)
-        if not is_blank and (text := text_of(record, key)):
-            texts[key] = text
-    return texts
 
 
 VLMEVALKIT = KitReader("VLMEvalKit", _INDEX, recognise, read_tables, select)
