@@ -591,7 +591,7 @@ def _in_order(replies: Any, number: int) -> list[Any]:
     if len(texts) != number:
         raise RepliesError(
             f"the task asks {number} questions, but {received} came; give a list with one reply per question, or a "
-            f"dict from doc_id to reply"
+            "dict from doc_id to reply"
         )
     return texts
 

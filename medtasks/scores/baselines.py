@@ -66,8 +66,10 @@ def baselines(
         scores = _accuracies_by_chance(task, documents, samples)
     else:
         expected = task.family.expected_by_chance(samples)
-        names = [metric.name for metric in metrics if metric.name in expected]
-        by_chance = {name: expected[name] for name in names}
+        by_chance = {}
+        for metric in metrics:
+            if metric.name in expected:
+                by_chance[metric.name] = expected[metric.name]
         scores = dict.fromkeys(task.rows, by_chance)
     if not any(scores.values()):
         return tuple(constants)
@@ -98,8 +100,10 @@ def _accuracies_by_chance(
     samples: Sequence[Sample],
 ) -> ValuesByRule:
     """Return accuracies by rule, with the chance of guessing right for each right answer."""
-    metrics = [metric for metric in task.metrics if metric.name.startswith("acc")]
-    accuracies = [metric for metric in metrics if isinstance(metric, Metric)]
+    accuracies = []
+    for metric in task.metrics:
+        if isinstance(metric, Metric) and metric.name.startswith("acc"):
+            accuracies.append(metric)
     replies = [Reply(text="") for _ in samples]
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
@@ -154,13 +158,38 @@ def _readable_scores(
     documents: Documents,
     strategies: Sequence[Strategy],
 ) -> list[list[Score]]:
-    """Return the scores of each strategy's replies that a rule reads as intended."""
-    by_answer = {}
-    if not needs_labeler(rule):
-        by_answer = _intended_scores(task, rule, documents, strategies)
+    """Return the scores of each strategy's replies that a rule reads as intended.
+
+    The wordings of an answer are tried in turn, until one of them is read as this answer.
+
+    Returns:
+        A list for each strategy, of shape (documents,) if all of its answers are read. Documents whose answer is not
+        read are left out: all of them if the rule needs a labeler, as none is asked here.
+    """
+    by_answer: dict[AnswerKey, Score] = {}
+    waiting = [] if needs_labeler(rule) else _distinct_answers(strategies)
+    attempt = 0
+    while waiting:
+        replies = {}
+        for position, answer in waiting:
+            reply = _wording(task, rule, documents[position], answer, attempt)
+            if reply is not None:
+                replies[position, answer] = reply
+        with_reply = [documents[position] for position, _ in replies]
+        scores = scores_of(task, rule, with_reply, list(replies.values()))
+        waiting = []
+        for key, score in zip(replies, scores, strict=True):
+            value = score.get("value", score.get("correct"))
+            if isinstance(value, list):
+                value = tuple(value)
+            _, answer = key
+            if answer.value in (None, value):
+                by_answer[key] = score
+            else:
+                waiting.append(key)
+        attempt += 1
     all_scores = []
     for strategy in strategies:
-        # Keys are the position of a document and the answer that is meant to it.
         keys = enumerate(strategy.meant)
         all_scores.append([by_answer[key] for key in keys if key in by_answer])
     return all_scores
@@ -225,38 +254,6 @@ def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int 
         if by_id:
             means[position] = sign * mean([value for _, value in by_id.values()])
     return max(means, key=means.__getitem__) if any(means.values()) else None
-
-
-def _intended_scores(
-    task: TaskFile,
-    rule: Rule,
-    documents: Documents,
-    strategies: Sequence[Strategy],
-) -> dict[AnswerKey, Score]:
-    """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
-    by_answer = {}
-    waiting = _distinct_answers(strategies)
-    attempt = 0
-    while waiting:
-        replies = {}
-        for position, answer in waiting:
-            reply = _wording(task, rule, documents[position], answer, attempt)
-            if reply is not None:
-                replies[position, answer] = reply
-        with_reply = [documents[position] for position, _ in replies]
-        scores = scores_of(task, rule, with_reply, list(replies.values()))
-        waiting = []
-        for key, score in zip(replies, scores, strict=True):
-            value = score.get("value", score.get("correct"))
-            if isinstance(value, list):
-                value = tuple(value)
-            _, answer = key
-            if answer.value in (None, value):
-                by_answer[key] = score
-            else:
-                waiting.append(key)
-        attempt += 1
-    return by_answer
 
 
 def _distinct_answers(strategies: Sequence[Strategy]) -> list[AnswerKey]:

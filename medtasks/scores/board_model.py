@@ -1,6 +1,5 @@
 """Boards: models by benchmarks, each in its main metric under one reading of the replies, with intervals of ranks."""
 
-import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -152,17 +151,17 @@ def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
 
 def build_board(
     runs: Sources,
-    reading: Reading = "published",
-    tasks: Names = (),
-    task: str | None = None,
+    reading: Reading,
+    tasks: Names,
+    task: str | None,
 ) -> Board:
     """Score runs in the main metric of each task, and bound their ranks.
 
     Args:
         runs: Runs by the name of their row.
         reading: By which kind of rule all replies are read.
-        tasks: Tasks and groups in the order of the columns; by default all of the runs, without sanity variants.
-        task: The only task, which files of recorded replies answer.
+        tasks: Tasks and groups in the order of the columns; if empty, all of the runs, without sanity variants.
+        task: The only task, which files of recorded replies answer; None for runs.
 
     Raises:
         RepliesError: No run has a score of any task.
@@ -270,14 +269,34 @@ def _ranked_cells(
     sources: Sources,
     notes: Notes,
 ) -> tuple[Cells, Mapping[str, Any]]:
-    """Return a task's scored cells, with ranks unless runs were asked differently, and the provenance of its data."""
+    """Return a task's scored cells by run, and the provenance of its data.
+
+    Runs with values of single samples, at least two, are ranked among each other, unless they were asked differently.
+    """
     cells, files, data = _scored_cells(task, metric, sources, notes)
     try:
         check_asked_alike(task.name, files, strictly=False)
     except RepliesError as error:
         _note(notes, task.name, f"{str(error).rstrip('.')}.")
         return cells, data
-    return with_ranks(cells, higher_is_better=metric.higher_is_better is not False), data
+    ranked = [run for run, cell in cells.items() if cell.values]
+    if len(ranked) < 2:
+        return cells, data
+    clusters: dict[str, Hashable] = {}
+    for run in ranked:
+        for sample, (cluster, _) in cells[run].values.items():
+            clusters.setdefault(sample, cluster)
+    values = np.full((len(ranked), len(clusters)), math.nan)
+    for row, run in enumerate(ranked):
+        for column, sample in enumerate(clusters):
+            if sample in cells[run].values:
+                _, value = cells[run].values[sample]
+                values[row, column] = value
+    higher_is_better = metric.higher_is_better is not False
+    ranks = rank_intervals(values, list(clusters.values()), higher_is_better=higher_is_better)
+    for run, of_run in zip(ranked, ranks, strict=True):
+        cells[run] = replace(cells[run], ranks=of_run)
+    return cells, data
 
 
 def _note_differences(
@@ -296,8 +315,11 @@ def _note_differences(
             _note(notes, f"{run}, {column.task}", difference)
     sizes = {cell.samples for cell in cells.values() if cell.samples}
     if len(sizes) > 1:
-        from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
-        _note(notes, column.task, f"{from_to}; ranks are on those that two runs share.")
+        _note(
+            notes,
+            column.task,
+            f"from {min(sizes)} to {max(sizes)} scored samples; ranks are on those that two runs share.",
+        )
 
 
 def _note(notes: Notes, subject: str, sentence: str) -> None:
@@ -378,32 +400,6 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
     else:
         score = with_interval(metric, estimate_mean(values.values()))
     return BoardCell(score, len(scores) - lost, invalid, lost, values=values)
-
-
-def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> Cells:
-    """Bound the ranks of the runs that have values of single samples, at least two, among each other.
-
-    Args:
-        cells: Cells of one column by run.
-        higher_is_better: Whether rank 1 is that of the highest value.
-    """
-    ranked = [run for run, cell in cells.items() if cell.values]
-    if len(ranked) < 2:
-        return dict(cells)
-    clusters: dict[str, Hashable] = {}
-    for run in ranked:
-        for sample, (cluster, _) in cells[run].values.items():
-            clusters.setdefault(sample, cluster)
-    values = np.full((len(ranked), len(clusters)), math.nan)
-    positions = dict(zip(clusters, itertools.count(), strict=False))
-    for row, run in enumerate(ranked):
-        for sample, (_, value) in cells[run].values.items():
-            values[row, positions[sample]] = value
-    ranks = rank_intervals(values, list(clusters.values()), higher_is_better=higher_is_better)
-    cells = dict(cells)
-    for run, of_run in zip(ranked, ranks, strict=True):
-        cells[run] = replace(cells[run], ranks=of_run)
-    return cells
 
 
 def _recorded_cell(
@@ -498,8 +494,12 @@ def _row_names(models: Mapping[Source, str]) -> dict[str, Source]:
     uses = Counter(titles.values())
     rows: dict[str, Source] = {}
     for source, title in titles.items():
-        name = title or _stem(source.path)
-        if title and uses[title] > 1:
+        name = title
+        if not title:  # named by its file of replies without the endings
+            name = source.path.name
+            for ending in (".gz", ".jsonl", ".json", ".tsv", ".csv", ".xlsx"):
+                name = name.removesuffix(ending)
+        elif uses[title] > 1:
             name = f"{title} ({source.path.name})"
         unique = name
         number = 2
@@ -508,14 +508,6 @@ def _row_names(models: Mapping[Source, str]) -> dict[str, Source]:
             number += 1
         rows[unique] = source
     return rows
-
-
-def _stem(path: Path) -> str:
-    """Return the name of a file of replies without its endings."""
-    name = path.name
-    for ending in (".gz", ".jsonl", ".json", ".tsv", ".csv", ".xlsx"):
-        name = name.removesuffix(ending)
-    return name
 
 
 def board_lines(board: Board) -> list[dict[str, Any]]:
@@ -531,25 +523,26 @@ def board_lines(board: Board) -> list[dict[str, Any]]:
             if cell is None:
                 continue
             first, last = cell.ranks or (None, None)
-            line = {
-                "model": row.name,
-                "step": row.step,
-                "task": column.task,
-                "metric": column.metric,
-                "rule": column.rule,
-                "value": cell.score.value,
-                "standard_error": cell.score.error,
-                "low": cell.score.low,
-                "high": cell.score.high,
-                "first_rank": first,
-                "last_rank": last,
-                "samples": cell.samples,
-                "invalid": cell.invalid,
-                "lost": cell.lost,
-                "questions": cell.questions,
-                "source": row.path,
-            }
-            lines.append(line)
+            lines.append(
+                {
+                    "model": row.name,
+                    "step": row.step,
+                    "task": column.task,
+                    "metric": column.metric,
+                    "rule": column.rule,
+                    "value": cell.score.value,
+                    "standard_error": cell.score.error,
+                    "low": cell.score.low,
+                    "high": cell.score.high,
+                    "first_rank": first,
+                    "last_rank": last,
+                    "samples": cell.samples,
+                    "invalid": cell.invalid,
+                    "lost": cell.lost,
+                    "questions": cell.questions,
+                    "source": row.path,
+                }
+            )
     return lines
 
 

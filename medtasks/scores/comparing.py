@@ -9,7 +9,7 @@ from collections import ChainMap
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
@@ -17,14 +17,9 @@ from medtasks.families.family import Replies, Reply
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.recorded_replies import read_recorded
-from medtasks.runs.reply_origins import ReplyOrigins, read_origins
+from medtasks.runs.reply_origins import ReplyOrigins
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.comparison_checks import (
-    check_asked_alike,
-    check_data,
-    check_for_verdict,
-    prompt_warnings,
-)
+from medtasks.scores.comparison_checks import comparable_origins, prompt_warnings
 from medtasks.scores.draw_notes import draw_notes
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
@@ -33,6 +28,7 @@ from medtasks.scores.run_values import (
     Overlap,
     RunValues,
     ScoresById,
+    TestKey as TestKey,
     Values,
     agreement,
     by_repeat,
@@ -52,7 +48,6 @@ from medtasks.tasks.documents import is_private_task, task_documents, task_prove
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
-_Key = TypeVar("_Key")
 Names = Sequence[str]
 Sources = Mapping[str, Source]
 """Runs by name."""
@@ -61,8 +56,7 @@ RepeatsByRun = Mapping[str, Sequence[Replies]]
 MetricsByName = Mapping[str, AnyMetric]
 RunPair = tuple[str, str]
 """Names of two runs."""
-TestKey = tuple[str, str]
-"""Names of a rule and a metric."""
+
 BothValues = Mapping[TestKey, tuple[Values, Values]]
 """Values of two runs by rule and metric."""
 LabelsByTask = Mapping[str, Mapping[str, Label]]
@@ -257,7 +251,7 @@ def _shared_rules(
     if first.rules != second.rules:
         raise RepliesError(
             f"{' and '.join(names)} hold replies of different kinds, texts and log-likelihoods, which different rules "
-            f"read; compare runs of one kind"
+            "read; compare runs of one kind"
         )
     if unknown := [rule for rule in rules if rule not in first.rules]:
         raise unknown_name("rule", unknown[0], first.rules)
@@ -356,20 +350,21 @@ def _tests(
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
         result = results.get((rule, metric)) or compare_paired(*paired)
-        test = Comparison(
-            *runs,
-            rule,
-            metric,
-            result,
-            result.p,
-            paired,
-            same_as=same_values(values, rule, metric),
-            share=metrics[metric].is_share(result.first, result.second),
-            main=metric in main,
-            higher_is_better=metrics[metric].higher_is_better,
-            equivalence=None if margin is None else equivalence(*paired, margin),
+        tests.append(
+            Comparison(
+                *runs,
+                rule,
+                metric,
+                result,
+                result.p,
+                paired,
+                same_as=same_values(values, rule, metric),
+                share=metrics[metric].is_share(result.first, result.second),
+                main=metric in main,
+                higher_is_better=metrics[metric].higher_is_better,
+                equivalence=None if margin is None else equivalence(*paired, margin),
+            )
         )
-        tests.append(test)
     return tests
 
 
@@ -435,7 +430,7 @@ def compare_task(
     if data.get("draw") and (margin is not None or with_labels):
         raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
-    origins = _checked_origins(
+    origins = comparable_origins(
         task.name, files, data["fingerprint"], strictly=margin is not None
     )
     replies = {}
@@ -448,29 +443,6 @@ def compare_task(
     if margin is not None:
         warnings += prompt_warnings(task, documents, [of_run[0] for of_run in files.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
-
-
-def _checked_origins(
-    task: str,
-    files: Mapping[str, Sequence[Path]],
-    fingerprint: str,
-    *,
-    strictly: bool,
-) -> dict[str, ReplyOrigins]:
-    """Return the origins of replies by name of the run.
-
-    Raises:
-        RepliesError: Runs cannot be compared, or not ``strictly`` enough for a verdict.
-    """
-    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
-    # Repeats of one run were asked the same.
-    firsts = {name: of_run[0] for name, of_run in files.items()}
-    check_asked_alike(task, firsts, strictly=strictly)
-    if strictly:
-        check_for_verdict(files, origins)
-    for path in itertools.chain.from_iterable(files.values()):
-        check_data(task, path, fingerprint)
-    return origins
 
 
 def _draw_notes(
@@ -553,12 +525,12 @@ def compare_all(
 
 
 def compare_each(
-    runs: Sources,
-    metrics: Names = (),
-    rules: Names = (),
-    margin: float | None = None,
+    runs: Sources, metrics: Names, rules: Names, margin: float | None
 ) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
     """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
+
+    Returns:
+        Comparisons by task, and the error of each task that could not be compared.
 
     Raises:
         RepliesError: The runs have no task in common.
@@ -574,8 +546,13 @@ def compare_each(
     for task, having in by_task.items():
         if len(having) < 2:
             continue
+        if not is_ours(task):
+            causes[task] = RepliesError(
+                "is no task of medtasks, so that its samples cannot be scored one by one"
+            )
+            continue
         try:
-            compared[task] = compare_task(_task_of_ours(task), having, metrics, rules, margin)
+            compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
         except MedTasksError as error:
             causes[task] = error
     if not compared and not causes:
@@ -591,14 +568,6 @@ def is_ours(task: str) -> bool:
     return task in task_files() or variant_of(task) is not None
 
 
-def _task_of_ours(name: str) -> TaskFile:
-    if not is_ours(name):
-        raise RepliesError(
-            "is no task of medtasks, so that its samples cannot be scored one by one"
-        )
-    return task_file(name)
-
-
 def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, Source]]:
     """Return the runs that have samples of each task, and warn of what others lack."""
     by_task: dict[str, dict[str, Source]] = {}
@@ -612,11 +581,10 @@ def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, 
     return dict(sorted(by_task.items()))
 
 
-def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
-    """Correct comparisons as one family of tests, in which rules with the same values are one test.
+def corrected_together(compared: Mapping[str, ComparedTask]) -> dict[str, ComparedTask]:
+    """Correct comparisons by task as one family of tests, in which rules with the same values are one test.
 
-    Args:
-        compared: Comparisons by any key. A rule with the values of another one comes after it.
+    A rule with the values of another one has to come after it.
     """
     tests = itertools.chain.from_iterable(task.comparisons for task in compared.values())
     counted = [(test.result, test.values) for test in tests if not test.same_as]

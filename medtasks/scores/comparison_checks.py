@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, warn_once
 from medtasks.runs.replies import read_samples
-from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins
+from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
 from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile, templates_in
@@ -18,25 +19,42 @@ from medtasks.tasks.task_index import SETTINGS, mapping_in
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
-def check_for_verdict(
-    files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]
-) -> None:
-    """Raise RepliesError if there can be no verdict on two runs.
+def comparable_origins(
+    task: str,
+    files: Mapping[str, Sequence[Path]],
+    fingerprint: str,
+    *,
+    strictly: bool,
+) -> dict[str, ReplyOrigins]:
+    """Check that runs can be compared, and return the origins of their replies by name of the run.
 
     Args:
-        files: Samples files of the repeats of each run, of which there have to be as many.
-        origins: Origins of replies by name of the run, of which none may be copies.
+        task: Name of the task.
+        files: Samples files of the repeats of each run, at least one, by name of the run.
+        fingerprint: Fingerprint of the data that all runs have to be on.
+        strictly: Whether a verdict is asked for. It takes runs that were asked exactly alike, as many repeats of each,
+            and no copies of earlier replies.
+
+    Raises:
+        RepliesError: The runs cannot be compared.
     """
+    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
+    # Repeats of one run were asked the same.
+    firsts = {name: of_run[0] for name, of_run in files.items()}
+    check_asked_alike(task, firsts, strictly=strictly)
     for name, counts in origins.items():
-        if counts.copied:
+        if strictly and counts.copied:
             raise RepliesError(
                 f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}"
             )
-    if len({len(of_run) for of_run in files.values()}) > 1:
+    if strictly and len(set(map(len, files.values()))) > 1:
         raise RepliesError(
             "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
             "each, such as FOLDER/repeat_1"
         )
+    for path in chain.from_iterable(files.values()):
+        check_data(task, path, fingerprint)
+    return origins
 
 
 def check_data(task: str, path: Path, expected: str | None) -> None:
@@ -98,9 +116,14 @@ def prompt_warnings(
         RepliesError: Words of the prompts differ (not white space or the marks of images), or of their templates where
             prompts are not recorded.
     """
-    results = [results_next_to(file, warn_once) for file in files]
-    configs = [{} if file is None else file.config(task.name) for file in results]
-    before, after = (_recorded_prompts(task, documents, file) for file in files)
+    configs = []
+    prompts = []
+    for file in files:
+        results = results_next_to(file, warn_once)
+        configs.append({} if results is None else results.config(task.name))
+        is_of_task = task_of(file) == task.name  # a file of another task has other prompts
+        prompts.append(read_samples(file, documents).prompts if is_of_task else {})
+    before, after = prompts
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
     if pairs:
@@ -117,11 +140,6 @@ def prompt_warnings(
     if not task.compares_likelihoods:
         warnings += _sampling_warnings(configs)
     return tuple(warnings)
-
-
-def _recorded_prompts(task: TaskFile, documents: Documents, file: Path) -> Mapping[str, str]:
-    """Return the prompts in a samples file by document id. There are none in a file of another task."""
-    return read_samples(file, documents).prompts if task_of(file) == task.name else {}
 
 
 def _check_templates(configs: Sequence[Mapping[str, Any]]) -> None:

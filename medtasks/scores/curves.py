@@ -45,10 +45,12 @@ def curves(board: Board) -> list[Curve]:
         ordered = sorted(rows, key=itemgetter(0))
         for column in board.columns:
             fullest = board.fullest(column)
-            points = {step: fullest[row] for step, row in ordered if row in fullest}
-            defined = {step: cell for step, cell in points.items() if cell.is_defined}
-            if len(defined) > 1:
-                all_curves.append(_curve(name, column, defined))
+            points = {}
+            for step, row_name in ordered:
+                if row_name in fullest and fullest[row_name].is_defined:
+                    points[step] = fullest[row_name]
+            if len(points) > 1:
+                all_curves.append(_curve(name, column, points))
     return all_curves
 
 

@@ -115,9 +115,7 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     if value is not None:
         return ErrorClass.FOR_A_HUMAN
     text = own_words(reply)
-    if isinstance(text, Reason):
-        return ErrorClass.IRRELEVANT
-    if _is_broken(text):
+    if isinstance(text, Reason) or _is_broken(text):
         return ErrorClass.IRRELEVANT
     languages = languages_of(text)
     declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
@@ -177,16 +175,14 @@ def wrong_answers(
             or score["target"] in (None, score["value"])
         ):
             continue
-        wrong.append(_wrong_answer(document, score, replies[document["doc_id"]].text))
+        text = replies[document["doc_id"]].text
+        kind = ErrorClass.FOR_A_HUMAN
+        if text is not None:  # else these are likelihoods
+            options = document.get("options") or ()
+            question = " ".join([document.get("question") or "", *options])
+            kind = error_class(text, score["value"], question)
+        wrong.append(WrongAnswer(document, score, text or "", kind))
     return wrong
-
-
-def _wrong_answer(document: Document, score: Score, reply: str | None) -> WrongAnswer:
-    kind = ErrorClass.FOR_A_HUMAN
-    if reply is not None:
-        question = " ".join([document.get("question") or "", *(document.get("options") or ())])
-        kind = error_class(reply, score["value"], question)
-    return WrongAnswer(document, score, reply or "", kind)
 
 
 def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
@@ -243,22 +239,23 @@ def export_wrong_answers(
             score = answer.score
             columns = own_columns(document)
             kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
-            row = [
-                document["doc_id"],
-                name,
-                document.get("question"),
-                " | ".join(document.get("options") or ()),
-                score["target"],
-                score["value"],
-                score["reason"],
-                kind,
-                "",
-                answer.key[1],
-                answer.reply,
-                " | ".join(image_names(document)),
-                *(columns.get(key, "") for key in own_names),
-            ]
-            rows.append(row)
+            rows.append(
+                [
+                    document["doc_id"],
+                    name,
+                    document.get("question"),
+                    " | ".join(document.get("options") or ()),
+                    score["target"],
+                    score["value"],
+                    score["reason"],
+                    kind,
+                    "",
+                    answer.key[1],
+                    answer.reply,
+                    " | ".join(image_names(document)),
+                    *(columns.get(key, "") for key in own_names),
+                ]
+            )
     titles = (
         "doc_id",
         "rule",

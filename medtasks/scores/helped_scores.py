@@ -73,14 +73,7 @@ def with_help(
             result = _helped_mean(values, helping_values[rule.name, score.metric], number)
             value = min(max(result.value, 0.0), 1.0) if score.share else result.value
             error = result.error
-            estimate = Estimate(
-                value,
-                error.error,
-                error.clusters,
-                error.degrees,
-                error.effective,
-                unit=score.unit,
-            )
+            estimate = Estimate.with_error(value, error, unit=score.unit)
             scores[index] = with_interval(metrics[score.metric], estimate)
             sentences.append(
                 f"{score.metric} ({rule.name}): helped by {helper.path} on all questions with a factor of "

@@ -40,8 +40,8 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
     if not task.family.joins_runs:
         raise MedTasksError(
             f"'{task.name}' has no judge's prompt about several models; such tasks are medheval_knowledge_open_eleven "
-            f"and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
-            f"medheval_visual_report"
+            "and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
+            "medheval_visual_report"
         )
     if not 2 <= len(runs) <= MOST_MODELS:
         raise MedTasksError(

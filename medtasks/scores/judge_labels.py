@@ -93,19 +93,20 @@ def write_sheet(
     rows = []
     for doc_id, weight in weights.items():
         document = by_id[doc_id]
-        row = (
-            doc_id,
-            document.get("question"),
-            " | ".join(document.get("options") or ()),
-            task.family.target_text(Sample(document)),
-            replies[doc_id].text or "",
-            " | ".join(image_names(document)),
-            "",
-            "",
-            repr(weight),
-            _digest(replies[doc_id]),
+        rows.append(
+            (
+                doc_id,
+                document.get("question"),
+                " | ".join(document.get("options") or ()),
+                task.family.target_text(Sample(document)),
+                replies[doc_id].text or "",
+                " | ".join(image_names(document)),
+                "",
+                "",
+                repr(weight),
+                _digest(replies[doc_id]),
+            )
         )
-        rows.append(row)
     titles = (
         "doc_id",
         "question",
@@ -200,8 +201,9 @@ def checked_scores(
         if doc_id in replies and _digest(replies[doc_id]) == label.digest:
             labelled[doc_id] = label
     if all(math.isnan(label.right) for label in labelled.values()):
-        count = f"{len(labelled)} of {len(labels)} lines"
-        raise RepliesError(f"no reply of this run has a label; {count} are of its replies")
+        raise RepliesError(
+            f"no reply of this run has a label; {len(labelled)} of {len(labels)} lines are of its replies"
+        )
     by_row = _verdicts(task, documents, replies)
     return {row: _checked_score(verdicts, labelled) for row, verdicts in by_row.items()}
 

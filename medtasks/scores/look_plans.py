@@ -60,7 +60,7 @@ def plan_looks(
     if difference is None or not 2 <= count <= _MOST_LOOKS or seed < 0:
         raise RepliesError(
             f"--looks is between 2 and {_MOST_LOOKS}, and takes a --difference and a --seed that is not negative, such "
-            f"as --difference 0.1 --looks 4"
+            "as --difference 0.1 --looks 4"
         )
     rule = rule or next(iter(task.rows))
     if rule not in task.rows:
@@ -144,7 +144,7 @@ def first_record(planned: LooksPlan, other: Source, limit: FailureLimit) -> Look
     if not limit.allows(SampleCounts(answered, len(documents) - answered)):
         raise RepliesError(
             f"{other.path} answered {answered} of {len(documents)} samples of '{task.name}', and --against takes a run "
-            f"of the whole task; run it on the missing ones, too"
+            "of the whole task; run it on the missing ones, too"
         )
     digest = hashlib.sha256(repr(sorted(replies.items())).encode()).hexdigest()
     return LookRecord(

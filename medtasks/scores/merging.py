@@ -13,7 +13,7 @@ from typing import Any
 from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, join_names
-from medtasks.families.family import FENCED, Replies, Rule
+from medtasks.families.family import FENCED, Rule
 from medtasks.home import written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
@@ -122,7 +122,7 @@ def _task_to_merge(name: str) -> TaskFile:
     if task.only_harness:
         raise MedTasksError(
             f"'{task.name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, and "
-            f"the shards without it"
+            "the shards without it"
         )
     return task
 
@@ -146,7 +146,7 @@ def _check_versions(run: ShardRun) -> None:
     if different:
         raise MedTasksError(
             f"the results are computed here, and {join_names(different)} differ from those of {run}; merge where they "
-            f"are the same"
+            "are the same"
         )
 
 
@@ -218,7 +218,11 @@ def _recorded_scores(
     part: TaskPart,
     documents: Documents,
 ) -> dict[int, list[Score]]:
-    """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
+    """Return the scores in a shard's samples by row and filter, with the texts that metrics compare.
+
+    Raises:
+        MedTasksError: A sample has no score, or the data here are not those of the run.
+    """
     scores: dict[int, list[Score]] = {}
     index = QuestionIndex(documents, {})
     for row, lines in part.lines.items():
@@ -229,22 +233,9 @@ def _recorded_scores(
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
             score.pop("schema_version", None)
             scores.setdefault(row, []).append(score)
-    if scores and not task.family.scores_suffice:
-        _add_texts(task, scores, documents, read_replies(part.samples, documents))
-    return scores
-
-
-def _add_texts(
-    task: TaskFile,
-    scores: Mapping[int, Sequence[Score]],
-    documents: Documents,
-    replies: Replies,
-) -> None:
-    """Add the texts that metrics compare to scores, by row and filter.
-
-    Raises:
-        MedTasksError: The data here are not those of the run.
-    """
+    if not scores or task.family.scores_suffice:
+        return scores
+    replies = read_replies(part.samples, documents)
     for row, by_filter in scores.items():
         document = documents[row]
         reply = replies.get(document["doc_id"])  # None for a question that has changed
@@ -258,9 +249,10 @@ def _add_texts(
             ):
                 raise MedTasksError(
                     f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data "
-                    f"and replies"
+                    "and replies"
                 )
             score |= texts
+    return scores
 
 
 def _group_row(
@@ -272,7 +264,8 @@ def _group_row(
     """Aggregate the rows of a group's tasks as its file says. Reports compute the standard errors."""
     keys = dict.fromkeys(chain(*map(rows.__getitem__, members)))
     row: Row = {}
-    for metric in _declared_metrics(name):
+    declared = resolve_names(task_config(name).get("aggregate_metric_list")) or []
+    for metric in [declared] if isinstance(declared, Mapping) else declared:
         aggregation = metric.get("aggregation")
         aggregate = aggregation if callable(aggregation) else _mean
         is_weighted = metric.get("weight_by_size", False)
@@ -287,12 +280,6 @@ def _group_row(
             row[key] = aggregate(list(values), list(sizes), is_weighted)
             row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
-
-
-def _declared_metrics(group: str) -> Sequence[Mapping[str, Any]]:
-    """Return the metrics that the file of a group aggregates."""
-    declared = resolve_names(task_config(group).get("aggregate_metric_list")) or []
-    return [declared] if isinstance(declared, Mapping) else declared
 
 
 def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:

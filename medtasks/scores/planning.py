@@ -142,8 +142,9 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
     samples = [Sample(document) for document in documents]
     if not task.is_computed:
         if task.family.paired:
-            cause = f"a judge reads replies to '{task.name}'"
-            raise RepliesError(f"{cause}; plan the task with the same pairs that needs none")
+            raise RepliesError(
+                f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none"
+            )
         return list(task.family.independent_clusters(samples))
     replies = {}  # without an answer
     for sample in samples:

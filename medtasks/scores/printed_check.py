@@ -16,7 +16,7 @@ from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.family import Replies
 from medtasks.metrics.metric import AnyMetric, Metric, Score, ScoreList
 from medtasks.runs.sample_counts import SampleCounts
-from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, published_rule
+from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
 from medtasks.scores.scoring import (
     RowScores,
     answered_documents,
@@ -145,7 +145,12 @@ def check_printed(
     answered = answered_documents(documents, replies)
     row_scores = score_rows(task, answered, replies)
     rules = score_replies(task, documents, replies, further, row_scores)
-    by_row = _scores_under(rules, name)
+    by_row = {}
+    for row, rule in rules.items():
+        if name not in rule.estimates:
+            raise unknown_name("metric", name, rule.estimates)
+        failure = rule.failures.get(name, "")
+        by_row[row] = RuleScore(row, rule.rule, rule.estimates[name], failure)
     careful = careful_rule(rules)
     compared = published_rule(rules) or careful or next(iter(rules.values()))
     verdict = PrintedCheck(
@@ -163,22 +168,6 @@ def check_printed(
             f"--printed {printed} is no percentage, and '{name}' is a share; give it in percent"
         )
     return _with_explanations(verdict, by_row.values(), metric, row_scores)
-
-
-def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
-    """Return the scores of a metric by row.
-
-    Raises:
-        UnknownName: There is no such metric.
-    """
-    by_row = {}
-    for row, rule in rules.items():
-        if name not in rule.estimates:
-            raise unknown_name("metric", name, rule.estimates)
-        by_row[row] = RuleScore(
-            row, rule.rule, rule.estimates[name], rule.failures.get(name, "")
-        )
-    return by_row
 
 
 def _with_explanations(

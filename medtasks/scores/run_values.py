@@ -45,6 +45,8 @@ REPEAT = ", repeat "
 OF_CLASSES = "of classes"  # all metrics of classes, of which a task may have none
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
+TestKey = tuple[str, str]
+"""Names of a rule and a metric. The rule is called as the row of the task's results, such as ``robust``."""
 ScoresById = Mapping[str, Score]
 NEAR_TIE = 0.25
 """Margin, in nats per token, up to which a flip is one at a near tie: two options, each moved by the spacing of
@@ -57,9 +59,8 @@ class RunValues:
     """Values of one run, or means over its repeats."""
 
     rules: Mapping[str, str]  # name and version of each extractor by name of the rule
-    values: Mapping[tuple[str, str], Values]  # by name of the rule and metric
-    # Why a metric has no values, by name of the rule and metric.
-    skipped: Mapping[tuple[str, str], str]
+    values: Mapping[TestKey, Values]
+    skipped: Mapping[TestKey, str]  # why a metric has no values
     # By name of the rule and sample id, which tells the repeat, too.
     scores: Mapping[str, ScoresById]
 
@@ -85,30 +86,21 @@ def chosen_metrics(
     metrics: list[AnyMetric] = [*task.family.compared_only]
     metrics += [metric for metric in task.metrics if metric.is_compared]
     if names:
-        metrics = _named_metrics(task, names, metrics, class_metrics(task, documents))
+        first_of_classes = len(metrics)
+        metrics += class_metrics(task, documents)
+        comparable = [metric.name for metric in metrics]
+        keys: set[str] = set()
+        for name in names:
+            if name == OF_CLASSES:
+                keys.update(comparable[first_of_classes:])
+            else:
+                keys |= _keys_of(task, name, comparable)
+        metrics = [metric for metric in metrics if metric.name in keys]
     else:
         metrics = [metric for metric in metrics if metric.role is not Role.RATE]
     if not metrics:
         raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
     return metrics
-
-
-def _named_metrics(
-    task: TaskFile,
-    names: Sequence[str],
-    metrics: Sequence[AnyMetric],
-    of_classes: Sequence[AnyMetric],
-) -> list[AnyMetric]:
-    """Select the metrics with these names from those of all samples and ``of_classes``."""
-    all_metrics = [*metrics, *of_classes]
-    comparable = [metric.name for metric in all_metrics]
-    keys: set[str] = set()
-    for name in names:
-        if name == OF_CLASSES:
-            keys.update(comparable[len(metrics) :])
-        else:
-            keys |= _keys_of(task, name, comparable)
-    return [metric for metric in all_metrics if metric.name in keys]
 
 
 def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
@@ -159,8 +151,8 @@ def run_values(
             answered.append(document)
             samples.append((document["doc_id"], cluster))
     rows = score_rows(task, answered, replies)
-    values: dict[tuple[str, str], Values] = {}
-    skipped: dict[tuple[str, str], str] = {}
+    values: dict[TestKey, Values] = {}
+    skipped: dict[TestKey, str] = {}
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
         key = (name, metric.name)
         if metric.name.startswith(AUROC):
@@ -209,7 +201,7 @@ def estimate_mean(values: Collection[tuple[Hashable, float]]) -> Estimate:
     """
     units = [unit for unit, _ in values]
     average, error = mean_and_error([value for _, value in values], units)
-    return Estimate(average, error.error, error.clusters, error.degrees, error.effective)
+    return Estimate.with_error(average, error)
 
 
 def _check_mean(
@@ -246,10 +238,10 @@ def mean_values(
     all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
     answered = [run for run, replies in zip(all_runs, repeats, strict=True) if replies]
     first = answered[0]
-    values: dict[tuple[str, str], Values] = {}
+    values: dict[TestKey, Values] = {}
     for key in first.values:
         values[key] = means_by_question([run.values[key] for run in answered])
-    skipped: dict[tuple[str, str], str] = {}
+    skipped: dict[TestKey, str] = {}
     for run in answered:
         skipped |= run.skipped
     scores = {row: by_repeat([run.scores[row] for run in all_runs]) for row in first.scores}

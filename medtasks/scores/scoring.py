@@ -79,8 +79,9 @@ def score_replies(
     # A group of tasks has no family and raises here.
     compares_reports = task.family.kind is AnswerKind.REPORT
     if report_metrics and not compares_reports:
-        own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
-        raise RepliesError(f"{own_only}; leave out --metric")
+        raise RepliesError(
+            f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
+        )
     for column in {*task.breakdown}.difference(*documents) if documents else ():
         hint = near_match(column, documents[0])
         warn_once(

@@ -250,25 +250,17 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     totals = _sample_parts(metrics, [score for _, score in answered])
     for column in task.breakdown:
         bands = number_bands(documents, column)
+        groups: dict[str, list[Score]] = {}
+        for document, score in answered:
+            for name in group_names(document, column, bands):
+                groups.setdefault(name, []).append(score)
+        sizes = {name: len(members) for name, members in groups.items()}
         parts = []
-        for name, members in _scores_by_group(answered, column, bands).items():
-            questions = len(members) - sum(map(is_unjudged, members))
-            parts.append((name, questions, _sample_parts(metrics, members)))
+        for name in _in_order(sizes, bands):
+            questions = sizes[name] - sum(map(is_unjudged, groups[name]))
+            parts.append((name, questions, _sample_parts(metrics, groups[name])))
         by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
-    return Subgroups(by_column, _column_tests(by_column, totals))
-
-
-def _scores_by_group(
-    answered: Sequence[tuple[Document, Score]],
-    column: str,
-    bands: Mapping[str, str],
-) -> dict[str, list[Score]]:
-    groups: dict[str, list[Score]] = {}
-    for document, score in answered:
-        for name in group_names(document, column, bands):
-            groups.setdefault(name, []).append(score)
-    sizes = {name: len(members) for name, members in groups.items()}
-    return {name: groups[name] for name in _in_order(sizes, bands)}
+    return _with_tests(by_column, totals)
 
 
 def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_Part]:
@@ -316,7 +308,7 @@ def by_category(
         for name in _in_order(sizes, bands):
             parts.append((name, sizes[name], _pair_parts(answers, name, scores)))
         by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
-    return Subgroups(by_column, _column_tests(by_column, totals))
+    return _with_tests(by_column, totals)
 
 
 def _pair_parts(
@@ -492,12 +484,13 @@ def _correlation(part: _Part, total: _Part) -> float:
     return min(max(correlation, -1.0), 1.0)
 
 
-def _column_tests(
+def _with_tests(
     by_column: Mapping[str, tuple[Group, ...]], totals: Sequence[_Part]
-) -> dict[str, tuple[ColumnTest, ...]]:
-    """Return one test per column and main metric, corrected for all of them.
+) -> Subgroups:
+    """Add one test per column and main metric to groups by column, corrected for all of these tests.
 
-    Only a test that rejects after this correction names a group: the one with the smallest p-value.
+    Only a test that rejects after this correction names a group: the one with the smallest p-value. There is no test
+    where no group was compared.
     """
     overall = [with_interval(total.metric, total.estimate) for total in totals]
     tests: dict[tuple[str, int], ColumnTest] = {}
@@ -511,7 +504,7 @@ def _column_tests(
     for ((column, _), test), p in zip(tests.items(), corrected, strict=True):
         different = test.different if p < ALPHA else ""
         by_name[column] += (replace(test, different=different, p_holm=p),)
-    return by_name
+    return Subgroups(by_column, by_name)
 
 
 def _most_different(
@@ -553,7 +546,6 @@ def with_interval(
     ends = estimate.ends or interval(
         estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level
     )
-    has_error = estimate.clusters is not None
     return MetricScore(
         metric.name,
         estimate.value,
@@ -561,7 +553,7 @@ def with_interval(
         *ends,
         share,
         metric.higher_is_better,
-        has_error,
+        has_error=estimate.clusters is not None,
         by_construction=by_construction,
         clusters=estimate.clusters,
         unit=estimate.unit,

@@ -126,7 +126,7 @@ def class_areas(
     likelihoods = _likelihoods(task, documents, replies)
     if likelihoods is None or len(set(likelihoods.options)) != 1:
         return ()
-    if len(set(likelihoods.targets)) < 2:
+    if len(set(likelihoods.targets)) < 2:  # samples of one class have no AUROC
         return ()
     areas = []
     for index, name in enumerate(likelihoods.options[0]):

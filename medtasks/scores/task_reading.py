@@ -227,8 +227,10 @@ def rule_reports(
             recorded, name, values.get(name, {}), declared, recomputed.estimates
         )
         notes += disagreements
-        undefined = [score.metric for score in scores if math.isnan(score.value)]
-        failures = {metric: recomputed.failures.get(metric, default) for metric in undefined}
+        failures = {}
+        for score in scores:
+            if math.isnan(score.value):
+                failures[score.metric] = recomputed.failures.get(score.metric, default)
         reports.append(
             replace(
                 recomputed,
@@ -275,7 +277,7 @@ def _scores_of_row(
                 notes.append(
                     f"{recorded.name}, {name}, {metric}: the run recorded {_with_error(*row[metric])}, its recorded "
                     f"replies give {_with_error(score.value, score.error)} under today's rule; the recorded score is "
-                    f"shown."
+                    "shown."
                 )
     return scores, notes
 
@@ -349,7 +351,7 @@ def _read_documents(reading: TaskReading) -> str:
     if task.dataset and fingerprint not in (None, here):
         return (
             f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has {here}, "
-            f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+            "so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
         )
     reading.documents = documents or task_documents(task)
     return ""
@@ -495,7 +497,7 @@ def _compute(reading: TaskReading) -> None:
         return
     if not reading.computed:
         reading.missing.append(
-            f"Scores are not computed here, because the samples file holds neither replies nor what was read from "
+            "Scores are not computed here, because the samples file holds neither replies nor what was read from "
             f"them; run: {reading.score_command}"
         )
 
@@ -513,7 +515,7 @@ def _aggregate_records(reading: TaskReading) -> None:
         reading.computed[name] = _aggregate(task, rule, columns, by_id)
     if not (reading.withheld or reading.samples.replies):
         reading.missing.append(
-            f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
+            "The run withheld prompts and replies; those that were saved are shown by: medtasks report "
             f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
         )
 

@@ -128,8 +128,7 @@ def _lacking(tests: Sequence[Comparison]) -> str:
         return f"{has}, all of one patient, image or pair, so that no test can tell."
     samples = _needed_samples(worst)
     if not samples:
-        as_large = "the difference seen is as large as the margin"
-        return f"{has}; {as_large}, and more samples would tell whether it is real."
+        return f"{has}; the difference seen is as large as the margin, and more samples would tell whether it is real."
     return f"{has}; equivalence takes about {_two_digits(samples)}, or a wider --margin."
 
 
