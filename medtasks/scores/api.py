@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 
 from medtasks.data.samples import Document, Documents
-from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
+from medtasks.errors import RepliesError, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import with_image_clusters
@@ -28,7 +28,7 @@ from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run, replies_to
 from medtasks.runs.run_notes import run_notes
 from medtasks.scores.audit_items import audit_items, image_files
-from medtasks.scores.board_model import board_lines, board_of
+from medtasks.scores.board_model import board_lines, board_of, our_task
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
@@ -42,8 +42,7 @@ from medtasks.scores.task_reading import (
     without_metrics,
 )
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import including, scored_task, task_file
+from medtasks.tasks.task_files import including, scored_task
 
 RepliesInput: TypeAlias = (
     str | Path | Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
@@ -137,13 +136,11 @@ class Run:
         rows = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
-                task = _task_or_none(recorded)
-                computed = {}
-                if task:
-                    reading = _reading_of(recorded, task)
-                    recorded = reading.recorded
-                    computed = reading.computed
-                reports, _ = rule_reports(recorded, task, computed)
+                reading = _reading_or_none(recorded)
+                if reading is None:
+                    reports, _ = rule_reports(recorded, None, {})
+                else:
+                    reports, _ = rule_reports(reading.recorded, reading.task, reading.computed)
                 for report in reports:
                     rows.append((recorded.name, report.name, report.rule, report.scores))
         return _table(rows)
@@ -167,9 +164,9 @@ class Run:
         lines = []
         with _including(self._folders):
             for recorded in tasks.values():
-                file = _task_or_none(recorded)
-                if file:
-                    lines += _sample_lines(_reading_of(recorded, file))
+                reading = _reading_or_none(recorded)
+                if reading:
+                    lines += _sample_lines(reading)
         return _frame_of(lines)
 
 
@@ -201,7 +198,18 @@ def score(
     """
     with _including(include_path):
         chosen = scored_task(task)
-        read, documents, data = _read_replies(chosen, replies, format, columns)
+        if isinstance(replies, str | Path):
+            if not os.path.exists(replies):
+                raise RepliesError(
+                    f"there is no file or folder {replies}; give one, or a list with a text per question"
+                )
+            file = replies_to(chosen.name, Source(Path(replies)))
+            recorded, documents, data = read_with_data(chosen, [file], format, columns)
+            read = recorded.logged_run(chosen.name)
+        else:
+            documents = task_documents(chosen)
+            read = _by_id(replies, documents)
+            data = task_provenance(chosen, documents)
         by_id = take_answer_field(read, answer_field)
         answered = answered_documents(documents, by_id)
         row_scores = score_rows(chosen, answered, by_id)
@@ -309,7 +317,7 @@ def parse(
         "answer": (answer, answer is None or isinstance(answer, str)),
     }
     for name, (values, is_shared) in inputs.items():
-        columns[name] = [values] * len(texts) if is_shared else list(values or ())
+        columns[name] = [values] * len(texts) if is_shared else list(values)
         if len(columns[name]) != len(texts):
             raise RepliesError(
                 f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each"
@@ -394,11 +402,6 @@ def compare(
         else:
             runs = {"first": _source(first, labels[:1]), "second": _source(second, labels[1:])}
             tasks = _compare_sources(runs, metrics, task)
-    return pd.DataFrame(_comparison_lines(tasks), columns=list(_COMPARISON_COLUMNS))
-
-
-def _comparison_lines(tasks: Mapping[str, ComparedTask]) -> list[dict[str, Any]]:
-    """Return one line per task, row and metric, and warn of what the comparisons are subject to."""
     lines = []
     for name, compared in tasks.items():
         for warning in compared.warnings:
@@ -406,7 +409,7 @@ def _comparison_lines(tasks: Mapping[str, ComparedTask]) -> list[dict[str, Any]]
         for test in compared.comparisons:
             line = {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm}
             lines.append(line | asdict(test.result))
-    return lines
+    return pd.DataFrame(lines, columns=list(_COMPARISON_COLUMNS))
 
 
 def board(
@@ -491,40 +494,19 @@ def _including(folders: FolderInput) -> AbstractContextManager[None]:
     return including([Path(path) for path in paths])
 
 
-def _task_or_none(recorded: TaskRun) -> TaskFile | None:
-    """Return the task file, or None for a group or a task that medtasks cannot score."""
-    try:
-        task = task_file(recorded.name)
-    except UnknownName:
+def _reading_or_none(recorded: TaskRun) -> TaskReading | None:
+    """Read a recorded task, and warn of samples that have changed since they were asked.
+
+    Returns:
+        The reading, or None for a group or a task that medtasks cannot score.
+    """
+    task = our_task(recorded.name)
+    if task is None or task.kind == "group":
         return None
-    return None if task.kind == "group" or task.only_harness else task
-
-
-def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
-    """Read a recorded task, and warn of samples that have changed since they were asked."""
     reading = read_task(recorded, task)
     if reading.samples.changed and recorded.samples:
         warn_once(reading.samples.describe_changes(recorded.samples))
     return reading
-
-
-def _read_replies(
-    task: TaskFile,
-    replies: RepliesInput,
-    kit: str | None,
-    columns: Mapping[str, str] | None,
-) -> tuple[Mapping[str, Reply], Documents, Mapping[str, Any]]:
-    """Return replies by the ids of the questions that they answer, all documents, and their provenance."""
-    if not isinstance(replies, str | Path):
-        prepared = task_documents(task)
-        return _by_id(replies, prepared), prepared, task_provenance(task, prepared)
-    if not os.path.exists(replies):
-        raise RepliesError(
-            f"there is no file or folder {replies}; give one, or a list with a text per question"
-        )
-    file = replies_to(task.name, Source(Path(replies)))
-    recorded, documents, data = read_with_data(task, [file], kit, columns)
-    return recorded.logged_run(task.name), documents, data
 
 
 def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
@@ -572,28 +554,18 @@ def _named_replies(
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
     else:
-        ids = [document["doc_id"] for document in documents]
-        pairs = zip(ids, _in_order(replies, len(ids)), strict=True)
+        received = f"a {type(replies).__name__}"
+        texts: list[Any] = []
+        if isinstance(replies, Iterable) and not isinstance(replies, Set):
+            texts = list(replies)
+            received = f"{len(texts)} replies"
+        if len(texts) != len(documents):
+            raise RepliesError(
+                f"the task asks {len(documents)} questions, but {received} came; give a list with one reply per "
+                "question, or a dict from doc_id to reply"
+            )
+        pairs = zip([document["doc_id"] for document in documents], texts, strict=True)
     return [(name_of(name), text) for name, text in pairs], is_published
-
-
-def _in_order(replies: Any, number: int) -> list[Any]:
-    """Return replies in the order of the questions.
-
-    Raises:
-        RepliesError: The replies have no order, or another number than the questions.
-    """
-    received = f"a {type(replies).__name__}"
-    texts: list[Any] = []
-    if isinstance(replies, Iterable) and not isinstance(replies, Set):
-        texts = list(replies)
-        received = f"{len(texts)} replies"
-    if len(texts) != number:
-        raise RepliesError(
-            f"the task asks {number} questions, but {received} came; give a list with one reply per question, or a "
-            "dict from doc_id to reply"
-        )
-    return texts
 
 
 def _place(name: str) -> str:
@@ -610,8 +582,8 @@ def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.Da
     for *row, scores in rows:
         for score in scores:
             lines.append((*row, score.metric, score.value, score.error, score.low, score.high))
-    columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
-    return pd.DataFrame(lines, columns=list(columns))
+    columns = ["task", "row", "rule", "metric", "value", "standard_error", "low", "high"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def _sample_lines(reading: TaskReading) -> list[dict[str, Any]]:

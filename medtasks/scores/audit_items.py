@@ -35,15 +35,16 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     If the task is withheld, it is without its text: digests, numbers, and letters that were logged.
     """
     columns = dict.fromkeys(reading.task.breakdown)
+    answered = reading.answered_documents
     rows: dict[str, Mapping[str, Any]] = {}
     if reading.withheld:  # the scores hold what may be shown
         for computed in reading.computed.values():
             rows |= computed.samples
     else:
-        rows |= {str(document["doc_id"]): document for document in reading.answered_documents}
+        rows |= {str(document["doc_id"]): document for document in answered}
         for column in SELECTABLE:
             distinct: set[Any] = set()
-            for document in reading.answered_documents:
+            for document in answered:
                 distinct.update(values(document, column))
             if 0 < len(distinct) <= MOST_GROUPS:
                 columns[column] = None
@@ -51,7 +52,7 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
         column: number_bands(list(rows.values()), column) for column in reading.task.breakdown
     }
     items = []
-    for document in reading.answered_documents:
+    for document in answered:
         row = rows.get(str(document["doc_id"]), {})
         groups = {}
         for column in columns:

@@ -129,8 +129,7 @@ def _constants(
     reasons: dict[int, str] = defaultdict(str)
     for name, row in task.rows.items():
         complete = {}
-        all_scores = _readable_scores(task, row, documents, strategies)
-        for number, scores in enumerate(all_scores):
+        for number, scores in enumerate(_readable_scores(task, row, documents, strategies)):
             if len(scores) == len(documents):
                 complete[number] = scores
                 values[number][name] = _point_values(metrics, scores)
@@ -190,8 +189,9 @@ def _readable_scores(
         attempt += 1
     all_scores = []
     for strategy in strategies:
-        keys = enumerate(strategy.meant)
-        all_scores.append([by_answer[key] for key in keys if key in by_answer])
+        all_scores.append(
+            [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
+        )
     return all_scores
 
 

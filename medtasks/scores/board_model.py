@@ -21,13 +21,14 @@ from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
 from medtasks.scores.comparing import Names, Sources, is_ours
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
-from medtasks.scores.draw_notes import draw_notes, metrics_without_mean
+from medtasks.scores.draw_notes import Provenance, draw_notes, metrics_without_mean
 from medtasks.scores.run_values import (
     RunValues,
     Values,
     estimate_mean,
     means_by_question,
     run_values,
+    without_failures,
 )
 from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
 from medtasks.scores.scoring import main_metric, rule_scores
@@ -60,7 +61,7 @@ class BoardCell:
     """Score of one run in one column."""
 
     score: MetricScore
-    samples: int = 0  # scored; 0 if only recorded
+    samples: int  # scored; if only recorded, all that were asked
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
     questions: int = 0  # that there are, of all repeats; 0 if unknown
@@ -115,7 +116,7 @@ class Board:
     reading: Reading
     columns: tuple[BoardColumn, ...]
     rows: tuple[BoardRow, ...]
-    notes: tuple[str, ...] = ()  # what is left out or differs, one sentence each
+    notes: tuple[str, ...]  # what is left out or differs, one sentence each
 
     def fullest(self, column: BoardColumn) -> Cells:
         """Return the cells of a column by row, without runs that were asked a smaller part of it (``--limit``)."""
@@ -238,8 +239,8 @@ def _build_column(
     column: BoardColumn | None = None
     metric: AnyMetric | None = None
     cells: Cells = {}
-    data: Mapping[str, Any] = {}
-    task = _our_task(name)
+    data: Provenance = {}
+    task = our_task(name)
     if task is not None:
         row = rule_of_reading(task.rows, reading)
         rule = task.rows[row]
@@ -268,7 +269,7 @@ def _ranked_cells(
     metric: AnyMetric,
     sources: Sources,
     notes: Notes,
-) -> tuple[Cells, Mapping[str, Any]]:
+) -> tuple[Cells, Provenance]:
     """Return a task's scored cells by run, and the provenance of its data.
 
     Runs with values of single samples, at least two, are ranked among each other, unless they were asked differently.
@@ -330,8 +331,8 @@ def _sentences(notes: Notes) -> list[str]:
     return [f"{'; '.join(subjects)}: {sentence}" for sentence, subjects in notes.items()]
 
 
-def _our_task(name: str) -> TaskFile | None:
-    """Return a task with metrics of ours, or None for others, whose recorded results are shown."""
+def our_task(name: str) -> TaskFile | None:
+    """Return the task file of a name, or None if only the harness scores such a task, or there is none."""
     try:
         task = task_file(name)
     except UnknownName:
@@ -344,7 +345,7 @@ def _scored_cells(
     metric: AnyMetric,
     sources: Sources,
     notes: Notes,
-) -> tuple[Cells, dict[str, Path], Mapping[str, Any]]:
+) -> tuple[Cells, dict[str, Path], Provenance]:
     """Score the recorded replies of each run to a task, of which one rule is left, and note what cannot be read.
 
     Returns:
@@ -354,7 +355,7 @@ def _scored_cells(
     cells = {}
     files: dict[str, Path] = {}
     documents: Documents = ()
-    data: Mapping[str, Any] = {}
+    data: Provenance = {}
     replied: set[str] = set()  # in all runs
     for run, source in sources.items():
         try:
@@ -372,10 +373,7 @@ def _scored_cells(
                     repeats.append(run_values(task, documents, replies, [metric]))
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
-                for replies in recorded.runs:
-                    replied &= {
-                        doc_id for doc_id, reply in replies.items() if not reply.is_failure
-                    }
+                replied.intersection_update(*map(without_failures, recorded.runs))
             cell = _cell(task, metric, repeats)
             cells[run] = replace(cell, questions=len(documents) * len(repeats))
         except MedTasksError as error:

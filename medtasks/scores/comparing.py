@@ -9,18 +9,17 @@ from collections import ChainMap
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
-from medtasks.families.family import Replies, Reply
+from medtasks.families.family import Replies
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.reply_origins import ReplyOrigins
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.comparison_checks import comparable_origins, prompt_warnings
-from medtasks.scores.draw_notes import draw_notes
+from medtasks.scores.draw_notes import Provenance, draw_notes
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
@@ -28,12 +27,15 @@ from medtasks.scores.run_values import (
     Overlap,
     RunValues,
     ScoresById,
-    TestKey as TestKey,
     Values,
     agreement,
     by_repeat,
     chosen_metrics,
     mean_values,
+    without_failures,
+)
+from medtasks.scores.run_values import (
+    TestKey as TestKey,
 )
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
@@ -83,11 +85,12 @@ class Comparison:
     result: PairedResult
     holm: float  # p-value corrected for all tests of the call
     values: PairedValues = field(compare=False, repr=False)
-    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
-    share: bool = False  # whether the means are fractions
-    main: bool = False  # whether the metric is a main one of the task
-    higher_is_better: bool | None = True  # None if neither is
-    equivalence: Equivalence | None = None  # None without a margin
+    # An earlier rule with the same value of every sample in both runs: one test, counted there. Empty if there is none.
+    same_as: str
+    share: bool  # whether the means are fractions
+    main: bool  # whether the metric is a main one of the task
+    higher_is_better: bool | None  # None if neither is
+    equivalence: Equivalence | None  # None without a margin
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class ComparedTask:
     agreements: Mapping[RunPair, Agreement]  # likewise
     rules: Mapping[str, str]  # name and version of each extractor by name of the rule
     skipped: Mapping[TestKey, str]  # why a metric was not compared
-    data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
+    data: Provenance = field(default_factory=dict)  # of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()
     repeats: Mapping[str, int] = field(
@@ -107,6 +110,9 @@ class ComparedTask:
     )  # number of repeats by name of the run
     # Origins of replies by name of the run.
     origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)
+
+
+ComparedByTask = dict[str, ComparedTask]
 
 
 def compare_runs(
@@ -172,7 +178,7 @@ def _compare_pair(
     """Compare two runs, which are lists of their repeats, without any correction of p-values."""
     first, second = runs
     names = (first, second)
-    answered = [ChainMap(*map(_not_failed, repeats)) for repeats in runs.values()]
+    answered = [ChainMap(*map(without_failures, repeats)) for repeats in runs.values()]
     in_both = _shared_replies(runs, answered)
     first_means, second_means = [
         mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values()
@@ -183,9 +189,9 @@ def _compare_pair(
     for key, first_values in first_means.values.items():
         if key[0] in versions:
             values[key] = corrected.get(key, (first_values, second_means.values[key]))
-    skipped = _skip_reasons(names, {**first_means.skipped, **second_means.skipped}, values)
     scores = {rule: (first_means.scores[rule], second_means.scores[rule]) for rule in versions}
-    results = _compare_together(values, skipped, metrics, scores)
+    skipped = {**first_means.skipped, **second_means.skipped}
+    results, skipped = _compare_together(names, skipped, values, metrics, scores)
     for key in skipped:
         del values[key]
     results |= _compare_areas(values, documents)
@@ -220,21 +226,8 @@ def _shared_replies(
         )
     in_both: dict[str, list[Replies]] = {}
     for name, repeats in runs.items():
-        in_both[name] = [_not_failed(replies, shared) for replies in repeats]
+        in_both[name] = [without_failures(replies, shared) for replies in repeats]
     return in_both
-
-
-def _skip_reasons(
-    names: RunPair,
-    skipped: Mapping[TestKey, str],
-    values: BothValues,
-) -> dict[TestKey, str]:
-    """Return why a metric is not compared: it was skipped in a run, or no sample has a value in both."""
-    reasons = {key: why for key, why in skipped.items() if key in values}
-    for key, (first, second) in values.items():
-        if key not in reasons and not first.keys() & second.keys():
-            reasons[key] = f"has no sample with a value in both {' and '.join(names)}"
-    return reasons
 
 
 def _shared_rules(
@@ -259,22 +252,41 @@ def _shared_rules(
 
 
 def _compare_together(
+    names: RunPair,
+    skipped: Mapping[TestKey, str],
     values: dict[TestKey, tuple[Values, Values]],
-    skipped: dict[TestKey, str],
     metrics: MetricsByName,
     scores: Mapping[str, tuple[ScoresById, ScoresById]],
-) -> dict[TestKey, PairedResult]:
-    """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
+) -> tuple[dict[TestKey, PairedResult], dict[TestKey, str]]:
+    """Compare metrics of all samples together, which a single run skips as they are no mean over samples.
+
+    Args:
+        names: Names of the two runs.
+        skipped: Why a metric was skipped in one of the runs.
+        values: Values in both runs. Those of the compared metrics are added.
+        metrics: All metrics.
+        scores: Scores of both runs by name of the rule.
+
+    Returns:
+        The results, and why a metric is not compared: it was skipped, or no sample has a value in both runs.
+    """
     results: dict[TestKey, PairedResult] = {}
-    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
-        try:
-            results[rule, name], values[rule, name] = compare_together(
-                metrics[name], scores[rule]
-            )
-            del skipped[rule, name]
-        except NotComparable as why:
-            skipped[rule, name] = str(why)
-    return results
+    reasons: dict[TestKey, str] = {}
+    for key, why in skipped.items():
+        if key not in values:
+            continue
+        rule, metric = key
+        reasons[key] = why
+        if why == NO_MEAN:
+            try:
+                results[key], values[key] = compare_together(metrics[metric], scores[rule])
+                del reasons[key]
+            except NotComparable as error:
+                reasons[key] = str(error)
+    for key, (first, second) in values.items():
+        if key not in reasons and not first.keys() & second.keys():
+            reasons[key] = f"has no sample with a value in both {' and '.join(names)}"
+    return results, reasons
 
 
 def _judge_warnings(
@@ -324,15 +336,6 @@ def _corrected_values(
         if rule in second and score.metric in metrics:
             corrected[rule, score.metric] = (score.values, second[rule].values)
     return corrected
-
-
-def _not_failed(replies: Replies, samples: Container[str] | None = None) -> dict[str, Reply]:
-    """Return the replies that did not fail, if need be only to some samples."""
-    kept = {}
-    for doc_id, reply in replies.items():
-        if not reply.is_failure and (samples is None or doc_id in samples):
-            kept[doc_id] = reply
-    return kept
 
 
 def _tests(
@@ -447,14 +450,15 @@ def compare_task(
 
 def _draw_notes(
     compared: ComparedTask,
-    data: Mapping[str, Any],
+    data: Provenance,
     documents: Documents,
     runs: RepeatsByRun,
 ) -> list[str]:
     """Describe comparisons on drawn data, empty for data that are whole."""
-    answered = [set(ChainMap(*map(_not_failed, repeats))) for repeats in runs.values()]
-    tests = [(test.metric, test.result.test) for test in compared.comparisons]
-    unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
+    answered = [set(ChainMap(*map(without_failures, repeats))) for repeats in runs.values()]
+    unweighted = dict.fromkeys(
+        test.metric for test in compared.comparisons if test.result.test != DRAWN_T
+    )
     notes = draw_notes(data, documents, set.intersection(*answered), [*unweighted])
     return [note.rstrip(".") for note in notes]
 
@@ -481,8 +485,12 @@ def _read_repeats(
 
 def _sample_files(task: str, source: Source) -> list[Path]:
     """Return the samples files of a run, or of those of its repeats that have one."""
-    recorded = [(run, run.run.tasks.get(task)) for run in source.repeats if run is not source]
-    with_samples = [run for run, record in recorded if record and record.samples]
+    with_samples = []
+    for repeat in source.repeats:
+        if repeat is not source:
+            record = repeat.run.tasks.get(task)
+            if record and record.samples:
+                with_samples.append(repeat)
     return [replies_to(task, run) for run in with_samples or source.repeats]
 
 
@@ -492,7 +500,7 @@ def compare_all(
     rules: Names = (),
     margin: float | None = None,
     task: str | None = None,
-) -> tuple[dict[str, ComparedTask], dict[str, str]]:
+) -> tuple[ComparedByTask, dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
     Sanity variants are compared with a ``margin`` only: without the image no model is better.
@@ -526,7 +534,7 @@ def compare_all(
 
 def compare_each(
     runs: Sources, metrics: Names, rules: Names, margin: float | None
-) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
+) -> tuple[ComparedByTask, dict[str, MedTasksError]]:
     """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
 
     Returns:
@@ -536,7 +544,7 @@ def compare_each(
         RepliesError: The runs have no task in common.
     """
     by_task = _runs_by_task(runs, with_variants=margin is not None)
-    compared: dict[str, ComparedTask] = {}
+    compared: ComparedByTask = {}
     causes: dict[str, MedTasksError] = {}
     if margin is not None:  # else a second run that lacks a task would pass for as good
         _, second = runs
@@ -581,7 +589,7 @@ def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, 
     return dict(sorted(by_task.items()))
 
 
-def corrected_together(compared: Mapping[str, ComparedTask]) -> dict[str, ComparedTask]:
+def corrected_together(compared: Mapping[str, ComparedTask]) -> ComparedByTask:
     """Correct comparisons by task as one family of tests, in which rules with the same values are one test.
 
     A rule with the values of another one has to come after it.

@@ -14,7 +14,7 @@ from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
 from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile, templates_in
-from medtasks.tasks.task_index import SETTINGS, mapping_in
+from medtasks.tasks.task_index import SETTINGS, Config, mapping_in
 
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
@@ -142,7 +142,8 @@ def prompt_warnings(
     return tuple(warnings)
 
 
-def _check_templates(configs: Sequence[Mapping[str, Any]]) -> None:
+def _check_templates(configs: Sequence[Config]) -> None:
+    """Raise RepliesError if two runs record different templates of prompts."""
     first, second = (templates_in(mapping_in(config, SETTINGS)) for config in configs)
     if first and second and sorted(first) != sorted(second):
         raise RepliesError(
@@ -151,6 +152,12 @@ def _check_templates(configs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> None:
+    """Raise RepliesError if prompts differ in more than white space and marks of images.
+
+    Args:
+        prompts: Prompts of both runs by document id.
+        hashed: Whether the id in the message is hashed, as for a private task.
+    """
     different = [
         doc_id for doc_id, (first, second) in prompts.items() if _words(first) != _words(second)
     ]
@@ -166,7 +173,7 @@ def _words(prompt: str) -> list[str]:
     return prompt.replace("<image>", " ").split()
 
 
-def _sampling_warnings(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _sampling_warnings(configs: Sequence[Config]) -> Iterator[str]:
     """Yield the differences in the generation settings of two runs, and whether they sample."""
     first, second = [mapping_in(config, "generation_kwargs") for config in configs]
     different = []

@@ -11,14 +11,16 @@ from medtasks.data.samples import DRAWN, Documents
 from medtasks.families.family import compares_texts
 from medtasks.metrics.metric import AnyMetric, Metric
 
+Provenance = Mapping[str, Any]
+"""Facts about data, such as ``fingerprint``, ``complete``, ``sample`` and ``draw``."""
 UNWEIGHTED_TABLES = "numbers by class or category, calibration"
 
 
 def draw_notes(
-    data: Mapping[str, Any],
+    data: Provenance,
     documents: Documents,
     replied: Container[str],
-    unweighted: Sequence[str] = (),
+    unweighted: Sequence[str],
 ) -> list[str]:
     """Describe the scores of drawn data, with one more sentence each for missing replies and unweighted numbers.
 

@@ -164,8 +164,7 @@ def wrong_answers(
         scores: Scores of their replies, shape (documents,).
         replies: Replies by document id.
     """
-    has_answers = any(metric.name in OF_ANSWERS for metric in task.metrics)
-    if not has_answers or is_stopped(scores):
+    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or is_stopped(scores):
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):

@@ -15,7 +15,7 @@ from medtasks.families.family import Replies
 from medtasks.metrics.metric import Estimate
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.run_values import Values, chosen_metrics, run_values
+from medtasks.scores.run_values import Values, chosen_metrics, run_values, without_failures
 from medtasks.scores.score_model import RuleScores
 from medtasks.scores.scoring import answered_documents
 from medtasks.scores.subgroups import with_interval
@@ -58,8 +58,7 @@ def with_help(
     metrics = {metric.name: metric for metric in chosen_metrics(task)}
     own_values = run_values(task, documents, replies, list(metrics.values())).values
     helping_values = run_values(whole, questions, helping, list(metrics.values())).values
-    replied = {doc_id for doc_id, reply in replies.items() if not reply.is_failure}
-    answered = answered_documents(documents, replied)
+    answered = answered_documents(documents, without_failures(replies))
     helped = []
     sentences = []
     for rule in rules:

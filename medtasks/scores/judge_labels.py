@@ -44,7 +44,7 @@ class CheckedScore:
     judged: float
     judge: JudgedShare  # ``corrected`` is the metric, corrected
     # Cluster and corrected value by document id, whose mean that is; empty where it is not defined.
-    values: Values = field(default_factory=dict, repr=False)
+    values: Values = field(repr=False)
 
 
 @dataclass(frozen=True)

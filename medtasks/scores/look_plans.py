@@ -19,7 +19,7 @@ from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.scores.comparing import compare_task
 from medtasks.scores.comparison_checks import check_data
 from medtasks.scores.planning import Assumptions, plan
-from medtasks.scores.run_values import main_metrics
+from medtasks.scores.run_values import main_metrics, without_failures
 from medtasks.stats.paired import compare_paired
 from medtasks.stats.sequential import Boundaries, boundaries
 from medtasks.tasks.documents import task_documents, task_provenance
@@ -140,7 +140,7 @@ def first_record(planned: LooksPlan, other: Source, limit: FailureLimit) -> Look
     samples = replies_to(task.name, other)
     check_data(task.name, samples, fingerprint)
     replies = read_recorded(task, documents, [samples]).logged_run(task.name)
-    answered = sum(not reply.is_failure for reply in replies.values())
+    answered = len(without_failures(replies))
     if not limit.allows(SampleCounts(answered, len(documents) - answered)):
         raise RepliesError(
             f"{other.path} answered {answered} of {len(documents)} samples of '{task.name}', and --against takes a run "

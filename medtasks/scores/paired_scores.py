@@ -28,10 +28,15 @@ def compare_together(
         The result, and pseudo-values of each cluster in both runs.
 
     Raises:
-        NotComparable: The metric does not follow from sums of counts, or has no value.
+        NotComparable: The metric does not follow from sums of counts or has no value in one of the runs, or the runs
+            have several repeats or no sample in common.
     """
     first, second = (_counted_scores(metric, scores) for scores in runs)
-    shared = _shared_samples(first, second)
+    shared = sorted(first.keys() & second.keys())
+    if not shared or any(REPEAT in sample for sample in [*first, *second]):
+        raise NotComparable(
+            "takes one repeat of each run, with a sample that has a value in both"
+        )
     counts = None
     if isinstance(metric, CorpusMetric):
         counts = metric.counts([*first.values(), *second.values()])
@@ -52,20 +57,6 @@ def compare_together(
         dict(zip(names, zip(units, run, strict=True), strict=True)) for run in values
     )
     return result, (before, after)
-
-
-def _shared_samples(first: ScoresById, second: ScoresById) -> list[str]:
-    """Return the samples that both runs have.
-
-    Raises:
-        NotComparable: There are none, or a run has repeats.
-    """
-    shared = sorted(first.keys() & second.keys())
-    if not shared or any(REPEAT in sample for sample in [*first, *second]):
-        raise NotComparable(
-            "takes one repeat of each run, with a sample that has a value in both"
-        )
-    return shared
 
 
 def _counted_scores(metric: AnyMetric, scores: ScoresById) -> ScoresById:

@@ -16,7 +16,7 @@ from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.comparing import paired_values
-from medtasks.scores.run_values import Values, main_metrics, run_values
+from medtasks.scores.run_values import Values, main_metrics, run_values, without_failures
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
     WORKING_CORRELATION,
@@ -81,17 +81,18 @@ class Plan:
 
 def assumptions(
     task: TaskFile,
-    against: float | None = None,
-    runs: Sequence[Source] = (),
-    rule: str | None = None,
+    against: float | None,
+    runs: Sequence[Source],
+    rule: str | None,
 ) -> Assumptions:
     """Estimate the properties of a comparison in a task's main metric, from its data and earlier runs.
 
     Args:
         task: The task.
-        against: Score of the first model, if known.
+        against: Score of the first model, as a fraction. None for that of the first run, or 0.5 without runs.
         runs: Up to two earlier runs. One gives the score and the design effect, two also the discordance.
-        rule: Name of the rule under which runs are read, by default the task's first.
+        rule: Rule under which runs are read, called as the row of the task's results, such as ``robust``. None for the
+            task's first.
 
     Raises:
         RepliesError: The main metric is no share of samples, runs are more than two or have no sample in common, or a
@@ -149,8 +150,9 @@ def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hash
     replies = {}  # without an answer
     for sample in samples:
         losses = tuple(map(float, range(1, len(sample.options) + 1)))
-        reply = Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
-        replies[sample.doc_id] = reply
+        replies[sample.doc_id] = (
+            Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
+        )
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
 
 
@@ -277,8 +279,7 @@ def _values(
     rule: str | None,
 ) -> Values:
     """Return cluster and value of each sample under a rule, by default the task's first."""
-    answered = {name: reply for name, reply in replies.items() if not reply.is_failure}
-    computed = run_values(task, documents, answered, [metric])
+    computed = run_values(task, documents, without_failures(replies), [metric])
     chosen = rule or next(iter(computed.rules))
     if chosen not in computed.rules:
         raise unknown_name("rule", chosen, computed.rules)

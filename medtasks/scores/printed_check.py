@@ -124,7 +124,7 @@ def check_printed(
     documents: Documents,
     replies: Replies,
     printed: Decimal,
-    name: str | None = None,
+    name: str | None,
 ) -> PrintedCheck:
     """Compare a printed number with the score of replies.
 
@@ -133,7 +133,7 @@ def check_printed(
         documents: All its documents.
         replies: Replies by document id.
         printed: The number.
-        name: Metric that it is a value of; by default the task's main one.
+        name: Metric that it is a value of; None for the task's main one.
 
     Raises:
         RepliesError: The number is no percentage, though the metric is a share.

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, TypeVar
@@ -116,9 +116,8 @@ def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
     if parts or name in comparable:
         return parts or {name}
     if any(metric.name == name for metric in task.metrics):
-        listed = ", ".join(comparable)
         raise UnknownName(
-            f"'{name}' has no value per sample; those that can be compared: {listed}"
+            f"'{name}' has no value per sample; those that can be compared: {', '.join(comparable)}"
         )
     raise unknown_name("metric", name, comparable)
 
@@ -127,6 +126,22 @@ def main_metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the main metrics of a task that can be compared, or else its first one."""
     metrics = chosen_metrics(task)
     return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
+
+
+def without_failures(
+    replies: Replies, samples: Container[str] | None = None
+) -> dict[str, Reply]:
+    """Return the replies that did not fail by document id.
+
+    Args:
+        replies: Replies by document id.
+        samples: Ids of the only documents whose replies are returned; None for all.
+    """
+    kept = {}
+    for doc_id, reply in replies.items():
+        if not reply.is_failure and (samples is None or doc_id in samples):
+            kept[doc_id] = reply
+    return kept
 
 
 def run_values(

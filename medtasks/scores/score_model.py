@@ -64,6 +64,10 @@ class Group:
     gaps: tuple[EstimatedValue, ...] = ()
 
 
+Groups = tuple[Group, ...]
+"""Groups of one column."""
+
+
 @dataclass(frozen=True)
 class ColumnTest:
     """Test of a main metric by the groups of a column."""
@@ -111,7 +115,7 @@ class RuleScores:
     # Number of replies by reason; empty without samples.
     reasons: Mapping[str, int] = field(default_factory=dict)
     # By column; empty without samples or columns.
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Groups] = field(default_factory=dict)
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
     # Number of wrong answers by kind, as far as known.
     wrong_kinds: Mapping[str, int] = field(default_factory=dict)

@@ -50,6 +50,7 @@ from medtasks.tasks.task_file import TaskFile
 
 RowScores = Mapping[str, tuple[str, list[Score]]]
 """Name and version of the rule, and scores of shape (samples,), by row of a task's results."""
+JsonObject = dict[str, Any]
 AUROC = "auroc ("  # beginning of the name of a class's
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 
@@ -101,7 +102,7 @@ def score_replies(
             warnings = score_warnings(task, answered, scores, metrics)
             log_notes(warnings, () if compares_reports else panels)
         failures: dict[str, str] = {}
-        settings: dict[str, Any] = {}
+        settings: JsonObject = {}
         for panel in panels if compares_reports else ():
             failures |= panel.failures
             settings |= panel.settings
@@ -159,7 +160,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     for score in rule.scores:
         if score.has_error or (lists_all and score.metric not in COUNTS):
             errors[score.metric] = score.error
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "rule": rule.rule,
         "standard_errors": errors,
         "reasons": rule.reasons,
@@ -175,9 +176,9 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     return as_json(content | answers_as_dict(rule))
 
 
-def _pairs_as_dict(rule: RuleScores) -> dict[str, Any]:
+def _pairs_as_dict(rule: RuleScores) -> JsonObject:
     """Return the fields of a rule that reads pairs."""
-    content: dict[str, Any] = {}
+    content: JsonObject = {}
     if injections := rule.estimates.get("possible_injection"):
         content["possible_injection"] = int(injections.value)
     by_category = {}
@@ -187,10 +188,10 @@ def _pairs_as_dict(rule: RuleScores) -> dict[str, Any]:
     return content | {"categories": by_category}
 
 
-def _single_answers_as_dict(rule: RuleScores) -> dict[str, Any]:
+def _single_answers_as_dict(rule: RuleScores) -> JsonObject:
     """Return the fields of a rule that reads single answers, not pairs."""
     metrics = {score.metric: score.value for score in rule.scores}
-    accuracies: dict[str, dict[str, Any]] = {}
+    accuracies: dict[str, JsonObject] = {}
     for column, groups in rule.groups.items():
         for group in groups if "accuracy" in metrics else ():
             score = group.scores[0]
@@ -206,7 +207,7 @@ def _single_answers_as_dict(rule: RuleScores) -> dict[str, Any]:
     return {"metrics": metrics} | _without_empty(further)
 
 
-def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(content: JsonObject) -> JsonObject:
     return {name: value for name, value in content.items() if value}
 
 

@@ -16,7 +16,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import Any
 
@@ -36,7 +36,7 @@ from medtasks.metrics.metric import (
     with_image_clusters,
 )
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
-from medtasks.scores.score_model import ColumnTest, Group, MetricScore
+from medtasks.scores.score_model import ColumnTest, Group, Groups, MetricScore
 from medtasks.stats.equivalence import WORKING_CORRELATION
 from medtasks.stats.intervals import (
     LEVEL,
@@ -66,10 +66,10 @@ _NO_GAP = (EstimatedValue(math.nan), math.nan)  # with its p-value
 class Subgroups:
     """Groups of a task's samples, and whether they differ, by column."""
 
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    tests: Mapping[str, tuple[ColumnTest, ...]] = field(
-        default_factory=dict
-    )  # one per main metric
+    groups: Mapping[str, Groups]
+    tests: Mapping[
+        str, tuple[ColumnTest, ...]
+    ]  # one per main metric, none if no group was compared
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     """
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or is_stopped(scores):
-        return Subgroups()
+        return Subgroups({}, {})
     joined = with_image_clusters(
         scores
     )  # patients of different groups that share an image, too
@@ -277,7 +277,7 @@ def by_category(
     task: TaskFile,
     documents: Documents,
     scores: ScoreList,
-    columns: Sequence[str] = (CATEGORIES,),
+    columns: Sequence[str],
 ) -> Subgroups:
     """Compare the scores of pairs by medical area, or by other columns of their images.
 
@@ -328,14 +328,15 @@ def _pair_parts(
     Returns:
         Set accuracy over complete pairs, and accuracy over single images.
     """
-    images = [answer for answer in answers if category is None or category in answer.categories]
+
+    def is_inside(image: PairedAnswer) -> bool:
+        return category is None or category in image.categories
+
+    images = list(filter(is_inside, answers))
     pairs = complete_pairs(answers)
     weights = {}
     for pair in pairs:
-        images_of_pair = (pair.first, pair.second)
-        weights[pair] = sum(
-            category is None or category in image.categories for image in images_of_pair
-        )
+        weights[pair] = sum(map(is_inside, (pair.first, pair.second)))
     solved = mean_over_pairs(
         "set_accuracy",
         lambda pair: float(pair.both_correct),
@@ -369,7 +370,7 @@ def _compare_groups(
     totals: Sequence[_Part],
     *,
     is_drawn: bool,
-) -> tuple[Group, ...]:
+) -> Groups:
     """Return the groups of a column with their intervals, gaps to the others and tests.
 
     Groups of a draw are not tested: they are estimates with intervals of their own.
@@ -484,9 +485,7 @@ def _correlation(part: _Part, total: _Part) -> float:
     return min(max(correlation, -1.0), 1.0)
 
 
-def _with_tests(
-    by_column: Mapping[str, tuple[Group, ...]], totals: Sequence[_Part]
-) -> Subgroups:
+def _with_tests(by_column: Mapping[str, Groups], totals: Sequence[_Part]) -> Subgroups:
     """Add one test per column and main metric to groups by column, corrected for all of these tests.
 
     Only a test that rejects after this correction names a group: the one with the smallest p-value. There is no test

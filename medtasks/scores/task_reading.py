@@ -59,6 +59,8 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
 
+ValueAndError = tuple[float, float]
+"""A recorded value and its standard error, NaN if there is none."""
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _UNMATCHED = "Replies cannot be matched to questions"
@@ -132,7 +134,7 @@ def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
     return Computed(by_id, RuleScores("", rule, "", (), count_reasons(scores), remarks=remarks))
 
 
-def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
+def recorded_values(task: TaskRun) -> dict[str, dict[str, ValueAndError]]:
     """Return recorded values and standard errors by row and metric, without the harness's own additions.
 
     Example:
@@ -143,7 +145,7 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     for key, value in task.scores.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             numbers[key] = value
-    by_row: dict[str, dict[str, tuple[float, float]]] = {}
+    by_row: dict[str, dict[str, ValueAndError]] = {}
     for key, value in numbers.items():
         metric, _, name = key.rpartition(",")
         if metric and _ERROR not in metric and metric != _BYPASS:
@@ -170,23 +172,18 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         )
     elif reading.task.compares_likelihoods:
         settings["decoding"] = "log-likelihood of each option"
-    if recorded.data:
-        settings |= _data_settings(reading)
+    data = recorded.data
+    if data:
+        dataset = reading.task.dataset or ""
+        source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+        settings |= {
+            "source": "synthetic sample images" if data.get("sample") else source,
+            "revision": data.get("revision"),
+            "rows": data.get("rows"),
+            "images": data.get("images"),
+            "rows left out": f"{len(names_in(data.get('left_out')))} notes in its manifest",
+        }
     return {name: str(value) for name, value in settings.items() if value or value == 0}
-
-
-def _data_settings(reading: TaskReading) -> dict[str, Any]:
-    """Return the source of recorded data, and their numbers."""
-    data = reading.recorded.data
-    dataset = reading.task.dataset or ""
-    source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
-    return {
-        "source": "synthetic sample images" if data.get("sample") else source,
-        "revision": data.get("revision"),
-        "rows": data.get("rows"),
-        "images": data.get("images"),
-        "rows left out": f"{len(names_in(data.get('left_out')))} notes in its manifest",
-    }
 
 
 def rule_reports(
@@ -258,7 +255,7 @@ def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, 
 def _scores_of_row(
     recorded: TaskRun,
     name: str,
-    row: Mapping[str, tuple[float, float]],
+    row: Mapping[str, ValueAndError],
     declared: Mapping[str, Declaration],
     computed: Mapping[str, MetricScore],
 ) -> tuple[list[MetricScore], list[str]]:
@@ -287,7 +284,8 @@ def _with_error(value: float, error: float) -> str:
     return text if math.isnan(error) else f"{text} (standard error {error:.12g})"
 
 
-def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
+def _agrees(recorded: ValueAndError, computed: MetricScore) -> bool:
+    """Return whether a recorded value and its error, if it has one, are those computed here."""
     value, error = recorded
     if computed.by_construction or math.isnan(error):
         error = computed.error  # is not compared
@@ -505,7 +503,14 @@ def _compute(reading: TaskReading) -> None:
 def _aggregate_records(reading: TaskReading) -> None:
     """Aggregate the scores that the run recorded for each sample."""
     task = reading.task
-    for name, rule in _recorded_rules(reading).items():
+    # Names of rules in the recorded scores by row. A judge reads replies in the order of the rows.
+    rules = dict(zip(task.rows, reading.samples.scores, strict=False))
+    if task.family.extractor is not None:
+        rules = {}
+        for name, row in task.rows.items():
+            ending = FENCED if row.fenced else ""
+            rules[name] = reading.recorded.rules.get(name, row.extractor or "") + ending
+    for name, rule in rules.items():
         scores = reading.samples.scores.get(rule, {})
         documents = answered_documents(reading.answered_documents, scores)
         if not documents:
@@ -518,21 +523,6 @@ def _aggregate_records(reading: TaskReading) -> None:
             "The run withheld prompts and replies; those that were saved are shown by: medtasks report "
             f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
         )
-
-
-def _recorded_rules(reading: TaskReading) -> dict[str, str]:
-    """Return the names of rules in the recorded scores by row."""
-    rows = reading.task.rows
-    if (
-        reading.task.family.extractor is None
-    ):  # a judge reads the replies, in the order of the rows
-        return dict(zip(rows, reading.samples.scores, strict=False))
-    rules = {}
-    for name, row in rows.items():
-        rules[name] = reading.recorded.rules.get(name, row.extractor or "")
-        if row.fenced:
-            rules[name] += FENCED
-    return rules
 
 
 def _read_replies(reading: TaskReading) -> None:
