@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -28,7 +28,7 @@ from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run, replies_to
 from medtasks.runs.run_notes import run_notes
 from medtasks.scores.audit_items import audit_items, image_files
-from medtasks.scores.board_model import board_lines, board_of, our_task
+from medtasks.scores.board_model import Reading, board_lines, board_of, our_task
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
@@ -306,7 +306,8 @@ def parse(
         One line per reply: ``reply``, ``value`` (None without a valid answer), ``reason``, and facts of the rule.
 
     Raises:
-        MedTasksError: There is no such rule, something that it needs is missing, or numbers differ.
+        MedTasksError: There is no such rule, something that it needs is missing, or there are not as many options,
+            questions or answers as replies.
     """
     texts = [None if _is_missing(reply) else reply for reply in replies]
     columns: dict[str, Sequence[Any]] = {"reply": texts}
@@ -341,7 +342,7 @@ def read_run(
 
     Args:
         folder: The ``--output_path`` of the run.
-        model: Model to read from a folder with runs of several.
+        model: Model to read from a folder with runs of several models; None for a folder with one run.
         include_path: Folders with task files of your own.
 
     Raises:
@@ -376,7 +377,8 @@ def compare(
         task: Compare this task only; by default all tasks that the runs have in common.
         metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default the main
             ones.
-        labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts.
+        labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts; empty for
+            none.
         include_path: Folders with task files of your own; by default those of the runs or scores.
 
     Returns:
@@ -384,7 +386,8 @@ def compare(
         clusters, ``detectable`` the smallest true difference found with 80 % power.
 
     Raises:
-        MedTasksError: A run cannot be read, or nothing can be compared.
+        MedTasksError: A run cannot be read, nothing can be compared, ``labels`` is one file, or a run is to be compared
+            with scores.
     """
     metrics = [metrics] if isinstance(metrics, str) else metrics
     if len(labels) not in (0, 2):
@@ -415,7 +418,7 @@ def compare(
 def board(
     runs: Sequence[str | Path],
     *,
-    rule: Literal["published", "careful"] = "published",
+    rule: Reading = "published",
     tasks: Sequence[str] = (),
     include_path: FolderInput = (),
 ) -> pd.DataFrame:
@@ -423,7 +426,7 @@ def board(
 
     Args:
         runs: Folders of runs, each with one or several models; or a task and files of replies to it.
-        rule: Kind of the rule that reads all replies.
+        rule: Kind of the rule that reads all replies, ``published`` or ``careful``.
         tasks: Tasks and groups to show; by default all of the runs.
         include_path: Folders with task files of your own.
 
@@ -434,14 +437,14 @@ def board(
         MedTasksError: A run cannot be read, or no run has a score.
     """
     with _including(include_path):
-        scored = board_of([str(run) for run in runs], rule, tasks)
+        scored = board_of(list(map(str, runs)), rule, tasks)
     for note in scored.notes:
         warn_once(note)
     return pd.DataFrame(board_lines(scored))
 
 
 def _source(run: Run | str | Path, labels: Sequence[str | Path]) -> Source:
-    """Return a run with its file of labels, of which there is at most one."""
+    """Return the location of a run with its file of labels, which is the only one of ``labels``, or none if empty."""
     file = Path(labels[0]) if labels else None
     if isinstance(run, Run):
         return Source(run.folder, run.model, file)
@@ -453,7 +456,13 @@ def _compare_sources(
     metrics: Sequence[str],
     task: str | None,
 ) -> dict[str, ComparedTask]:
-    """Compare runs by task, and warn of tasks that were not compared and of copied replies."""
+    """Compare runs by task, and warn of tasks that were not compared and of copied replies.
+
+    Args:
+        runs: Runs by name.
+        metrics: Names of metrics; if empty, the main ones of each task.
+        task: The only task to compare; None for all that the runs have in common.
+    """
     tasks, causes = compare_all(runs, metrics, task=task)
     for name, cause in causes.items():
         warn_once(f"Not compared: {name}: {cause}")
@@ -471,7 +480,18 @@ def _compare_scores(
     metrics: Sequence[str],
     files: Sequence[str | Path],
 ) -> ComparedTask:
-    """Compare the replies of two scores, which have to be of one task and the same data."""
+    """Compare the replies of two scores.
+
+    Args:
+        first: Scores of the first run.
+        second: Scores of the second run.
+        task: Task that both have to be of; None for that of the first.
+        metrics: Names of metrics; if empty, the main ones.
+        files: Files of labels of both; none if empty.
+
+    Raises:
+        RepliesError: The scores are of different tasks, or the data changed in between.
+    """
     names = dict.fromkeys((first.task, second.task, task or first.task))
     if len(names) > 1:
         raise RepliesError(
@@ -490,8 +510,9 @@ def _compare_scores(
 
 
 def _including(folders: FolderInput) -> AbstractContextManager[None]:
+    """Add folders with task files, possibly none, to those that tasks are found in, while the context lasts."""
     paths = [folders] if isinstance(folders, str | Path) else folders
-    return including([Path(path) for path in paths])
+    return including(list(map(Path, paths)))
 
 
 def _reading_or_none(recorded: TaskRun) -> TaskReading | None:
@@ -539,7 +560,18 @@ def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
 def _named_replies(
     replies: RepliesInput, documents: Documents
 ) -> tuple[list[tuple[str, Any]], bool]:
-    """Return replies with the names of their questions, and whether these are published ids."""
+    """Pair each reply with the name of its question.
+
+    Args:
+        replies: See :func:`score`. Those of a list are in the order of the documents.
+        documents: All documents of the task.
+
+    Returns:
+        Pairs of a name, as text, and a reply, of any type; and whether the names are ids that a benchmark published.
+
+    Raises:
+        RepliesError: The DataFrame lacks a column, or replies in order are not as many as the documents.
+    """
     pairs: Iterable[tuple[Any, Any]]
     is_published = False
     if isinstance(replies, pd.DataFrame):
@@ -578,6 +610,7 @@ def _is_missing(text: Any) -> bool:
 
 
 def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.DataFrame:
+    """Return one line per score of rows, each given as task, name, rule and scores."""
     lines = []
     for *row, scores in rows:
         for score in scores:
@@ -635,6 +668,7 @@ def _question_columns(
 
 
 def _frame_of(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return lines of samples as a frame: the columns of every task first, then those that only some lines have."""
     columns = dict.fromkeys(_SAMPLE_COLUMNS)
     for line in lines:
         columns |= dict.fromkeys(line)

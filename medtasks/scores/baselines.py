@@ -59,7 +59,7 @@ def baselines(
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
-    samples = [Sample(document) for document in documents]
+    samples = list(map(Sample, documents))
     metrics = _baseline_metrics(task)
     constants = _constants(task, documents, task.family.constant_replies(samples), metrics, run)
     if task.family.kind is AnswerKind.CLOSED:

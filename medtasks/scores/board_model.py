@@ -61,7 +61,9 @@ class BoardCell:
     """Score of one run in one column."""
 
     score: MetricScore
-    samples: int  # scored; if only recorded, all that were asked
+    samples: (
+        int  # scored; of a recorded cell those that were asked, or 0 if their number is unknown
+    )
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
     questions: int = 0  # that there are, of all repeats; 0 if unknown
@@ -90,7 +92,7 @@ class BoardColumn:
 
     task: str
     metric: str
-    row: str  # name of the rule in the task's results
+    row: str  # row of the task's results, such as reference
     rule: str  # name and version of the rule that read the replies
     higher_is_better: bool | None
     # Whether the task has a rule of the board's reading. Otherwise its only rule is shown.
@@ -105,7 +107,7 @@ class BoardRow:
 
     name: str
     path: str
-    cells: Mapping[str, BoardCell]  # by task
+    cells: Cells  # by task
     step: int | None = None  # of training; None if unknown
 
 
@@ -136,11 +138,11 @@ class Board:
 
 
 def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
-    """Return the published or careful one of a task's rules, or its first one if it has none.
+    """Return the row of a task's published or careful rule, or its first row if it has no such rule.
 
     Args:
-        rules: Names of the task's rules. Without any, the result is empty.
-        reading: Which one to return.
+        rules: Rows of the task's results, such as ``reference`` and ``robust``. Without any, the result is empty.
+        reading: Kind of the rule.
 
     Example:
         >>> rule_of_reading(["reference", "robust"], "careful"), rule_of_reading(["none"], "published")
@@ -160,7 +162,7 @@ def build_board(
 
     Args:
         runs: Runs by the name of their row.
-        reading: By which kind of rule all replies are read.
+        reading: Kind of the rule that reads all replies.
         tasks: Tasks and groups in the order of the columns; if empty, all of the runs, without sanity variants.
         task: The only task, which files of recorded replies answer; None for runs.
 
@@ -245,9 +247,10 @@ def _build_column(
         row = rule_of_reading(task.rows, reading)
         rule = task.rows[row]
         metric = main_metric(task)
-        version = task.versioned_rule(rule)
         fits = _OF_READING[reading]({row: row}) is not None
-        column = BoardColumn(name, metric.name, row, version, metric.higher_is_better, fits)
+        column = BoardColumn(
+            name, metric.name, row, task.versioned_rule(rule), metric.higher_is_better, fits
+        )
         if task.is_computed:
             task = replace(task, rows={row: rule})
             cells, data = _ranked_cells(task, metric, sources, notes)
@@ -302,7 +305,7 @@ def _ranked_cells(
 
 def _note_differences(
     column: BoardColumn,
-    cells: Mapping[str, BoardCell],
+    cells: Cells,
     records: Records,
     notes: Notes,
 ) -> None:
@@ -324,6 +327,7 @@ def _note_differences(
 
 
 def _note(notes: Notes, subject: str, sentence: str) -> None:
+    """Add a sentence about a run or a task, after the other subjects of the same sentence."""
     notes.setdefault(sentence, {})[subject] = None
 
 
@@ -384,7 +388,13 @@ def _scored_cells(
 
 
 def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> BoardCell:
-    """Return the score of a run, or the mean of each question's values over its repeats."""
+    """Return the cell of a run: its score, or of repeats the mean over questions of each question's mean value.
+
+    Args:
+        task: The task, of which one rule is left.
+        metric: Metric of the column.
+        repeats: Values of each repeat under this rule and metric; one for a run without repeats.
+    """
     scores: list[Score] = []
     for repeat in repeats:
         (of_repeat,) = repeat.scores.values()
@@ -406,9 +416,14 @@ def _recorded_cell(
     column: BoardColumn | None,
     metric: AnyMetric | None,
 ) -> tuple[BoardColumn, BoardCell] | None:
-    """Return a cell from the results of the harness alone, and its column, or None without a value.
+    """Return a cell from the results of the harness alone, and its column, or None if these lack the metric.
 
-    ``column`` and ``metric`` are None for a group or a task that is not ours, of which the first metric is shown.
+    Args:
+        record: Record of the run.
+        reading: Kind of the rule.
+        column: Column of the cell; None for the first run of a group or of a task that is not ours, whose first metric
+            makes the column.
+        metric: Metric of the column; None if it is not one of ours.
     """
     by_rule = recorded_values(record)
     if column is None:
@@ -435,13 +450,13 @@ def board_of(
 
     Args:
         names: Folders of runs, of which every model is a row; or a task, and files of replies.
-        reading: By which kind of rule all replies are read.
-        tasks: The columns; by default all tasks of the runs.
-        steps: Training step of each run in order; by default what its name says. Checkpoints of one model are rows in
-            the order of their steps.
+        reading: Kind of the rule that reads all replies.
+        tasks: The columns; if empty, all tasks of the runs.
+        steps: Training step of each run in order; if None or empty, the steps that names of models or folders say.
+            Checkpoints of one model are rows in the order of their steps.
 
     Raises:
-        MedTasksError: A run cannot be read, no run has a score, or there are fewer ``steps`` than runs.
+        MedTasksError: A run cannot be read, no run has a score, or there are not as many ``steps`` as runs.
     """
     task, sources = _task_and_sources(names, steps)
     models = {source: "" if task else model_of(source) for source in sources}
@@ -464,7 +479,19 @@ def board_of(
 def _task_and_sources(
     names: Names, steps: Sequence[int] | None
 ) -> tuple[str | None, dict[Source, int | None]]:
-    """Return the task, if the first name is one, and the runs with their training step, if it is given."""
+    """Read the words of a command as a task and runs.
+
+    Args:
+        names: At least one word: folders of runs, or a task and files of replies to it.
+        steps: Training step of each folder or file in order; None or empty if they are not given.
+
+    Returns:
+        The task, or None if the first word is a path or no task; and the training step of each run, or None if steps
+        are not given.
+
+    Raises:
+        RepliesError: There is no run, or another number of steps than of runs.
+    """
     paths = list(map(Path, names))
     task = None
     if is_ours(names[0]) and not paths[0].exists():

@@ -24,9 +24,9 @@ from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
     Agreement,
+    BothScores,
     Overlap,
     RunValues,
-    ScoresById,
     Values,
     agreement,
     by_repeat,
@@ -80,7 +80,7 @@ class Comparison:
 
     first: str
     second: str
-    rule: str
+    rule: str  # row of the task's results, such as robust
     metric: str
     result: PairedResult
     holm: float  # p-value corrected for all tests of the call
@@ -100,7 +100,7 @@ class ComparedTask:
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
     overlaps: Mapping[RunPair, Overlap]  # of samples that did not fail
     agreements: Mapping[RunPair, Agreement]  # likewise
-    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    rules: Mapping[str, str]  # name and version of each extractor by row of the task's results
     skipped: Mapping[TestKey, str]  # why a metric was not compared
     data: Provenance = field(default_factory=dict)  # of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
@@ -132,13 +132,15 @@ def compare_runs(
         task: Task that the runs answered.
         documents: All its documents.
         runs: Replies by name of the run, or those of each of its repeats. Failed ones are only counted.
-        metrics: Names of metrics, by default the main ones of the task.
-        rules: Names of rules, by default all.
-        margin: Also test for equivalence within this margin.
-        labels: People's labels of all runs, which correct verdicts of a judge.
+        metrics: Names of metrics; if empty, the main ones of the task.
+        rules: Rows of the task's results, such as ``robust``; if empty, all.
+        margin: Also test for equivalence within this margin; None for no such test.
+        labels: People's labels of all runs, which correct verdicts of a judge; None or empty for no correction.
 
     Raises:
-        RepliesError: Two runs answered no sample in common, or were read by different rules.
+        RepliesError: Two runs answered no sample in common or were read by different rules, or repeated runs have
+            labels.
+        UnknownName: There is no such metric or rule.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics, documents)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
@@ -175,7 +177,10 @@ def _compare_pair(
     margin: float | None,
     labels: LabelsByTask | None,
 ) -> ComparedTask:
-    """Compare two runs, which are lists of their repeats, without any correction of p-values."""
+    """Compare two runs, without any correction of p-values.
+
+    The arguments are those of :func:`compare_runs`, but each run is a list of its repeats, and metrics are chosen.
+    """
     first, second = runs
     names = (first, second)
     answered = [ChainMap(*map(without_failures, repeats)) for repeats in runs.values()]
@@ -204,10 +209,13 @@ def _compare_pair(
         scores,
         hashed=is_private_task(task, documents),
     )
-    overlap = Overlap.of(answered[0], answered[1], len(documents))
-    warnings = _judge_warnings(scores.values(), [metric for _, metric in corrected])
     return ComparedTask(
-        tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings
+        tests,
+        {names: Overlap.of(answered[0], answered[1], len(documents))},
+        {names: agreed},
+        versions,
+        skipped,
+        warnings=_judge_warnings(scores.values(), [metric for _, metric in corrected]),
     )
 
 
@@ -215,9 +223,19 @@ def _shared_replies(
     runs: RepeatsByRun,
     answered: Sequence[Replies],
 ) -> dict[str, list[Replies]]:
-    """Return the replies of two runs to the samples that both ``answered``.
+    """Return the replies of two runs to the samples that both answered.
 
     Samples that only one run answered are left out first: some metrics weigh words by how rare they are in all texts.
+
+    Args:
+        runs: The two runs.
+        answered: For each of them the replies of any repeat that did not fail, by document id.
+
+    Returns:
+        Replies of each repeat by document id, without failed ones, by name of the run.
+
+    Raises:
+        RepliesError: Both answered no sample.
     """
     shared = answered[0].keys() & answered[1].keys()
     if not shared:
@@ -236,10 +254,11 @@ def _shared_rules(
     second: RunValues,
     rules: Names,
 ) -> dict[str, str]:
-    """Return the chosen rules with their version, by default all.
+    """Return the chosen rules, all if ``rules`` is empty: name and version of the extractor by row.
 
     Raises:
-        RepliesError: Other rules read the second run, or none has a name of ``rules``.
+        RepliesError: Other rules read the second run.
+        UnknownName: There is no row with a name of ``rules``.
     """
     if first.rules != second.rules:
         raise RepliesError(
@@ -256,7 +275,7 @@ def _compare_together(
     skipped: Mapping[TestKey, str],
     values: dict[TestKey, tuple[Values, Values]],
     metrics: MetricsByName,
-    scores: Mapping[str, tuple[ScoresById, ScoresById]],
+    scores: Mapping[str, BothScores],
 ) -> tuple[dict[TestKey, PairedResult], dict[TestKey, str]]:
     """Compare metrics of all samples together, which a single run skips as they are no mean over samples.
 
@@ -290,9 +309,14 @@ def _compare_together(
 
 
 def _judge_warnings(
-    scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]
+    scores: Iterable[BothScores], corrected_metrics: Sequence[str]
 ) -> list[str]:
-    """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once."""
+    """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once.
+
+    Args:
+        scores: Scores of both runs, for each rule. If no judge gave any of them, there are no warnings.
+        corrected_metrics: Names of the metrics that labels correct; empty without labels.
+    """
     sizes = set()
     for by_id in itertools.chain.from_iterable(scores):
         sizes |= {
@@ -320,7 +344,11 @@ def _corrected_values(
     metrics: Container[str],
     labels: LabelsByTask | None,
 ) -> BothValues:
-    """Return the values of judged scores, corrected by people's labels of both runs, if there are any."""
+    """Return the values of judged scores in both runs, corrected by people's labels. There are none without labels.
+
+    Raises:
+        RepliesError: A run has repeats, or its labels cannot be used (:func:`checked_scores`).
+    """
     if not labels:
         return {}
     if any(len(repeats) > 1 for repeats in runs.values()):
@@ -345,7 +373,15 @@ def _tests(
     metrics: MetricsByName,
     margin: float | None,
 ) -> list[Comparison]:
-    """Test every metric under every rule, but for those with ``results``."""
+    """Test every metric under every rule.
+
+    Args:
+        runs: Names of the two runs.
+        values: Values in both runs.
+        results: Results that are known already, and are not tested again.
+        metrics: Metrics by name.
+        margin: Margin of equivalence; None for no test of it.
+    """
     main = {
         metric for _, metric in values if metrics[metric].role is Role.MAIN
     } or metrics.keys()
@@ -416,9 +452,9 @@ def compare_task(
     Args:
         task: Task that the runs answered.
         runs: Runs by name.
-        metrics: Names of metrics, by default the main ones.
-        rules: Names of rules, by default all.
-        margin: Also test for equivalence within this margin.
+        metrics: Names of metrics; if empty, the main ones.
+        rules: Rows of the task's results, such as ``robust``; if empty, all.
+        margin: Also test for equivalence within this margin; None for no such test.
 
     Raises:
         RepliesError: The task is a group, or replies cannot be read, were made on other data or under another version
@@ -454,7 +490,7 @@ def _draw_notes(
     documents: Documents,
     runs: RepeatsByRun,
 ) -> list[str]:
-    """Describe comparisons on drawn data, empty for data that are whole."""
+    """Describe comparisons on drawn data in sentences without a full stop. There are none for data that are whole."""
     answered = [set(ChainMap(*map(without_failures, repeats))) for repeats in runs.values()]
     unweighted = dict.fromkeys(
         test.metric for test in compared.comparisons if test.result.test != DRAWN_T
@@ -507,10 +543,10 @@ def compare_all(
 
     Args:
         runs: Runs by name.
-        metrics: Names of metrics, by default the main ones of each task.
-        rules: Names of rules, by default all.
-        margin: Also test for equivalence within this margin.
-        task: The only task to compare.
+        metrics: Names of metrics; if empty, the main ones of each task.
+        rules: Rows of the tasks' results, such as ``robust``; if empty, all.
+        margin: Also test for equivalence within this margin; None for no such test.
+        task: The only task to compare; None for all.
 
     Returns:
         Comparisons by task, and why a task of at least two runs, or with a margin of the first, was not compared.

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,9 @@ def comparable_origins(
             "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
             "each, such as FOLDER/repeat_1"
         )
-    for path in chain.from_iterable(files.values()):
-        check_data(task, path, fingerprint)
+    for of_run in files.values():
+        for path in of_run:
+            check_data(task, path, fingerprint)
     return origins
 
 

@@ -55,12 +55,18 @@ def curves(board: Board) -> list[Curve]:
 
 
 def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> Curve:
+    """Return a curve with its tests.
+
+    Args:
+        name: Name of the curve.
+        column: Column of the board.
+        points: At least two cells with a value, by step in ascending order.
+    """
     sign = -1 if column.higher_is_better is False else 1
-    steps = list(points)
-    best = max(steps, key=lambda step: (sign * points[step].score.value, -step))
-    gains = _tests_against(points, steps[0])
-    declines = _tests_against(points, steps[-1])
-    decline = declines.get(best)
+    first, *_, last = points
+    best = max(points, key=lambda step: (sign * points[step].score.value, -step))
+    gains = _tests_against(points, first)
+    decline = _tests_against(points, last).get(best)
     if decline is not None:  # read as the last checkpoint's difference from the best
         result = decline.result
         reversed_result = replace(
@@ -71,7 +77,7 @@ def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> C
             low=-result.high,
             high=-result.low,
         )
-        decline = CheckpointTest(steps[-1], best, reversed_result, decline.p_holm)
+        decline = CheckpointTest(last, best, reversed_result, decline.p_holm)
     return Curve(name, column, list(points.items()), best, gains.get(best), decline)
 
 

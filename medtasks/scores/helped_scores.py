@@ -56,8 +56,8 @@ def with_help(
     questions = task_documents(whole)
     helping = read_recorded(whole, questions, [replies_to(name, helper)]).only_run
     metrics = {metric.name: metric for metric in chosen_metrics(task)}
-    own_values = run_values(task, documents, replies, list(metrics.values())).values
-    helping_values = run_values(whole, questions, helping, list(metrics.values())).values
+    own_values = run_values(task, documents, replies, metrics.values()).values
+    helping_values = run_values(whole, questions, helping, metrics.values()).values
     answered = answered_documents(documents, without_failures(replies))
     helped = []
     sentences = []
@@ -86,7 +86,11 @@ def with_help(
 
 
 def _whole_task(task: TaskFile) -> str:
-    """Return the task with the same ending on the dataset that a drawn one is a part of."""
+    """Return the name of the task with the same ending on the dataset that a drawn one is a part of.
+
+    Raises:
+        RepliesError: The task is not drawn, or there is no such task.
+    """
     part = task.dataset or ""
     name = f"{part_of(part)}{task.name.removeprefix(part)}"
     if name not in task_files() or not task_documents(task)[0].get(DRAWN):
@@ -97,7 +101,15 @@ def _whole_task(task: TaskFile) -> str:
 
 
 def _unit_column(documents: Documents, values: Values) -> str | None:
-    """Return the column whose ids are those of values, None without values or if some have none."""
+    """Return the column whose ids are those of values.
+
+    Args:
+        documents: Documents that were answered.
+        values: Values of questions or pairs by id.
+
+    Returns:
+        ``doc_id`` or ``pair_id``; None if there are no values, or if an answered question or pair has none.
+    """
     columns = _UNITS if values else ()
     return next((name for name in columns if _ids(documents, name) == {*values}), None)
 

@@ -75,13 +75,15 @@ def write_sheet(
         documents: All its documents.
         replies: Replies by document id.
         size: Largest number of replies in the sheet.
-        rule: Rule whose verdicts are used, by default the task's first.
+        rule: Row of the task's results whose verdicts are used, such as ``robust``; None for its first.
 
     Returns:
         Numbers of drawn replies that the judge called right and wrong.
 
     Raises:
         RepliesError: No judge says right or wrong of single replies to the task, or the file exists.
+        UnknownName: No such row has verdicts.
+        MedTasksError: The file cannot be written, or it would show text of credentialed data.
     """
     if path.exists():
         raise RepliesError(f"{path} exists, and may hold labels; name another file with --out")
@@ -229,7 +231,11 @@ def _checked_score(verdicts: _Verdicts, labels: Mapping[str, Label]) -> CheckedS
 
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
-    """Return the verdicts by name of the rule, at least one, without rows whose score is not their share."""
+    """Return the verdicts by row, at least one, without rows whose score is not their share.
+
+    Raises:
+        RepliesError: There is no other row.
+    """
     metrics: list[AnyMetric] = []
     if task.family.asks is not Asks.NOBODY:
         metrics = [

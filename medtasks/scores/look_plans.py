@@ -46,11 +46,12 @@ def plan_looks(
     Args:
         task: The task.
         assumed: Assumptions about it.
-        difference: Difference of the second model from the first, as a share.
+        difference: Difference of the second model from the first, as a fraction. None, if it is not given, is an error.
         power: Power of a test on all samples of the plan.
         count: Number of looks, which clusters may make smaller.
         seed: Seed of the order in which clusters are asked.
-        rule: Name of the rule under which runs are compared, by default the task's first.
+        rule: Rule under which runs are compared, named as the row of the task's results, such as ``robust``. None for
+            the task's first.
 
     Raises:
         RepliesError: A number is out of range, the metric is no mean over samples, or the clusters leave no earlier
@@ -104,7 +105,17 @@ def _expected_shares(
     samples: float,
     difference: float,
 ) -> dict[str, float]:
-    """Return the expected share of samples by true difference: none, ``difference``, or twice that."""
+    """Return the share of samples that a plan is expected to take before it stops.
+
+    Args:
+        limits: Boundaries of the looks.
+        assumed: Assumptions about the task.
+        samples: Effective number of independent samples at the last look.
+        difference: Planned difference, as a fraction.
+
+    Returns:
+        Shares by true difference, as text: 0, the planned one, and twice that, without those that cannot occur.
+    """
     shares = {}
     for true in (0.0, difference, 2 * difference):
         variance = assumed.discordance_of(true) - true**2
@@ -115,6 +126,7 @@ def _expected_shares(
 
 
 def _version(task: TaskFile) -> str:
+    """Return the version in a task's file, or an empty text if it has none."""
     return str(mapping_in(task_config(task.name), "metadata").get("version", ""))
 
 
@@ -173,9 +185,10 @@ def compare_at(record: LookRecord, samples: Path, other: Source) -> LookRecord:
         raise RepliesError(f"{record.plan.metric} {'; '.join(compared.skipped.values())}")
     result = compare_paired(*compared.comparisons[0].values, level=record.level)
     (overlap,) = compared.overlaps.values()
-    changes = {
-        "result": as_json(result),
-        "stagewise_p": record.plan.boundaries.stagewise_p(record.index, result.p),
-        "unpaired": record.rows.size - overlap.both,
-    }
-    return record.model_copy(update=changes)
+    return record.model_copy(
+        update={
+            "result": as_json(result),
+            "stagewise_p": record.plan.boundaries.stagewise_p(record.index, result.p),
+            "unpaired": record.rows.size - overlap.both,
+        }
+    )

@@ -10,13 +10,13 @@ import numpy as np
 
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, with_image_clusters
-from medtasks.scores.run_values import REPEAT, ScoresById, Values
+from medtasks.scores.run_values import REPEAT, BothScores, ScoresById, Values
 from medtasks.stats.exchange import compare_counts
 from medtasks.stats.paired import PairedResult
 
 
 def compare_together(
-    metric: AnyMetric, runs: tuple[ScoresById, ScoresById]
+    metric: AnyMetric, runs: BothScores
 ) -> tuple[PairedResult, tuple[Values, Values]]:
     """Compare two runs under a metric of all samples together.
 

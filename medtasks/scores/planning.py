@@ -91,7 +91,7 @@ def assumptions(
         task: The task.
         against: Score of the first model, as a fraction. None for that of the first run, or 0.5 without runs.
         runs: Up to two earlier runs. One gives the score and the design effect, two also the discordance.
-        rule: Rule under which runs are read, called as the row of the task's results, such as ``robust``. None for the
+        rule: Rule under which runs are read, named as the row of the task's results, such as ``robust``. None for the
             task's first.
 
     Raises:
@@ -139,8 +139,12 @@ def assumptions(
 
 
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
-    """Return the cluster of each sample, or pair, that the metric has."""
-    samples = [Sample(document) for document in documents]
+    """Return the cluster of each sample, or pair, that the metric has a value for. There is none if it is no mean.
+
+    Raises:
+        RepliesError: A judge reads the replies to a task of pairs.
+    """
+    samples = list(map(Sample, documents))
     if not task.is_computed:
         if task.family.paired:
             raise RepliesError(
@@ -195,9 +199,10 @@ def plan(
 
     Args:
         assumed: Assumptions about the task.
-        difference: Difference of the second model from the first, as a share.
-        margin: Margin of non-inferiority, which is tested one-sided at half of the level, as by CONSORT (Piaggio et
-            al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is given.
+        difference: Difference of the second model from the first, as a fraction; None if it is not planned for.
+        margin: Margin of non-inferiority; None if it is not planned for. It is tested one-sided at half of the level,
+            as by CONSORT (Piaggio et al., 2012, JAMA 308) and ICH E9, for a true difference of 0 if ``difference`` is
+            None.
         power: Power of each test.
         tests: Number of tests that share the level of 5 %, two-sided (a lower bound of Holm's power).
 
@@ -278,7 +283,18 @@ def _values(
     replies: Replies,
     rule: str | None,
 ) -> Values:
-    """Return cluster and value of each sample under a rule, by default the task's first."""
+    """Return cluster and value of each sample that has a reply which did not fail.
+
+    Args:
+        task: The task.
+        documents: All its documents.
+        metric: Metric of the values.
+        replies: Replies by document id.
+        rule: Rule that reads them, named as the row of the task's results; None for the first.
+
+    Raises:
+        UnknownName: There is no such rule.
+    """
     computed = run_values(task, documents, without_failures(replies), [metric])
     chosen = rule or next(iter(computed.rules))
     if chosen not in computed.rules:

@@ -149,8 +149,9 @@ def check_printed(
     for row, rule in rules.items():
         if name not in rule.estimates:
             raise unknown_name("metric", name, rule.estimates)
-        failure = rule.failures.get(name, "")
-        by_row[row] = RuleScore(row, rule.rule, rule.estimates[name], failure)
+        by_row[row] = RuleScore(
+            row, rule.rule, rule.estimates[name], rule.failures.get(name, "")
+        )
     careful = careful_rule(rules)
     compared = published_rule(rules) or careful or next(iter(rules.values()))
     verdict = PrintedCheck(
@@ -203,7 +204,10 @@ def _with_explanations(
 def _is_share_of_samples(
     metric: AnyMetric | None, scores: ScoreList
 ) -> TypeGuard[Metric[Score]]:
-    """Return whether a metric is a mean over samples that is higher for better replies."""
+    """Return whether a metric is a mean over samples that is higher for better replies.
+
+    It is not if it is None, for a metric that the task does not declare.
+    """
     if not isinstance(metric, Metric) or not metric.higher_is_better:
         return False
     return all(isinstance(unit, dict) for unit, _ in metric.values(scores))

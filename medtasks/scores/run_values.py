@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, TypeVar
@@ -46,8 +46,12 @@ OF_CLASSES = "of classes"  # all metrics of classes, of which a task may have no
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
 TestKey = tuple[str, str]
-"""Names of a rule and a metric. The rule is called as the row of the task's results, such as ``robust``."""
+"""Names of a rule and a metric. A rule is named as its row of the task's results, such as ``robust``."""
 ScoresById = Mapping[str, Score]
+BothScores = tuple[ScoresById, ScoresById]
+"""Scores of two runs under one rule."""
+ReplyPairs = Mapping[str, tuple[Reply, Reply]]
+"""Replies of two runs, neither of which failed, by sample id."""
 NEAR_TIE = 0.25
 """Margin, in nats per token, up to which a flip is one at a near tie: two options, each moved by the spacing of
 bfloat16 (8 bits) between 16 and 32, which is 0.125; such logits are usual."""
@@ -58,10 +62,10 @@ _EXAMPLES = 5
 class RunValues:
     """Values of one run, or means over its repeats."""
 
-    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    rules: Mapping[str, str]  # name and version of each extractor by row
     values: Mapping[TestKey, Values]
     skipped: Mapping[TestKey, str]  # why a metric has no values
-    # By name of the rule and sample id, which tells the repeat, too.
+    # By row and sample id, which tells the repeat, too.
     scores: Mapping[str, ScoresById]
 
 
@@ -74,10 +78,10 @@ def chosen_metrics(
 
     Args:
         task: The task.
-        names: Names of metrics, by default all with a standard error but rates of unusable replies. Sensitivity,
+        names: Names of metrics; if empty, all with a standard error but rates of unusable replies. Sensitivity,
             specificity and AUROC are those of each class, or of one, as ``sensitivity (Edema)``. :data:`OF_CLASSES`
             names them all.
-        documents: All documents of the task, which have the names of classes.
+        documents: All documents of the task, which have the names of classes; only needed for metrics of classes.
 
     Raises:
         UnknownName: There is no such metric that can be compared.
@@ -148,7 +152,7 @@ def run_values(
     task: TaskFile,
     documents: Documents,
     replies: Replies,
-    metrics: Sequence[AnyMetric],
+    metrics: Collection[AnyMetric],
 ) -> RunValues:
     """Return the values of one run's samples under every rule. A metric that is not their mean is skipped.
 
@@ -158,7 +162,7 @@ def run_values(
         replies: Replies by document id.
         metrics: Metrics as :func:`chosen_metrics` returns them.
     """
-    clusters = task.family.independent_clusters([Sample(document) for document in documents])
+    clusters = task.family.independent_clusters(list(map(Sample, documents)))
     answered = []
     samples = []
     for document, cluster in zip(documents, clusters, strict=True):
@@ -240,7 +244,7 @@ def mean_values(
     task: TaskFile,
     documents: Documents,
     repeats: Sequence[Replies],
-    metrics: Iterable[AnyMetric],
+    metrics: Collection[AnyMetric],
 ) -> RunValues:
     """Return each sample's mean value over the repeats in which it has one.
 
@@ -250,7 +254,7 @@ def mean_values(
         repeats: Replies of each repeat by document id, of which at least one has a reply.
         metrics: Metrics as :func:`chosen_metrics` returns them.
     """
-    all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
+    all_runs = [run_values(task, documents, replies, metrics) for replies in repeats]
     answered = [run for run, replies in zip(all_runs, repeats, strict=True) if replies]
     first = answered[0]
     values: dict[TestKey, Values] = {}
@@ -401,7 +405,7 @@ class Agreement:
     failed: Failures
     texts: TextAgreement | None  # None where replies are likelihoods
     likelihoods: LikelihoodAgreement | None  # None where replies are texts
-    # By name of the rule; empty where scores hold no answers, as of reports.
+    # By row; empty where scores hold no answers, as of reports.
     answers: Mapping[str, AnswerAgreement]
 
     @property
@@ -425,7 +429,7 @@ def agreement(
     first: Replies,
     second: Replies,
     samples: int,
-    scores: Mapping[str, tuple[ScoresById, ScoresById]],
+    scores: Mapping[str, BothScores],
     *,
     hashed: bool = False,
 ) -> Agreement:
@@ -435,7 +439,7 @@ def agreement(
         first: Replies of the first run by document id.
         second: Those of the second run.
         samples: Number of samples of the task.
-        scores: Scores of both runs by name of the rule.
+        scores: Scores of both runs by row.
         hashed: Whether reported ids of samples are hashed, as for a private task.
     """
 
@@ -469,6 +473,7 @@ def agreement(
 
 
 def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
+    """Compare the answers in two runs by sample id, None for a reply without a valid answer."""
     answered = {sample: pair for sample, pair in values.items() if pair != (None, None)}
     differing = tuple(sample for sample, (a, b) in answered.items() if a != b)
     return AnswerAgreement(
@@ -481,7 +486,7 @@ def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
     )
 
 
-def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | None:
+def text_agreement(pairs: ReplyPairs) -> TextAgreement | None:
     """Compare two runs' replies by sample id. Return None if none of them is a text."""
     samples = 0
     equal = 0
@@ -525,9 +530,7 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
     return {name: float(np.quantile(values, share)) for name, share in shares.items()}
 
 
-def likelihood_agreement(
-    pairs: Mapping[str, tuple[Reply, Reply]],
-) -> LikelihoodAgreement | None:
+def likelihood_agreement(pairs: ReplyPairs) -> LikelihoodAgreement | None:
     """Compare two runs' likelihoods by sample id.
 
     Args:

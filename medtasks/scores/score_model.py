@@ -164,7 +164,7 @@ class RuleScores:
 
 
 def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Select the value of a task's published rule from values by name of the rule.
+    """Select the value of a task's published rule from values by row, or None if the task has no such rule.
 
     Example:
         >>> published_rule({"reference": 0.4, "robust": 0.5})
@@ -174,7 +174,7 @@ def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
 
 
 def careful_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Select the value of a task's careful rule from values by name of the rule.
+    """Select the value of a task's careful rule from values by row, or None if the task has no such rule.
 
     Example:
         >>> careful_rule({"reference": 0.4, "robust": 0.5})

@@ -48,7 +48,7 @@ from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
-RowScores = Mapping[str, tuple[str, list[Score]]]
+RowScores = Mapping[str, tuple[str, ScoreList]]
 """Name and version of the rule, and scores of shape (samples,), by row of a task's results."""
 JsonObject = dict[str, Any]
 AUROC = "auroc ("  # beginning of the name of a class's
@@ -150,7 +150,7 @@ def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[An
     keys = dict.fromkeys(chain.from_iterable(map(keys_of, names)))
     for metric in metrics:
         keys.pop(metric.name, None)
-    return [*others, *text_metrics(list(keys)), *counts]
+    return [*others, *text_metrics(keys), *counts]
 
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
@@ -241,7 +241,7 @@ def score_rows(task: TaskFile, documents: Documents, replies: Replies) -> RowSco
     rows = {}
     for name, rule in rules.items():
         scores = task.family.final_scores(scores_of(task, rule, documents, ordered))
-        rows[name] = (version_of(rule), list(with_units(scores)))
+        rows[name] = (version_of(rule), with_units(scores))
     return rows
 
 
@@ -316,6 +316,13 @@ def _pair_outcomes(
     scores: ScoreList,
     total: PairCounts,
 ) -> PairOutcomes:
+    """Count the outcomes of pairs.
+
+    Args:
+        answers: Answers to the images of all pairs, one per image.
+        scores: Final scores of the whole run, which tell whether the pairs are drawn from a larger set.
+        total: Counts of all pairs.
+    """
     pairs = complete_pairs(answers)
     decided = []  # of the others, one image got its answer, or a reply is invalid
     invalid: Counter[int] = Counter()
@@ -366,6 +373,7 @@ def _few_clusters(
 
 
 def _few_clusters_sentence(estimate: Estimate) -> str:
+    """Say without a full stop why an interval is missing or rough, or return an empty text if it is neither."""
     if not estimate.clusters or estimate.degrees is None or estimate.effective == math.inf:
         return ""
     if estimate.clusters == 1:

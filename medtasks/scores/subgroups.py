@@ -103,6 +103,10 @@ class _Part:
         return without_noise(units / (1 + WORKING_CORRELATION * (together - 1)))
 
 
+_Parts = Sequence[_Part]
+"""Parts of one group or of all samples, one per metric."""
+
+
 def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskFile:
     """Return a task that groups its samples by further columns of its documents.
 
@@ -264,6 +268,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
 
 
 def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_Part]:
+    """Return one part per metric, from the scores of a group or of all samples."""
     parts = []
     for metric in metrics:
         weight = len(metric.values(members))
@@ -366,8 +371,8 @@ def _pair_parts(
 
 
 def _compare_groups(
-    groups: Sequence[tuple[str, int, Sequence[_Part]]],
-    totals: Sequence[_Part],
+    groups: Sequence[tuple[str, int, _Parts]],
+    totals: _Parts,
     *,
     is_drawn: bool,
 ) -> Groups:
@@ -405,7 +410,7 @@ def _compare_groups(
     return tuple(tested)
 
 
-def _is_large(parts: Sequence[_Part]) -> bool:
+def _is_large(parts: _Parts) -> bool:
     """Return whether a group is large enough to be compared by each metric that has a value."""
     sizes = [part.planned_size for part in parts if part.weight]
     return min(sizes, default=0.0) >= LEAST_EFFECTIVE
@@ -485,7 +490,7 @@ def _correlation(part: _Part, total: _Part) -> float:
     return min(max(correlation, -1.0), 1.0)
 
 
-def _with_tests(by_column: Mapping[str, Groups], totals: Sequence[_Part]) -> Subgroups:
+def _with_tests(by_column: Mapping[str, Groups], totals: _Parts) -> Subgroups:
     """Add one test per column and main metric to groups by column, corrected for all of these tests.
 
     Only a test that rejects after this correction names a group: the one with the smallest p-value. There is no test

@@ -57,13 +57,12 @@ def task_calibration(
     if likelihoods is None:
         return {}
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
-    answered = len(answered_documents(documents, replies))
     measures = calibration(
         likelihoods.probabilities,
         likelihoods.targets,
         likelihoods.clusters,
         _LETTERS if letters else _TEXTS,
-        answered - len(likelihoods.targets),
+        len(answered_documents(documents, replies)) - len(likelihoods.targets),
         letters,
     )
     measures = replace(measures, classes=class_areas(task, documents, replies))

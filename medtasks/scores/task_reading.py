@@ -39,6 +39,7 @@ from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
 from medtasks.scores.run_values import (
+    ScoresById,
     Values,
     estimate_mean,
     is_mean,
@@ -77,7 +78,7 @@ _RECORD_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 class Computed:
     """Scores of one rule, computed from the replies."""
 
-    samples: Mapping[str, Score]  # by document id
+    samples: ScoresById  # by document id
     report: (
         RuleScores  # their aggregates, without the rule's name in the task and its description
     )
@@ -127,7 +128,7 @@ def scores_by_id(documents: Documents, scores: ScoreList) -> dict[str, Score]:
     return dict(zip(ids, scores, strict=True))
 
 
-def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
+def without_metrics(rule: str, by_id: ScoresById) -> Computed:
     """Count replies by reason, and compute nothing else."""
     scores = list(by_id.values())
     remarks = tuple(filter(None, [judges_of(scores)]))
@@ -241,7 +242,17 @@ def rule_reports(
 
 
 def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
-    """Return the rule that read the replies in a row, and its description."""
+    """Return the rule that read the replies in a row, and its description.
+
+    Args:
+        recorded: Records of the run.
+        task: The task, or None if it is not ours.
+        name: The row.
+
+    Returns:
+        Name of the extractor, with its version if the run recorded that or the task reads by today's; and one sentence
+        on it. Both are empty if unknown.
+    """
     row = task.rows.get(name, Rule()) if task else Rule()
     rule = recorded.rules.get(name) or row.extractor or ""
     describes = ""
@@ -557,7 +568,7 @@ def _aggregate(
     task: TaskFile,
     rule: str,
     documents: Documents,
-    by_id: Mapping[str, Score],
+    by_id: ScoresById,
 ) -> Computed:
     """Aggregate recorded scores. Without documents they are grouped by the columns of the scores."""
     if not task.family.scores_suffice:

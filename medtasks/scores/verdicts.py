@@ -147,10 +147,19 @@ def _non_inferiority(
     *,
     failures_matter: bool,
 ) -> tuple[NonInferiority, Comparison | None]:
-    """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
+    """Return whether the second run is worse than the first.
 
-    Every main metric under every rule has to show that it is not, by a one-sided test at 2.5 %. All of them have to
-    reject, so that their number needs no correction.
+    Every main metric under every rule has to show that it is not worse, by a one-sided test at 2.5 %. All of these
+    tests have to reject, so that their number needs no correction.
+
+    Args:
+        task: The compared task.
+        verdict: Verdict on its scores.
+        failures_matter: Whether failures of one run could move a score by more than the margin.
+
+    Returns:
+        The verdict, and the test that decides against "not worse": None if it is not worse, or if only failures or the
+        lack of any test prevent that verdict.
     """
     if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
