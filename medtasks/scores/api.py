@@ -64,7 +64,7 @@ _SAMPLE_COLUMNS = (
     "images",
     "cluster_id",
 )
-_COMPARISON_COLUMNS = (
+_COMPARISON_COLUMNS = [
     "task",
     "row",
     "metric",
@@ -79,7 +79,7 @@ _COMPARISON_COLUMNS = (
     "p",
     "p_holm",
     "detectable",
-)
+]
 # Columns of the data that ``images`` and ``task`` replace.
 _REPLACED_COLUMNS = ("image_file", "image_files", "image_sha256", "dataset")
 
@@ -215,8 +215,9 @@ def score(
         row_scores = score_rows(chosen, answered, by_id)
         rows = score_replies(chosen, documents, by_id, row_scores=row_scores)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
-        withheld = is_private_task(chosen, documents)
-        reading = TaskReading(TaskRun(task), chosen, withheld, data, documents, samples)
+        reading = TaskReading(
+            TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples
+        )
         for name, (rule, scores) in row_scores.items():
             reading.computed[name] = without_metrics(rule, scores_by_id(answered, scores))
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
@@ -412,7 +413,7 @@ def compare(
         for test in compared.comparisons:
             line = {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm}
             lines.append(line | asdict(test.result))
-    return pd.DataFrame(lines, columns=list(_COMPARISON_COLUMNS))
+    return pd.DataFrame(lines, columns=_COMPARISON_COLUMNS)
 
 
 def board(

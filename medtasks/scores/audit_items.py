@@ -102,7 +102,7 @@ def _item(
 
 
 def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadAnswer]:
-    """Return the answer of each rule to a reply."""
+    """Return what each rule read in a reply, by row, without rows whose recorded score lacks something."""
     answers = {}
     for name, computed in reading.computed.items():
         value = reading.values.get(name, {}).get(doc_id, math.nan)
@@ -134,7 +134,7 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
 
 
 def answer_for_log(answer: ReadAnswer) -> ReadAnswer:
-    """Remove an answer's value if it is more than letters and numbers of options."""
+    """Empty an answer's value if it is more than letters and numbers of options. None, for no valid answer, stays."""
     parts = [] if answer.value is None else answer.value.split(", ")
     if all(map(_LOGGED_PART.fullmatch, parts)):
         return answer

@@ -91,6 +91,7 @@ def _baseline_metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def _point_values(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
+    """Return the value of each metric by its name, NaN where it is not defined."""
     return {name: float(estimate.value) for name, estimate in evaluate(metrics, scores).items()}
 
 
@@ -122,7 +123,15 @@ def _constants(
     metrics: Sequence[AnyMetric],
     run: Mapping[str, ScoresById],
 ) -> list[Baseline]:
-    """Score each constant reply under each rule, and test the best one against a run."""
+    """Score each constant reply under each rule, and test the best one against a run.
+
+    Args:
+        task: Task whose rules read the constant replies.
+        documents: Questions that are answered.
+        strategies: The constant replies.
+        metrics: Metrics to compute.
+        run: Scores of a run by row and document id. Under a row that it lacks there is no test.
+    """
     # By number of the strategy, then by name of the rule.
     values: dict[int, ValuesByRule] = defaultdict(dict)
     tests: dict[int, dict[str, tuple[str, PairedResult]]] = defaultdict(dict)
@@ -201,9 +210,19 @@ def _test_best(
     constants: Mapping[int, list[Score]],
     run: ScoresById,
 ) -> tuple[int, str, PairedResult] | None:
-    """Return the position of the best constant, the metric, and its test against a run, or None without a pair.
+    """Test the best constant against a run, under the first main metric by which there is a best one.
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
+
+    Args:
+        task: Task that the run answered.
+        documents: All its documents.
+        constants: Scores of constant replies by their position, shape (documents,).
+        run: Scores of the run by document id.
+
+    Returns:
+        Position of the best constant, name of the metric, and the test. None if no metric has a best constant, no
+        question has a value in both, or a test of these values is not possible.
     """
     shared = _shared_positions(documents, run)
     if not shared:
@@ -237,7 +256,7 @@ def _test_best(
 
 
 def _shared_positions(documents: Documents, run: ScoresById) -> dict[str, int]:
-    """Return the positions of the questions that a run answered, by document id."""
+    """Return the positions of the questions with a score of a run, without failed samples, by document id."""
     shared = {}
     for position, document in enumerate(documents):
         doc_id = str(document["doc_id"])
@@ -247,7 +266,12 @@ def _shared_positions(documents: Documents, run: ScoresById) -> dict[str, int]:
 
 
 def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int | None:
-    """Return the position of the constant with the best mean, or None if every mean is 0."""
+    """Return the position of the constant with the best mean, or None if every mean is 0 or none has any value.
+
+    Args:
+        metric: Metric of the values, which says whether higher is better.
+        by_constant: Values of the questions by position of the constant.
+    """
     sign = -1 if metric.higher_is_better is False else 1
     means = {}
     for position, by_id in by_constant.items():

@@ -61,9 +61,8 @@ class BoardCell:
     """Score of one run in one column."""
 
     score: MetricScore
-    samples: (
-        int  # scored; of a recorded cell those that were asked, or 0 if their number is unknown
-    )
+    # Scored samples. Of a recorded cell those that were asked, or 0 if their number is unknown.
+    samples: int
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
     questions: int = 0  # that there are, of all repeats; 0 if unknown
@@ -129,7 +128,10 @@ class Board:
         return {name: cell for name, cell in cells.items() if cell.share_of_questions == most}
 
     def best(self, column: BoardColumn) -> tuple[float, float]:
-        """Return the best and the second best value of a column, or NaN, of the runs that were asked most."""
+        """Return the best and the second best value of a column, of the runs that were asked most.
+
+        Equal values count once. A value that there is not is NaN.
+        """
         values = {cell.score.value for cell in self.fullest(column).values()}
         finite = filter(math.isfinite, values)
         ordered = sorted(finite, reverse=column.higher_is_better is not False)
@@ -198,9 +200,12 @@ def build_board(
 
 
 def _column_names(names: Names, recorded: Iterable[Iterable[str]]) -> list[str]:
-    """Return the tasks of names of tasks, tags and groups, by default all of the runs without sanity variants.
+    """Return the tasks that are columns, in order.
 
-    A group with a score of its own is one column.
+    Args:
+        names: Names of tasks, tags and groups. A group with a score of its own is one column. If empty, all tasks of
+            the runs are columns, without sanity variants.
+        recorded: Tasks of each run.
 
     Raises:
         UnknownName: A name is no task of ours and in no run.
@@ -237,7 +242,15 @@ def _build_column(
     reading: Reading,
     notes: Notes,
 ) -> tuple[BoardColumn, Cells] | None:
-    """Return the column of one task and its cells by run, or None if no run has a score of it."""
+    """Return the column of one task and its cells by run, or None if no run has a score of it.
+
+    Args:
+        name: Task, or group with a score of its own.
+        sources: Runs whose replies are scored, by name.
+        records: Their records of the task, by name. A run that cannot be scored is shown with what it recorded.
+        reading: Kind of the rule.
+        notes: Notes of the board, to which those on this column are added.
+    """
     column: BoardColumn | None = None
     metric: AnyMetric | None = None
     cells: Cells = {}
@@ -332,6 +345,7 @@ def _note(notes: Notes, subject: str, sentence: str) -> None:
 
 
 def _sentences(notes: Notes) -> list[str]:
+    """Return the notes, each after the runs and tasks that it is about."""
     return [f"{'; '.join(subjects)}: {sentence}" for sentence, subjects in notes.items()]
 
 

@@ -425,7 +425,10 @@ def paired_values(first: Values, second: Values) -> PairedValues:
 
 
 def _compare_areas(values: BothValues, documents: Documents) -> dict[TestKey, PairedResult]:
-    """Compare the AUROC of the class in each name such as ``auroc (Edema)``."""
+    """Compare runs in each metric that is the AUROC of a class, such as ``auroc (Edema)``.
+
+    The degrees of freedom follow from the smaller number of clusters: those with the class, or those without it.
+    """
     results = {}
     for (rule, name), (first, second) in values.items():
         if not name.startswith(AUROC):
@@ -466,12 +469,11 @@ def compare_task(
     documents = task_documents(task)
     data = task_provenance(task, documents)
     with_labels = {name: source.labels for name, source in runs.items() if source.labels}
-    if data.get("draw") and (margin is not None or with_labels):
+    is_strict = margin is not None
+    if data.get("draw") and (is_strict or with_labels):
         raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
-    origins = comparable_origins(
-        task.name, files, data["fingerprint"], strictly=margin is not None
-    )
+    origins = comparable_origins(task.name, files, data["fingerprint"], strictly=is_strict)
     replies = {}
     notes: list[str] = []
     for name, source in runs.items():
@@ -479,7 +481,7 @@ def compare_task(
     labels = {name: read_labels(path) for name, path in with_labels.items()}
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
     warnings = [*_draw_notes(compared, data, documents, replies), *compared.warnings, *notes]
-    if margin is not None:
+    if is_strict:
         warnings += prompt_warnings(task, documents, [of_run[0] for of_run in files.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
 
@@ -507,7 +509,16 @@ def _read_repeats(
     files: Sequence[Path],
     notes: list[str],
 ) -> list[Replies]:
-    """Return the replies of each repeat of a run, and add what has to be said of them to ``notes``."""
+    """Return the replies of each repeat of a run, by document id.
+
+    Args:
+        name: Name of the run.
+        source: The run.
+        task: Task that it answered.
+        documents: All documents of the task.
+        files: Samples file of each repeat.
+        notes: Gets sentences without a full stop on replies that were left out, and on looks at the run.
+    """
     replies: list[Replies] = []
     for file in files:
         recorded = read_recorded(task, documents, [file])
@@ -520,7 +531,11 @@ def _read_repeats(
 
 
 def _sample_files(task: str, source: Source) -> list[Path]:
-    """Return the samples files of a run, or of those of its repeats that have one."""
+    """Return the samples files of a run, at least one: its own, or those of its repeats that have one.
+
+    Raises:
+        RepliesError: There is none.
+    """
     with_samples = []
     for repeat in source.repeats:
         if repeat is not source:
@@ -613,7 +628,12 @@ def is_ours(task: str) -> bool:
 
 
 def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, Source]]:
-    """Return the runs that have samples of each task, and warn of what others lack."""
+    """Return the runs that have samples of each task, by task and name, and warn of what others lack.
+
+    Args:
+        runs: Runs by name.
+        with_variants: Whether sanity variants of tasks are included.
+    """
     by_task: dict[str, dict[str, Source]] = {}
     for name, source in runs.items():
         for repeat in source.repeats:

@@ -58,7 +58,15 @@ def comparable_origins(
 
 
 def check_data(task: str, path: Path, expected: str | None) -> None:
-    """Raise RepliesError if samples files were made on data with another fingerprint."""
+    """Raise RepliesError if samples files were made on data with another fingerprint.
+
+    Files without a recorded fingerprint pass.
+
+    Args:
+        task: Name of the task.
+        path: A samples file, or a folder with some.
+        expected: Fingerprint of the prepared data.
+    """
     for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
         results = results_next_to(samples, warn_once)
         fingerprint = results.fingerprint(task) if results else None
@@ -70,10 +78,12 @@ def check_data(task: str, path: Path, expected: str | None) -> None:
 
 
 def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool) -> None:
-    """Raise RepliesError if runs asked different versions of a task, as far as is recorded.
+    """Raise RepliesError if runs asked different versions of a task. What a run did not record is not compared.
 
-    ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
-    instruction have to be the same, too.
+    Args:
+        task: Name of the task.
+        samples: Samples file of each run by its name.
+        strictly: Whether data, number of few-shot examples and system instruction have to be the same, too.
     """
     results = {}
     for name, path in samples.items():
@@ -121,8 +131,10 @@ def prompt_warnings(
     for file in files:
         results = results_next_to(file, warn_once)
         configs.append({} if results is None else results.config(task.name))
-        is_of_task = task_of(file) == task.name  # a file of another task has other prompts
-        prompts.append(read_samples(file, documents).prompts if is_of_task else {})
+        # A file of another task has other prompts.
+        prompts.append(
+            read_samples(file, documents).prompts if task_of(file) == task.name else {}
+        )
     before, after = prompts
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
@@ -170,6 +182,7 @@ def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> Non
 
 
 def _words(prompt: str) -> list[str]:
+    """Return the words of a prompt without the marks of images."""
     return prompt.replace("<image>", " ").split()
 
 

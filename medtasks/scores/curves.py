@@ -35,7 +35,10 @@ class Curve:
 
 
 def curves(board: Board) -> list[Curve]:
-    """Return the curves of a board: rows with a step whose names are otherwise equal."""
+    """Return the curves of a board: rows with a step whose names are otherwise equal, column by column.
+
+    Checkpoints without a value are left out, and a curve with fewer than two others.
+    """
     by_name: dict[str, list[tuple[int, str]]] = {}
     for row in board.rows:
         if row.step is not None:
@@ -84,7 +87,16 @@ def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> C
 def _tests_against(
     points: Mapping[int, BoardCell], reference: int
 ) -> dict[int, CheckpointTest]:
-    """Test all other checkpoints against one, corrected for the number of looks."""
+    """Test all other checkpoints against one, corrected for the number of looks.
+
+    Args:
+        points: Cells by step.
+        reference: Step of the one checkpoint.
+
+    Returns:
+        Tests by step of the other checkpoint, without those that are not possible. There are none if some checkpoint
+        shares no sample with the reference.
+    """
     tests = {}
     for step, cell in points.items():
         if step == reference:

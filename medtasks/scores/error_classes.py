@@ -102,8 +102,8 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     """Return the kind of a wrong answer.
 
     Args:
-        reply: As the model gave it.
-        value: Letter that was read, if any.
+        reply: The reply as the model gave it; None is an empty one.
+        value: Letter that was read; None if there is no valid answer.
         question: Question with its options. A reply without any word of them is irrelevant.
 
     Example:
@@ -197,12 +197,12 @@ def draw_wrong_answers(
     """Draw a sample of the documents with a wrong answer, each with the same probability, and spread over groups.
 
     Args:
-        wrong: Wrong answers by name of the rule.
+        wrong: Wrong answers by row.
         size: Number of documents to draw; all if there are no more.
         columns: Columns that group documents, such as clinical task, department and granularity.
 
     Returns:
-        The wrong answers to the drawn documents by name of the rule.
+        The wrong answers to the drawn documents by row.
     """
     documents = {}
     for answer in itertools.chain.from_iterable(wrong.values()):
@@ -227,7 +227,16 @@ def export_wrong_answers(
     private: Sequence[str],
     wrong: Mapping[str, Sequence[WrongAnswer]],
 ) -> None:
-    """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
+    """Write wrong answers as CSV, with an empty column for a human's judgement.
+
+    Args:
+        path: New file.
+        private: Names of credentialed datasets whose text the file would show.
+        wrong: Wrong answers by row.
+
+    Raises:
+        MedTasksError: The file cannot be written, or it would show text of ``private`` datasets.
+    """
     own_names: dict[str, None] = {}
     for answer in itertools.chain.from_iterable(wrong.values()):
         own_names |= dict.fromkeys(own_columns(answer.document))
@@ -238,23 +247,22 @@ def export_wrong_answers(
             score = answer.score
             columns = own_columns(document)
             kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
-            rows.append(
-                [
-                    document["doc_id"],
-                    name,
-                    document.get("question"),
-                    " | ".join(document.get("options") or ()),
-                    score["target"],
-                    score["value"],
-                    score["reason"],
-                    kind,
-                    "",
-                    answer.key[1],
-                    answer.reply,
-                    " | ".join(image_names(document)),
-                    *(columns.get(key, "") for key in own_names),
-                ]
-            )
+            row = [
+                document["doc_id"],
+                name,
+                document.get("question"),
+                " | ".join(document.get("options") or ()),
+                score["target"],
+                score["value"],
+                score["reason"],
+                kind,
+                "",
+                answer.key[1],
+                answer.reply,
+                " | ".join(image_names(document)),
+                *(columns.get(key, "") for key in own_names),
+            ]
+            rows.append(row)
     titles = (
         "doc_id",
         "rule",

@@ -115,11 +115,18 @@ def _unit_column(documents: Documents, values: Values) -> str | None:
 
 
 def _ids(documents: Documents, column: str) -> set[str]:
+    """Return the different ids in a column."""
     return {str(document.get(column)) for document in documents}
 
 
 def _helped_mean(values: Values, others: Values, number: int) -> HelpedMean:
-    """Return the mean with the help of the values of another run, which has this ``number`` of questions or pairs."""
+    """Return the mean of a run with the help of another one.
+
+    Args:
+        values: Drawn unit and value by id of the question or pair.
+        others: The same of the other run on the whole dataset. Questions without a value count as 0.
+        number: Number of questions, or pairs, of the whole dataset.
+    """
     units = [unit for unit, _ in values.values()]
     assert are_drawn(units)
     mean = math.fsum(value for _, value in others.values()) / number

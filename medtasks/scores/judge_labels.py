@@ -95,20 +95,19 @@ def write_sheet(
     rows = []
     for doc_id, weight in weights.items():
         document = by_id[doc_id]
-        rows.append(
-            (
-                doc_id,
-                document.get("question"),
-                " | ".join(document.get("options") or ()),
-                task.family.target_text(Sample(document)),
-                replies[doc_id].text or "",
-                " | ".join(image_names(document)),
-                "",
-                "",
-                repr(weight),
-                _digest(replies[doc_id]),
-            )
+        row = (
+            doc_id,
+            document.get("question"),
+            " | ".join(document.get("options") or ()),
+            task.family.target_text(Sample(document)),
+            replies[doc_id].text or "",
+            " | ".join(image_names(document)),
+            "",
+            "",
+            repr(weight),
+            _digest(replies[doc_id]),
         )
+        rows.append(row)
     titles = (
         "doc_id",
         "question",
@@ -155,7 +154,7 @@ def read_labels(path: Path) -> dict[str, Label]:
     """Return the lines of a filled-in sheet by document id, as any spreadsheet program saves it.
 
     Raises:
-        RepliesError: It is no such sheet, or an answer is neither yes nor no.
+        RepliesError: The file cannot be read or is no such sheet, or an answer that is filled in is neither yes nor no.
     """
     labels = {}
     try:
@@ -265,7 +264,7 @@ def _row_verdicts(
     scores: ScoresById,
     replies: Replies,
 ) -> _Verdicts | None:
-    """Return the verdicts of one row, or None if the metric is not their share."""
+    """Return the verdicts of one row, or None if the metric is the share of neither right nor wrong replies."""
     if not values or not values.keys() <= scores.keys():
         return None
     is_right = []

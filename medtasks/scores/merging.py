@@ -279,6 +279,7 @@ def _group_row(
 
 
 def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
+    """Return the mean of tasks' values, weighted by their numbers of samples if ``is_weighted``."""
     weights = sizes if is_weighted else [1] * len(sizes)
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(
         weights
@@ -286,6 +287,7 @@ def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> f
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the tasks of a group and of the groups in it, or only the name if it is that of a task."""
     tasks = []
     for member in groups.get(name, ()):
         tasks += _tasks_within(member, groups)
@@ -320,7 +322,14 @@ def _merged_rows(
     rows: TaskRows,
     parts: Mapping[str, TaskPart],
 ) -> dict[str, Row]:
-    """Return the rows of tasks and groups of a shard with the numbers of all shards."""
+    """Return the rows of tasks and groups of a shard with the numbers of all shards.
+
+    Args:
+        shard_rows: The rows of one shard.
+        groups: Members of each group.
+        rows: Rows of the tasks with the numbers of all shards.
+        parts: Parts of the tasks in the first shard, which know the sizes of the whole tasks.
+    """
     merged_rows = {}
     for name, row in shard_rows.items():
         if name in rows:

@@ -271,7 +271,13 @@ def _check_numbers(
 def _planned_samples(
     power_of: Callable[[int], float], power: float, design: float
 ) -> int | None:
-    """Return the number of samples that reaches a power, with the design effect, or None if it is too large."""
+    """Return the number of samples that reaches a power, or None if it is too large to be of use.
+
+    Args:
+        power_of: Power by number of independent samples.
+        power: The power to reach.
+        design: Design effect, by which more samples are needed.
+    """
     independent = required_samples(power_of, power)
     return None if independent is None else math.ceil(without_noise(independent * design))
 

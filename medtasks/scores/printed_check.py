@@ -177,7 +177,14 @@ def _with_explanations(
     metric: AnyMetric | None,
     row_scores: RowScores,
 ) -> PrintedCheck:
-    """Add the part of guessed replies, and what else the number is of if it is not the score."""
+    """Add the part of guessed replies, and what else the number is of if it is not the score.
+
+    Args:
+        verdict: The check so far.
+        others: Scores under the other rules.
+        metric: The metric; None if the task does not declare it.
+        row_scores: Scores of the samples by row.
+    """
     values = {}
     for other in others:
         values[f"the number under the rule '{other.row}' ({other.rule})"] = other.score.value

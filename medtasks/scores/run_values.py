@@ -127,7 +127,11 @@ def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
 
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the main metrics of a task that can be compared, or else its first one."""
+    """Return the main metrics of a task that can be compared, or else its first metric that can.
+
+    Raises:
+        RepliesError: The task has no metric that can be compared.
+    """
     metrics = chosen_metrics(task)
     return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
 
@@ -487,7 +491,7 @@ def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
 
 
 def text_agreement(pairs: ReplyPairs) -> TextAgreement | None:
-    """Compare two runs' replies by sample id. Return None if none of them is a text."""
+    """Compare two runs' replies that are texts. Return None if none of them is one."""
     samples = 0
     equal = 0
     first_is_beginning = 0

@@ -438,7 +438,14 @@ def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
 
 
 def _class_answer(family: TaskFamily, option: str, present: bool, score: Score) -> float | None:
-    """Return whether a reply is right about a class, or None unless the sample has it as ``present`` says."""
+    """Return whether a reply is right about a class, 1 or 0, of samples with the class or of those without it.
+
+    Args:
+        family: Family of the task.
+        option: Letter of the class, or ``Yes``.
+        present: True for sensitivity, of samples with the class; False for specificity, of those without it.
+        score: Score of the reply. None is returned if the sample is one of the others.
+    """
     has_class, called = family.decisions(score).get(option, (None, None))
     return float(called is present) if has_class is present else None
 
@@ -494,7 +501,12 @@ def score_warnings(
 
 
 def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
-    """Log each sentence, and each value that a panel could not compute, once in this process."""
+    """Log each sentence, and each value that a panel could not compute, once in this process.
+
+    Args:
+        sentences: Sentences with a full stop.
+        panels: Results of panels; empty if what they could not compute is shown elsewhere.
+    """
     for sentence in sentences:
         warn_once(sentence)
     for panel in panels:

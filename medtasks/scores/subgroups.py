@@ -67,9 +67,8 @@ class Subgroups:
     """Groups of a task's samples, and whether they differ, by column."""
 
     groups: Mapping[str, Groups]
-    tests: Mapping[
-        str, tuple[ColumnTest, ...]
-    ]  # one per main metric, none if no group was compared
+    # One test per main metric. There is none if no group was compared.
+    tests: Mapping[str, tuple[ColumnTest, ...]]
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
 
 
 def _check_column(task: TaskFile, documents: Documents, column: str) -> None:
-    """Raise RepliesError unless documents have a column that groups them."""
+    """Raise RepliesError unless documents have a column, with 1 to :data:`MOST_GROUPS` different values or bands."""
     columns = dict.fromkeys(chain.from_iterable(documents))
     if column not in columns:
         hint = near_match(column, columns) or "."
@@ -477,7 +476,10 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
 
 
 def _correlation(part: _Part, total: _Part) -> float:
-    """Return the correlation of the means of a group and of all other samples, which may share patients or images."""
+    """Return the correlation of the means of a group and of all other samples, which may share patients or images.
+
+    It is 0 if one of the means does not vary.
+    """
     share = part.weight / total.weight
     others = {}
     for unit, deviation in total.deviations.items():

@@ -129,7 +129,7 @@ def scores_by_id(documents: Documents, scores: ScoreList) -> dict[str, Score]:
 
 
 def without_metrics(rule: str, by_id: ScoresById) -> Computed:
-    """Count replies by reason, and compute nothing else."""
+    """Return scores by document id under a rule with the numbers of replies by reason, but without any metric."""
     scores = list(by_id.values())
     remarks = tuple(filter(None, [judges_of(scores)]))
     return Computed(by_id, RuleScores("", rule, "", (), count_reasons(scores), remarks=remarks))
@@ -270,7 +270,15 @@ def _scores_of_row(
     declared: Mapping[str, Declaration],
     computed: Mapping[str, MetricScore],
 ) -> tuple[list[MetricScore], list[str]]:
-    """Return the recorded scores of a row with those only computed, and sentences where both differ."""
+    """Return the recorded scores of a row with those only computed, and sentences where both differ.
+
+    Args:
+        recorded: Records of the run.
+        name: The row.
+        row: Recorded values and errors by metric; empty if the run recorded none.
+        declared: Metrics that the task declares, by name; empty for a task that is not ours.
+        computed: Scores computed from the replies, by metric.
+    """
     scores = []
     notes = []
     for metric in dict.fromkeys([*declared, *row, *computed]):
@@ -291,6 +299,7 @@ def _scores_of_row(
 
 
 def _with_error(value: float, error: float) -> str:
+    """Write a value with its standard error, if it has one: an error that is not NaN."""
     text = f"{value:.12g}"
     return text if math.isnan(error) else f"{text} (standard error {error:.12g})"
 
@@ -570,7 +579,15 @@ def _aggregate(
     documents: Documents,
     by_id: ScoresById,
 ) -> Computed:
-    """Aggregate recorded scores. Without documents they are grouped by the columns of the scores."""
+    """Aggregate scores of one rule.
+
+    Args:
+        task: The task.
+        rule: Name and version of the rule.
+        documents: Documents with a score, by whose columns scores are grouped, shape (samples,). If empty, columns that
+            the scores hold are used.
+        by_id: The scores by document id.
+    """
     if not task.family.scores_suffice:
         return without_metrics(rule, by_id)
     scores = list(by_id.values())

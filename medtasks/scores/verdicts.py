@@ -94,7 +94,14 @@ def _explanation(
     same_scores: bool,
     failures_matter: bool,
 ) -> str:
-    """Return a sentence on failures in one run, equal replies or equal answers, or an empty text."""
+    """Return a sentence on failures in one run, equal replies or equal answers, or an empty text if there are none.
+
+    Args:
+        runs: Names of the two runs.
+        agreement: Agreement of their replies.
+        same_scores: Whether all answers and scores are equal.
+        failures_matter: Whether failures of one run could move a score by more than the margin.
+    """
     failed = agreement.failed
     if failures_matter or (agreement.all_equal and failed.one_sided_failures):
         sides = zip((failed.only_first, failed.only_second), runs, strict=True)
@@ -133,6 +140,7 @@ def _lacking(tests: Sequence[Comparison]) -> str:
 
 
 def _needed_samples(test: Comparison) -> int:
+    """Return the number of samples that would show equivalence, or 0 if no number would, or without a margin."""
     return (test.equivalence and test.equivalence.needed) or 0
 
 
