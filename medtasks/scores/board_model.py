@@ -40,6 +40,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
 
 Reading = Literal["published", "careful"]
+"""Kind of the rule that reads all replies of a board. Tasks name such a rule by its row, such as ``robust``."""
 Notes = dict[str, dict[str, None]]
 """Runs and tasks by the sentence that is true of them."""
 Records = Mapping[str, TaskRun]

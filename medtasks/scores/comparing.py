@@ -1,6 +1,7 @@
 """Comparing runs on the samples that both answered, under every rule: pairing, tests and agreement.
 
-With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
+A rule is named as its row of the task's results, such as ``reference``. With a margin, scores are also tested for
+equivalence, and runs that were asked in different ways are refused.
 """
 
 import contextlib
