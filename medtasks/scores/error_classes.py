@@ -177,9 +177,8 @@ def wrong_answers(
         text = replies[document["doc_id"]].text
         kind = ErrorClass.FOR_A_HUMAN
         if text is not None:  # else these are likelihoods
-            options = document.get("options") or ()
-            question = " ".join([document.get("question") or "", *options])
-            kind = error_class(text, score["value"], question)
+            parts = [document.get("question") or "", *(document.get("options") or ())]
+            kind = error_class(text, score["value"], " ".join(parts))
         wrong.append(WrongAnswer(document, score, text or "", kind))
     return wrong
 
