@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pandas as pd
 
 from medtasks.data.samples import Document, Documents
-from medtasks.errors import RepliesError, UnknownName, unknown_name, warn_once
+from medtasks.errors import RepliesError, unknown_name, warn_once
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import with_image_clusters
@@ -28,7 +28,7 @@ from medtasks.runs.replies import Samples, take_answer_field
 from medtasks.runs.run import RecordedRun, Source, TaskRun, open_run, replies_to
 from medtasks.runs.run_notes import run_notes
 from medtasks.scores.audit_items import audit_items, image_files
-from medtasks.scores.board_model import board_lines, board_of
+from medtasks.scores.board_model import Reading, board_lines, board_of, our_task
 from medtasks.scores.comparing import ComparedTask, compare_all, compare_runs
 from medtasks.scores.judge_labels import read_labels
 from medtasks.scores.reply_parsing import parse_reply
@@ -42,8 +42,7 @@ from medtasks.scores.task_reading import (
     without_metrics,
 )
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
-from medtasks.tasks.task_files import including, scored_task, task_file
+from medtasks.tasks.task_files import including, scored_task
 
 RepliesInput: TypeAlias = (
     str | Path | Iterable[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
@@ -65,7 +64,7 @@ _SAMPLE_COLUMNS = (
     "images",
     "cluster_id",
 )
-_COMPARISON_COLUMNS = (
+_COMPARISON_COLUMNS = [
     "task",
     "row",
     "metric",
@@ -80,7 +79,7 @@ _COMPARISON_COLUMNS = (
     "p",
     "p_holm",
     "detectable",
-)
+]
 # Columns of the data that ``images`` and ``task`` replace.
 _REPLACED_COLUMNS = ("image_file", "image_files", "image_sha256", "dataset")
 
@@ -137,13 +136,11 @@ class Run:
         rows = []
         with _including(self._folders):
             for recorded in self._recorded.tasks.values():
-                task = _task_or_none(recorded)
-                computed = {}
-                if task:
-                    reading = _reading_of(recorded, task)
-                    recorded = reading.recorded
-                    computed = reading.computed
-                reports, _ = rule_reports(recorded, task, computed)
+                reading = _reading_or_none(recorded)
+                if reading is None:
+                    reports, _ = rule_reports(recorded, None, {})
+                else:
+                    reports, _ = rule_reports(reading.recorded, reading.task, reading.computed)
                 for report in reports:
                     rows.append((recorded.name, report.name, report.rule, report.scores))
         return _table(rows)
@@ -167,9 +164,9 @@ class Run:
         lines = []
         with _including(self._folders):
             for recorded in tasks.values():
-                file = _task_or_none(recorded)
-                if file:
-                    lines += _sample_lines(_reading_of(recorded, file))
+                reading = _reading_or_none(recorded)
+                if reading:
+                    lines += _sample_lines(reading)
         return _frame_of(lines)
 
 
@@ -201,14 +198,26 @@ def score(
     """
     with _including(include_path):
         chosen = scored_task(task)
-        read, documents, data = _read_replies(chosen, replies, format, columns)
+        if isinstance(replies, str | Path):
+            if not os.path.exists(replies):
+                raise RepliesError(
+                    f"there is no file or folder {replies}; give one, or a list with a text per question"
+                )
+            file = replies_to(chosen.name, Source(Path(replies)))
+            recorded, documents, data = read_with_data(chosen, [file], format, columns)
+            read = recorded.logged_run(chosen.name)
+        else:
+            documents = task_documents(chosen)
+            read = _by_id(replies, documents)
+            data = task_provenance(chosen, documents)
         by_id = take_answer_field(read, answer_field)
         answered = answered_documents(documents, by_id)
         row_scores = score_rows(chosen, answered, by_id)
         rows = score_replies(chosen, documents, by_id, row_scores=row_scores)
         samples = Samples(replies=by_id, answered=dict.fromkeys(by_id, ""))
-        withheld = is_private_task(chosen, documents)
-        reading = TaskReading(TaskRun(task), chosen, withheld, data, documents, samples)
+        reading = TaskReading(
+            TaskRun(task), chosen, is_private_task(chosen, documents), data, documents, samples
+        )
         for name, (rule, scores) in row_scores.items():
             reading.computed[name] = without_metrics(rule, scores_by_id(answered, scores))
         return Scores(task, rows, data, len(by_id), len(documents), reading, include_path)
@@ -298,7 +307,8 @@ def parse(
         One line per reply: ``reply``, ``value`` (None without a valid answer), ``reason``, and facts of the rule.
 
     Raises:
-        MedTasksError: There is no such rule, something that it needs is missing, or numbers differ.
+        MedTasksError: There is no such rule, something that it needs is missing, or there are not as many options,
+            questions or answers as replies.
     """
     texts = [None if _is_missing(reply) else reply for reply in replies]
     columns: dict[str, Sequence[Any]] = {"reply": texts}
@@ -309,7 +319,7 @@ def parse(
         "answer": (answer, answer is None or isinstance(answer, str)),
     }
     for name, (values, is_shared) in inputs.items():
-        columns[name] = [values] * len(texts) if is_shared else list(values or ())
+        columns[name] = [values] * len(texts) if is_shared else list(values)
         if len(columns[name]) != len(texts):
             raise RepliesError(
                 f"there are {len(texts)} replies and {len(columns[name])} of '{name}'; give one for each"
@@ -333,7 +343,7 @@ def read_run(
 
     Args:
         folder: The ``--output_path`` of the run.
-        model: Model to read from a folder with runs of several.
+        model: Model to read from a folder with runs of several models; None for a folder with one run.
         include_path: Folders with task files of your own.
 
     Raises:
@@ -368,7 +378,8 @@ def compare(
         task: Compare this task only; by default all tasks that the runs have in common.
         metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default the main
             ones.
-        labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts.
+        labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts; empty for
+            none.
         include_path: Folders with task files of your own; by default those of the runs or scores.
 
     Returns:
@@ -376,7 +387,8 @@ def compare(
         clusters, ``detectable`` the smallest true difference found with 80 % power.
 
     Raises:
-        MedTasksError: A run cannot be read, or nothing can be compared.
+        MedTasksError: A run cannot be read, nothing can be compared, ``labels`` is one file, or a run is to be compared
+            with scores.
     """
     metrics = [metrics] if isinstance(metrics, str) else metrics
     if len(labels) not in (0, 2):
@@ -394,11 +406,6 @@ def compare(
         else:
             runs = {"first": _source(first, labels[:1]), "second": _source(second, labels[1:])}
             tasks = _compare_sources(runs, metrics, task)
-    return pd.DataFrame(_comparison_lines(tasks), columns=list(_COMPARISON_COLUMNS))
-
-
-def _comparison_lines(tasks: Mapping[str, ComparedTask]) -> list[dict[str, Any]]:
-    """Return one line per task, row and metric, and warn of what the comparisons are subject to."""
     lines = []
     for name, compared in tasks.items():
         for warning in compared.warnings:
@@ -406,13 +413,13 @@ def _comparison_lines(tasks: Mapping[str, ComparedTask]) -> list[dict[str, Any]]
         for test in compared.comparisons:
             line = {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm}
             lines.append(line | asdict(test.result))
-    return lines
+    return pd.DataFrame(lines, columns=_COMPARISON_COLUMNS)
 
 
 def board(
     runs: Sequence[str | Path],
     *,
-    rule: Literal["published", "careful"] = "published",
+    rule: Reading = "published",
     tasks: Sequence[str] = (),
     include_path: FolderInput = (),
 ) -> pd.DataFrame:
@@ -420,7 +427,7 @@ def board(
 
     Args:
         runs: Folders of runs, each with one or several models; or a task and files of replies to it.
-        rule: Kind of the rule that reads all replies.
+        rule: Kind of the rule that reads all replies, ``published`` or ``careful``.
         tasks: Tasks and groups to show; by default all of the runs.
         include_path: Folders with task files of your own.
 
@@ -431,14 +438,14 @@ def board(
         MedTasksError: A run cannot be read, or no run has a score.
     """
     with _including(include_path):
-        scored = board_of([str(run) for run in runs], rule, tasks)
+        scored = board_of(list(map(str, runs)), rule, tasks)
     for note in scored.notes:
         warn_once(note)
     return pd.DataFrame(board_lines(scored))
 
 
 def _source(run: Run | str | Path, labels: Sequence[str | Path]) -> Source:
-    """Return a run with its file of labels, of which there is at most one."""
+    """Return the location of a run with its file of labels, which is the only one of ``labels``, or none if empty."""
     file = Path(labels[0]) if labels else None
     if isinstance(run, Run):
         return Source(run.folder, run.model, file)
@@ -450,7 +457,13 @@ def _compare_sources(
     metrics: Sequence[str],
     task: str | None,
 ) -> dict[str, ComparedTask]:
-    """Compare runs by task, and warn of tasks that were not compared and of copied replies."""
+    """Compare runs by task, and warn of tasks that were not compared and of copied replies.
+
+    Args:
+        runs: Runs by name.
+        metrics: Names of metrics; if empty, the main ones of each task.
+        task: The only task to compare; None for all that the runs have in common.
+    """
     tasks, causes = compare_all(runs, metrics, task=task)
     for name, cause in causes.items():
         warn_once(f"Not compared: {name}: {cause}")
@@ -468,7 +481,18 @@ def _compare_scores(
     metrics: Sequence[str],
     files: Sequence[str | Path],
 ) -> ComparedTask:
-    """Compare the replies of two scores, which have to be of one task and the same data."""
+    """Compare the replies of two scores.
+
+    Args:
+        first: Scores of the first run.
+        second: Scores of the second run.
+        task: Task that both have to be of; None for that of the first.
+        metrics: Names of metrics; if empty, the main ones.
+        files: Files of labels of both; none if empty.
+
+    Raises:
+        RepliesError: The scores are of different tasks, or the data changed in between.
+    """
     names = dict.fromkeys((first.task, second.task, task or first.task))
     if len(names) > 1:
         raise RepliesError(
@@ -487,44 +511,24 @@ def _compare_scores(
 
 
 def _including(folders: FolderInput) -> AbstractContextManager[None]:
+    """Add folders with task files, possibly none, to those that tasks are found in, while the context lasts."""
     paths = [folders] if isinstance(folders, str | Path) else folders
-    return including([Path(path) for path in paths])
+    return including(list(map(Path, paths)))
 
 
-def _task_or_none(recorded: TaskRun) -> TaskFile | None:
-    """Return the task file, or None for a group or a task that medtasks cannot score."""
-    try:
-        task = task_file(recorded.name)
-    except UnknownName:
+def _reading_or_none(recorded: TaskRun) -> TaskReading | None:
+    """Read a recorded task, and warn of samples that have changed since they were asked.
+
+    Returns:
+        The reading, or None for a group or a task that medtasks cannot score.
+    """
+    task = our_task(recorded.name)
+    if task is None or task.kind == "group":
         return None
-    return None if task.kind == "group" or task.only_harness else task
-
-
-def _reading_of(recorded: TaskRun, task: TaskFile) -> TaskReading:
-    """Read a recorded task, and warn of samples that have changed since they were asked."""
     reading = read_task(recorded, task)
     if reading.samples.changed and recorded.samples:
         warn_once(reading.samples.describe_changes(recorded.samples))
     return reading
-
-
-def _read_replies(
-    task: TaskFile,
-    replies: RepliesInput,
-    kit: str | None,
-    columns: Mapping[str, str] | None,
-) -> tuple[Mapping[str, Reply], Documents, Mapping[str, Any]]:
-    """Return replies by the ids of the questions that they answer, all documents, and their provenance."""
-    if not isinstance(replies, str | Path):
-        prepared = task_documents(task)
-        return _by_id(replies, prepared), prepared, task_provenance(task, prepared)
-    if not os.path.exists(replies):
-        raise RepliesError(
-            f"there is no file or folder {replies}; give one, or a list with a text per question"
-        )
-    file = replies_to(task.name, Source(Path(replies)))
-    recorded, documents, data = read_with_data(task, [file], kit, columns)
-    return recorded.logged_run(task.name), documents, data
 
 
 def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
@@ -557,7 +561,18 @@ def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
 def _named_replies(
     replies: RepliesInput, documents: Documents
 ) -> tuple[list[tuple[str, Any]], bool]:
-    """Return replies with the names of their questions, and whether these are published ids."""
+    """Pair each reply with the name of its question.
+
+    Args:
+        replies: See :func:`score`. Those of a list are in the order of the documents.
+        documents: All documents of the task.
+
+    Returns:
+        Pairs of a name, as text, and a reply, of any type; and whether the names are ids that a benchmark published.
+
+    Raises:
+        RepliesError: The DataFrame lacks a column, or replies in order are not as many as the documents.
+    """
     pairs: Iterable[tuple[Any, Any]]
     is_published = False
     if isinstance(replies, pd.DataFrame):
@@ -572,28 +587,18 @@ def _named_replies(
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
     else:
-        ids = [document["doc_id"] for document in documents]
-        pairs = zip(ids, _in_order(replies, len(ids)), strict=True)
+        received = f"a {type(replies).__name__}"
+        texts: list[Any] = []
+        if isinstance(replies, Iterable) and not isinstance(replies, Set):
+            texts = list(replies)
+            received = f"{len(texts)} replies"
+        if len(texts) != len(documents):
+            raise RepliesError(
+                f"the task asks {len(documents)} questions, but {received} came; give a list with one reply per "
+                "question, or a dict from doc_id to reply"
+            )
+        pairs = zip([document["doc_id"] for document in documents], texts, strict=True)
     return [(name_of(name), text) for name, text in pairs], is_published
-
-
-def _in_order(replies: Any, number: int) -> list[Any]:
-    """Return replies in the order of the questions.
-
-    Raises:
-        RepliesError: The replies have no order, or another number than the questions.
-    """
-    received = f"a {type(replies).__name__}"
-    texts: list[Any] = []
-    if isinstance(replies, Iterable) and not isinstance(replies, Set):
-        texts = list(replies)
-        received = f"{len(texts)} replies"
-    if len(texts) != number:
-        raise RepliesError(
-            f"the task asks {number} questions, but {received} came; give a list with one reply per question, or a "
-            f"dict from doc_id to reply"
-        )
-    return texts
 
 
 def _place(name: str) -> str:
@@ -606,12 +611,13 @@ def _is_missing(text: Any) -> bool:
 
 
 def _table(rows: Iterable[tuple[str, str, str, Sequence[MetricScore]]]) -> pd.DataFrame:
+    """Return one line per score of rows, each given as task, name, rule and scores."""
     lines = []
     for *row, scores in rows:
         for score in scores:
             lines.append((*row, score.metric, score.value, score.error, score.low, score.high))
-    columns = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
-    return pd.DataFrame(lines, columns=list(columns))
+    columns = ["task", "row", "rule", "metric", "value", "standard_error", "low", "high"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def _sample_lines(reading: TaskReading) -> list[dict[str, Any]]:
@@ -663,6 +669,7 @@ def _question_columns(
 
 
 def _frame_of(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return lines of samples as a frame: the columns of every task first, then those that only some lines have."""
     columns = dict.fromkeys(_SAMPLE_COLUMNS)
     for line in lines:
         columns |= dict.fromkeys(line)

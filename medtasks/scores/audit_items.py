@@ -35,15 +35,16 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
     If the task is withheld, it is without its text: digests, numbers, and letters that were logged.
     """
     columns = dict.fromkeys(reading.task.breakdown)
+    answered = reading.answered_documents
     rows: dict[str, Mapping[str, Any]] = {}
     if reading.withheld:  # the scores hold what may be shown
         for computed in reading.computed.values():
             rows |= computed.samples
     else:
-        rows |= {str(document["doc_id"]): document for document in reading.answered_documents}
+        rows |= {str(document["doc_id"]): document for document in answered}
         for column in SELECTABLE:
             distinct: set[Any] = set()
-            for document in reading.answered_documents:
+            for document in answered:
                 distinct.update(values(document, column))
             if 0 < len(distinct) <= MOST_GROUPS:
                 columns[column] = None
@@ -51,7 +52,7 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
         column: number_bands(list(rows.values()), column) for column in reading.task.breakdown
     }
     items = []
-    for document in reading.answered_documents:
+    for document in answered:
         row = rows.get(str(document["doc_id"]), {})
         groups = {}
         for column in columns:
@@ -101,7 +102,7 @@ def _item(
 
 
 def _answers(reading: TaskReading, doc_id: str, reply: Reply) -> dict[str, ReadAnswer]:
-    """Return the answer of each rule to a reply."""
+    """Return what each rule read in a reply, by row, without rows whose recorded score lacks something."""
     answers = {}
     for name, computed in reading.computed.items():
         value = reading.values.get(name, {}).get(doc_id, math.nan)
@@ -133,7 +134,7 @@ def image_files(reading: TaskReading) -> dict[str, Path]:
 
 
 def answer_for_log(answer: ReadAnswer) -> ReadAnswer:
-    """Remove an answer's value if it is more than letters and numbers of options."""
+    """Empty an answer's value if it is more than letters and numbers of options. None, for no valid answer, stays."""
     parts = [] if answer.value is None else answer.value.split(", ")
     if all(map(_LOGGED_PART.fullmatch, parts)):
         return answer

@@ -59,15 +59,17 @@ def baselines(
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
-    samples = [Sample(document) for document in documents]
+    samples = list(map(Sample, documents))
     metrics = _baseline_metrics(task)
     constants = _constants(task, documents, task.family.constant_replies(samples), metrics, run)
     if task.family.kind is AnswerKind.CLOSED:
         scores = _accuracies_by_chance(task, documents, samples)
     else:
         expected = task.family.expected_by_chance(samples)
-        names = [metric.name for metric in metrics if metric.name in expected]
-        by_chance = {name: expected[name] for name in names}
+        by_chance = {}
+        for metric in metrics:
+            if metric.name in expected:
+                by_chance[metric.name] = expected[metric.name]
         scores = dict.fromkeys(task.rows, by_chance)
     if not any(scores.values()):
         return tuple(constants)
@@ -89,6 +91,7 @@ def _baseline_metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def _point_values(metrics: Sequence[AnyMetric], scores: ScoreList) -> dict[str, float]:
+    """Return the value of each metric by its name, NaN where it is not defined."""
     return {name: float(estimate.value) for name, estimate in evaluate(metrics, scores).items()}
 
 
@@ -98,8 +101,10 @@ def _accuracies_by_chance(
     samples: Sequence[Sample],
 ) -> ValuesByRule:
     """Return accuracies by rule, with the chance of guessing right for each right answer."""
-    metrics = [metric for metric in task.metrics if metric.name.startswith("acc")]
-    accuracies = [metric for metric in metrics if isinstance(metric, Metric)]
+    accuracies = []
+    for metric in task.metrics:
+        if isinstance(metric, Metric) and metric.name.startswith("acc"):
+            accuracies.append(metric)
     replies = [Reply(text="") for _ in samples]
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
@@ -118,15 +123,22 @@ def _constants(
     metrics: Sequence[AnyMetric],
     run: Mapping[str, ScoresById],
 ) -> list[Baseline]:
-    """Score each constant reply under each rule, and test the best one against a run."""
+    """Score each constant reply under each rule, and test the best one against a run.
+
+    Args:
+        task: Task whose rules read the constant replies.
+        documents: Questions that are answered.
+        strategies: The constant replies.
+        metrics: Metrics to compute.
+        run: Scores of a run by row and document id. Under a row that it lacks there is no test.
+    """
     # By number of the strategy, then by name of the rule.
     values: dict[int, ValuesByRule] = defaultdict(dict)
     tests: dict[int, dict[str, tuple[str, PairedResult]]] = defaultdict(dict)
     reasons: dict[int, str] = defaultdict(str)
     for name, row in task.rows.items():
         complete = {}
-        all_scores = _readable_scores(task, row, documents, strategies)
-        for number, scores in enumerate(all_scores):
+        for number, scores in enumerate(_readable_scores(task, row, documents, strategies)):
             if len(scores) == len(documents):
                 complete[number] = scores
                 values[number][name] = _point_values(metrics, scores)
@@ -154,15 +166,41 @@ def _readable_scores(
     documents: Documents,
     strategies: Sequence[Strategy],
 ) -> list[list[Score]]:
-    """Return the scores of each strategy's replies that a rule reads as intended."""
-    by_answer = {}
-    if not needs_labeler(rule):
-        by_answer = _intended_scores(task, rule, documents, strategies)
+    """Return the scores of each strategy's replies that a rule reads as intended.
+
+    The wordings of an answer are tried in turn, until one of them is read as this answer.
+
+    Returns:
+        A list for each strategy, of shape (documents,) if all of its answers are read. Documents whose answer is not
+        read are left out: all of them if the rule needs a labeler, as none is asked here.
+    """
+    by_answer: dict[AnswerKey, Score] = {}
+    waiting = [] if needs_labeler(rule) else _distinct_answers(strategies)
+    attempt = 0
+    while waiting:
+        replies = {}
+        for position, answer in waiting:
+            reply = _wording(task, rule, documents[position], answer, attempt)
+            if reply is not None:
+                replies[position, answer] = reply
+        with_reply = [documents[position] for position, _ in replies]
+        scores = scores_of(task, rule, with_reply, list(replies.values()))
+        waiting = []
+        for key, score in zip(replies, scores, strict=True):
+            value = score.get("value", score.get("correct"))
+            if isinstance(value, list):
+                value = tuple(value)
+            _, answer = key
+            if answer.value in (None, value):
+                by_answer[key] = score
+            else:
+                waiting.append(key)
+        attempt += 1
     all_scores = []
     for strategy in strategies:
-        # Keys are the position of a document and the answer that is meant to it.
-        keys = enumerate(strategy.meant)
-        all_scores.append([by_answer[key] for key in keys if key in by_answer])
+        all_scores.append(
+            [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
+        )
     return all_scores
 
 
@@ -172,9 +210,19 @@ def _test_best(
     constants: Mapping[int, list[Score]],
     run: ScoresById,
 ) -> tuple[int, str, PairedResult] | None:
-    """Return the position of the best constant, the metric, and its test against a run, or None without a pair.
+    """Test the best constant against a run, under the first main metric by which there is a best one.
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
+
+    Args:
+        task: Task that the run answered.
+        documents: All its documents.
+        constants: Scores of constant replies by their position, shape (documents,).
+        run: Scores of the run by document id.
+
+    Returns:
+        Position of the best constant, name of the metric, and the test. None if no metric has a best constant, no
+        question has a value in both, or a test of these values is not possible.
     """
     shared = _shared_positions(documents, run)
     if not shared:
@@ -208,7 +256,7 @@ def _test_best(
 
 
 def _shared_positions(documents: Documents, run: ScoresById) -> dict[str, int]:
-    """Return the positions of the questions that a run answered, by document id."""
+    """Return the positions of the questions with a score of a run, without failed samples, by document id."""
     shared = {}
     for position, document in enumerate(documents):
         doc_id = str(document["doc_id"])
@@ -218,45 +266,18 @@ def _shared_positions(documents: Documents, run: ScoresById) -> dict[str, int]:
 
 
 def _best_constant(metric: AnyMetric, by_constant: Mapping[int, Values]) -> int | None:
-    """Return the position of the constant with the best mean, or None if every mean is 0."""
+    """Return the position of the constant with the best mean, or None if every mean is 0 or none has any value.
+
+    Args:
+        metric: Metric of the values, which says whether higher is better.
+        by_constant: Values of the questions by position of the constant.
+    """
     sign = -1 if metric.higher_is_better is False else 1
     means = {}
     for position, by_id in by_constant.items():
         if by_id:
             means[position] = sign * mean([value for _, value in by_id.values()])
     return max(means, key=means.__getitem__) if any(means.values()) else None
-
-
-def _intended_scores(
-    task: TaskFile,
-    rule: Rule,
-    documents: Documents,
-    strategies: Sequence[Strategy],
-) -> dict[AnswerKey, Score]:
-    """Return scores of intended answers by position and answer, where one of their wordings is read as intended."""
-    by_answer = {}
-    waiting = _distinct_answers(strategies)
-    attempt = 0
-    while waiting:
-        replies = {}
-        for position, answer in waiting:
-            reply = _wording(task, rule, documents[position], answer, attempt)
-            if reply is not None:
-                replies[position, answer] = reply
-        with_reply = [documents[position] for position, _ in replies]
-        scores = scores_of(task, rule, with_reply, list(replies.values()))
-        waiting = []
-        for key, score in zip(replies, scores, strict=True):
-            value = score.get("value", score.get("correct"))
-            if isinstance(value, list):
-                value = tuple(value)
-            _, answer = key
-            if answer.value in (None, value):
-                by_answer[key] = score
-            else:
-                waiting.append(key)
-        attempt += 1
-    return by_answer
 
 
 def _distinct_answers(strategies: Sequence[Strategy]) -> list[AnswerKey]:

@@ -1,6 +1,5 @@
 """Boards: models by benchmarks, each in its main metric under one reading of the replies, with intervals of ranks."""
 
-import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -22,13 +21,14 @@ from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
 from medtasks.scores.comparing import Names, Sources, is_ours
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
-from medtasks.scores.draw_notes import draw_notes, metrics_without_mean
+from medtasks.scores.draw_notes import Provenance, draw_notes, metrics_without_mean
 from medtasks.scores.run_values import (
     RunValues,
     Values,
     estimate_mean,
     means_by_question,
     run_values,
+    without_failures,
 )
 from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
 from medtasks.scores.scoring import main_metric, rule_scores
@@ -40,6 +40,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
 
 Reading = Literal["published", "careful"]
+"""Kind of the rule that reads all replies of a board. Tasks name such a rule by its row, such as ``robust``."""
 Notes = dict[str, dict[str, None]]
 """Runs and tasks by the sentence that is true of them."""
 Records = Mapping[str, TaskRun]
@@ -61,7 +62,8 @@ class BoardCell:
     """Score of one run in one column."""
 
     score: MetricScore
-    samples: int = 0  # scored; 0 if only recorded
+    # Scored samples. Of a recorded cell those that were asked, or 0 if their number is unknown.
+    samples: int
     invalid: int = 0  # replies without an answer among them
     lost: int = 0  # failed or unjudged samples, in no score
     questions: int = 0  # that there are, of all repeats; 0 if unknown
@@ -90,7 +92,7 @@ class BoardColumn:
 
     task: str
     metric: str
-    row: str  # name of the rule in the task's results
+    row: str  # row of the task's results, such as reference
     rule: str  # name and version of the rule that read the replies
     higher_is_better: bool | None
     # Whether the task has a rule of the board's reading. Otherwise its only rule is shown.
@@ -105,7 +107,7 @@ class BoardRow:
 
     name: str
     path: str
-    cells: Mapping[str, BoardCell]  # by task
+    cells: Cells  # by task
     step: int | None = None  # of training; None if unknown
 
 
@@ -116,7 +118,7 @@ class Board:
     reading: Reading
     columns: tuple[BoardColumn, ...]
     rows: tuple[BoardRow, ...]
-    notes: tuple[str, ...] = ()  # what is left out or differs, one sentence each
+    notes: tuple[str, ...]  # what is left out or differs, one sentence each
 
     def fullest(self, column: BoardColumn) -> Cells:
         """Return the cells of a column by row, without runs that were asked a smaller part of it (``--limit``)."""
@@ -127,7 +129,10 @@ class Board:
         return {name: cell for name, cell in cells.items() if cell.share_of_questions == most}
 
     def best(self, column: BoardColumn) -> tuple[float, float]:
-        """Return the best and the second best value of a column, or NaN, of the runs that were asked most."""
+        """Return the best and the second best value of a column, of the runs that were asked most.
+
+        Equal values count once. A value that there is not is NaN.
+        """
         values = {cell.score.value for cell in self.fullest(column).values()}
         finite = filter(math.isfinite, values)
         ordered = sorted(finite, reverse=column.higher_is_better is not False)
@@ -136,11 +141,11 @@ class Board:
 
 
 def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
-    """Return the published or careful one of a task's rules, or its first one if it has none.
+    """Return the row of a task's published or careful rule, or its first row if it has no such rule.
 
     Args:
-        rules: Names of the task's rules. Without any, the result is empty.
-        reading: Which one to return.
+        rules: Rows of the task's results, such as ``reference`` and ``robust``. Without any, the result is empty.
+        reading: Kind of the rule.
 
     Example:
         >>> rule_of_reading(["reference", "robust"], "careful"), rule_of_reading(["none"], "published")
@@ -152,17 +157,17 @@ def rule_of_reading(rules: Iterable[str], reading: Reading) -> str:
 
 def build_board(
     runs: Sources,
-    reading: Reading = "published",
-    tasks: Names = (),
-    task: str | None = None,
+    reading: Reading,
+    tasks: Names,
+    task: str | None,
 ) -> Board:
     """Score runs in the main metric of each task, and bound their ranks.
 
     Args:
         runs: Runs by the name of their row.
-        reading: By which kind of rule all replies are read.
-        tasks: Tasks and groups in the order of the columns; by default all of the runs, without sanity variants.
-        task: The only task, which files of recorded replies answer.
+        reading: Kind of the rule that reads all replies.
+        tasks: Tasks and groups in the order of the columns; if empty, all of the runs, without sanity variants.
+        task: The only task, which files of recorded replies answer; None for runs.
 
     Raises:
         RepliesError: No run has a score of any task.
@@ -196,9 +201,12 @@ def build_board(
 
 
 def _column_names(names: Names, recorded: Iterable[Iterable[str]]) -> list[str]:
-    """Return the tasks of names of tasks, tags and groups, by default all of the runs without sanity variants.
+    """Return the tasks that are columns, in order.
 
-    A group with a score of its own is one column.
+    Args:
+        names: Names of tasks, tags and groups. A group with a score of its own is one column. If empty, all tasks of
+            the runs are columns, without sanity variants.
+        recorded: Tasks of each run.
 
     Raises:
         UnknownName: A name is no task of ours and in no run.
@@ -235,19 +243,28 @@ def _build_column(
     reading: Reading,
     notes: Notes,
 ) -> tuple[BoardColumn, Cells] | None:
-    """Return the column of one task and its cells by run, or None if no run has a score of it."""
+    """Return the column of one task and its cells by run, or None if no run has a score of it.
+
+    Args:
+        name: Task, or group with a score of its own.
+        sources: Runs whose replies are scored, by name.
+        records: Their records of the task, by name. A run that cannot be scored is shown with what it recorded.
+        reading: Kind of the rule.
+        notes: Notes of the board, to which those on this column are added.
+    """
     column: BoardColumn | None = None
     metric: AnyMetric | None = None
     cells: Cells = {}
-    data: Mapping[str, Any] = {}
-    task = _our_task(name)
+    data: Provenance = {}
+    task = our_task(name)
     if task is not None:
         row = rule_of_reading(task.rows, reading)
         rule = task.rows[row]
         metric = main_metric(task)
-        version = task.versioned_rule(rule)
         fits = _OF_READING[reading]({row: row}) is not None
-        column = BoardColumn(name, metric.name, row, version, metric.higher_is_better, fits)
+        column = BoardColumn(
+            name, metric.name, row, task.versioned_rule(rule), metric.higher_is_better, fits
+        )
         if task.is_computed:
             task = replace(task, rows={row: rule})
             cells, data = _ranked_cells(task, metric, sources, notes)
@@ -269,20 +286,40 @@ def _ranked_cells(
     metric: AnyMetric,
     sources: Sources,
     notes: Notes,
-) -> tuple[Cells, Mapping[str, Any]]:
-    """Return a task's scored cells, with ranks unless runs were asked differently, and the provenance of its data."""
+) -> tuple[Cells, Provenance]:
+    """Return a task's scored cells by run, and the provenance of its data.
+
+    Runs with values of single samples, at least two, are ranked among each other, unless they were asked differently.
+    """
     cells, files, data = _scored_cells(task, metric, sources, notes)
     try:
         check_asked_alike(task.name, files, strictly=False)
     except RepliesError as error:
         _note(notes, task.name, f"{str(error).rstrip('.')}.")
         return cells, data
-    return with_ranks(cells, higher_is_better=metric.higher_is_better is not False), data
+    ranked = [run for run, cell in cells.items() if cell.values]
+    if len(ranked) < 2:
+        return cells, data
+    clusters: dict[str, Hashable] = {}
+    for run in ranked:
+        for sample, (cluster, _) in cells[run].values.items():
+            clusters.setdefault(sample, cluster)
+    values = np.full((len(ranked), len(clusters)), math.nan)
+    for row, run in enumerate(ranked):
+        for column, sample in enumerate(clusters):
+            if sample in cells[run].values:
+                _, value = cells[run].values[sample]
+                values[row, column] = value
+    higher_is_better = metric.higher_is_better is not False
+    ranks = rank_intervals(values, list(clusters.values()), higher_is_better=higher_is_better)
+    for run, of_run in zip(ranked, ranks, strict=True):
+        cells[run] = replace(cells[run], ranks=of_run)
+    return cells, data
 
 
 def _note_differences(
     column: BoardColumn,
-    cells: Mapping[str, BoardCell],
+    cells: Cells,
     records: Records,
     notes: Notes,
 ) -> None:
@@ -296,20 +333,25 @@ def _note_differences(
             _note(notes, f"{run}, {column.task}", difference)
     sizes = {cell.samples for cell in cells.values() if cell.samples}
     if len(sizes) > 1:
-        from_to = f"from {min(sizes)} to {max(sizes)} scored samples"
-        _note(notes, column.task, f"{from_to}; ranks are on those that two runs share.")
+        _note(
+            notes,
+            column.task,
+            f"from {min(sizes)} to {max(sizes)} scored samples; ranks are on those that two runs share.",
+        )
 
 
 def _note(notes: Notes, subject: str, sentence: str) -> None:
+    """Add a sentence about a run or a task, after the other subjects of the same sentence."""
     notes.setdefault(sentence, {})[subject] = None
 
 
 def _sentences(notes: Notes) -> list[str]:
+    """Return the notes, each after the runs and tasks that it is about."""
     return [f"{'; '.join(subjects)}: {sentence}" for sentence, subjects in notes.items()]
 
 
-def _our_task(name: str) -> TaskFile | None:
-    """Return a task with metrics of ours, or None for others, whose recorded results are shown."""
+def our_task(name: str) -> TaskFile | None:
+    """Return the task file of a name, or None if only the harness scores such a task, or there is none."""
     try:
         task = task_file(name)
     except UnknownName:
@@ -322,7 +364,7 @@ def _scored_cells(
     metric: AnyMetric,
     sources: Sources,
     notes: Notes,
-) -> tuple[Cells, dict[str, Path], Mapping[str, Any]]:
+) -> tuple[Cells, dict[str, Path], Provenance]:
     """Score the recorded replies of each run to a task, of which one rule is left, and note what cannot be read.
 
     Returns:
@@ -332,7 +374,7 @@ def _scored_cells(
     cells = {}
     files: dict[str, Path] = {}
     documents: Documents = ()
-    data: Mapping[str, Any] = {}
+    data: Provenance = {}
     replied: set[str] = set()  # in all runs
     for run, source in sources.items():
         try:
@@ -350,10 +392,7 @@ def _scored_cells(
                     repeats.append(run_values(task, documents, replies, [metric]))
                 for note in recorded.notes:
                     _note(notes, f"{run}, {task.name}", note)
-                for replies in recorded.runs:
-                    replied &= {
-                        doc_id for doc_id, reply in replies.items() if not reply.is_failure
-                    }
+                replied.intersection_update(*map(without_failures, recorded.runs))
             cell = _cell(task, metric, repeats)
             cells[run] = replace(cell, questions=len(documents) * len(repeats))
         except MedTasksError as error:
@@ -364,7 +403,13 @@ def _scored_cells(
 
 
 def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> BoardCell:
-    """Return the score of a run, or the mean of each question's values over its repeats."""
+    """Return the cell of a run: its score, or of repeats the mean over questions of each question's mean value.
+
+    Args:
+        task: The task, of which one rule is left.
+        metric: Metric of the column.
+        repeats: Values of each repeat under this rule and metric; one for a run without repeats.
+    """
     scores: list[Score] = []
     for repeat in repeats:
         (of_repeat,) = repeat.scores.values()
@@ -380,41 +425,20 @@ def _cell(task: TaskFile, metric: AnyMetric, repeats: Sequence[RunValues]) -> Bo
     return BoardCell(score, len(scores) - lost, invalid, lost, values=values)
 
 
-def with_ranks(cells: Mapping[str, BoardCell], *, higher_is_better: bool) -> Cells:
-    """Bound the ranks of the runs that have values of single samples, at least two, among each other.
-
-    Args:
-        cells: Cells of one column by run.
-        higher_is_better: Whether rank 1 is that of the highest value.
-    """
-    ranked = [run for run, cell in cells.items() if cell.values]
-    if len(ranked) < 2:
-        return dict(cells)
-    clusters: dict[str, Hashable] = {}
-    for run in ranked:
-        for sample, (cluster, _) in cells[run].values.items():
-            clusters.setdefault(sample, cluster)
-    values = np.full((len(ranked), len(clusters)), math.nan)
-    positions = dict(zip(clusters, itertools.count(), strict=False))
-    for row, run in enumerate(ranked):
-        for sample, (_, value) in cells[run].values.items():
-            values[row, positions[sample]] = value
-    ranks = rank_intervals(values, list(clusters.values()), higher_is_better=higher_is_better)
-    cells = dict(cells)
-    for run, of_run in zip(ranked, ranks, strict=True):
-        cells[run] = replace(cells[run], ranks=of_run)
-    return cells
-
-
 def _recorded_cell(
     record: TaskRun,
     reading: Reading,
     column: BoardColumn | None,
     metric: AnyMetric | None,
 ) -> tuple[BoardColumn, BoardCell] | None:
-    """Return a cell from the results of the harness alone, and its column, or None without a value.
+    """Return a cell from the results of the harness alone, and its column, or None if these lack the metric.
 
-    ``column`` and ``metric`` are None for a group or a task that is not ours, of which the first metric is shown.
+    Args:
+        record: Record of the run.
+        reading: Kind of the rule.
+        column: Column of the cell; None for the first run of a group or of a task that is not ours, whose first metric
+            makes the column.
+        metric: Metric of the column; None if it is not one of ours.
     """
     by_rule = recorded_values(record)
     if column is None:
@@ -441,13 +465,13 @@ def board_of(
 
     Args:
         names: Folders of runs, of which every model is a row; or a task, and files of replies.
-        reading: By which kind of rule all replies are read.
-        tasks: The columns; by default all tasks of the runs.
-        steps: Training step of each run in order; by default what its name says. Checkpoints of one model are rows in
-            the order of their steps.
+        reading: Kind of the rule that reads all replies.
+        tasks: The columns; if empty, all tasks of the runs.
+        steps: Training step of each run in order; if None or empty, the steps that names of models or folders say.
+            Checkpoints of one model are rows in the order of their steps.
 
     Raises:
-        MedTasksError: A run cannot be read, no run has a score, or there are fewer ``steps`` than runs.
+        MedTasksError: A run cannot be read, no run has a score, or there are not as many ``steps`` as runs.
     """
     task, sources = _task_and_sources(names, steps)
     models = {source: "" if task else model_of(source) for source in sources}
@@ -470,7 +494,19 @@ def board_of(
 def _task_and_sources(
     names: Names, steps: Sequence[int] | None
 ) -> tuple[str | None, dict[Source, int | None]]:
-    """Return the task, if the first name is one, and the runs with their training step, if it is given."""
+    """Read the words of a command as a task and runs.
+
+    Args:
+        names: At least one word: folders of runs, or a task and files of replies to it.
+        steps: Training step of each folder or file in order; None or empty if they are not given.
+
+    Returns:
+        The task, or None if the first word is a path or no task; and the training step of each run, or None if steps
+        are not given.
+
+    Raises:
+        RepliesError: There is no run, or another number of steps than of runs.
+    """
     paths = list(map(Path, names))
     task = None
     if is_ours(names[0]) and not paths[0].exists():
@@ -498,8 +534,12 @@ def _row_names(models: Mapping[Source, str]) -> dict[str, Source]:
     uses = Counter(titles.values())
     rows: dict[str, Source] = {}
     for source, title in titles.items():
-        name = title or _stem(source.path)
-        if title and uses[title] > 1:
+        name = title
+        if not title:  # named by its file of replies without the endings
+            name = source.path.name
+            for ending in (".gz", ".jsonl", ".json", ".tsv", ".csv", ".xlsx"):
+                name = name.removesuffix(ending)
+        elif uses[title] > 1:
             name = f"{title} ({source.path.name})"
         unique = name
         number = 2
@@ -508,14 +548,6 @@ def _row_names(models: Mapping[Source, str]) -> dict[str, Source]:
             number += 1
         rows[unique] = source
     return rows
-
-
-def _stem(path: Path) -> str:
-    """Return the name of a file of replies without its endings."""
-    name = path.name
-    for ending in (".gz", ".jsonl", ".json", ".tsv", ".csv", ".xlsx"):
-        name = name.removesuffix(ending)
-    return name
 
 
 def board_lines(board: Board) -> list[dict[str, Any]]:
@@ -531,25 +563,26 @@ def board_lines(board: Board) -> list[dict[str, Any]]:
             if cell is None:
                 continue
             first, last = cell.ranks or (None, None)
-            line = {
-                "model": row.name,
-                "step": row.step,
-                "task": column.task,
-                "metric": column.metric,
-                "rule": column.rule,
-                "value": cell.score.value,
-                "standard_error": cell.score.error,
-                "low": cell.score.low,
-                "high": cell.score.high,
-                "first_rank": first,
-                "last_rank": last,
-                "samples": cell.samples,
-                "invalid": cell.invalid,
-                "lost": cell.lost,
-                "questions": cell.questions,
-                "source": row.path,
-            }
-            lines.append(line)
+            lines.append(
+                {
+                    "model": row.name,
+                    "step": row.step,
+                    "task": column.task,
+                    "metric": column.metric,
+                    "rule": column.rule,
+                    "value": cell.score.value,
+                    "standard_error": cell.score.error,
+                    "low": cell.score.low,
+                    "high": cell.score.high,
+                    "first_rank": first,
+                    "last_rank": last,
+                    "samples": cell.samples,
+                    "invalid": cell.invalid,
+                    "lost": cell.lost,
+                    "questions": cell.questions,
+                    "source": row.path,
+                }
+            )
     return lines
 
 

@@ -1,6 +1,7 @@
 """Comparing runs on the samples that both answered, under every rule: pairing, tests and agreement.
 
-With a margin, scores are also tested for equivalence, and runs that were asked in different ways are refused.
+A rule is named as its row of the task's results, such as ``reference``. With a margin, scores are also tested for
+equivalence, and runs that were asked in different ways are refused.
 """
 
 import contextlib
@@ -9,35 +10,33 @@ from collections import ChainMap
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from medtasks.data.samples import Documents, Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name, warn_once
-from medtasks.families.family import Replies, Reply
+from medtasks.families.family import Replies
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.recorded_replies import read_recorded
-from medtasks.runs.reply_origins import ReplyOrigins, read_origins
+from medtasks.runs.reply_origins import ReplyOrigins
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.comparison_checks import (
-    check_asked_alike,
-    check_data,
-    check_for_verdict,
-    prompt_warnings,
-)
-from medtasks.scores.draw_notes import draw_notes
+from medtasks.scores.comparison_checks import comparable_origins, prompt_warnings
+from medtasks.scores.draw_notes import Provenance, draw_notes
 from medtasks.scores.judge_labels import Label, checked_scores, read_labels
 from medtasks.scores.paired_scores import compare_together
 from medtasks.scores.run_values import (
     Agreement,
+    BothScores,
     Overlap,
     RunValues,
-    ScoresById,
     Values,
     agreement,
     by_repeat,
     chosen_metrics,
     mean_values,
+    without_failures,
+)
+from medtasks.scores.run_values import (
+    TestKey as TestKey,
 )
 from medtasks.scores.scoring import AUROC
 from medtasks.stats.equivalence import Equivalence, equivalence
@@ -52,7 +51,6 @@ from medtasks.tasks.documents import is_private_task, task_documents, task_prove
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 
-_Key = TypeVar("_Key")
 Names = Sequence[str]
 Sources = Mapping[str, Source]
 """Runs by name."""
@@ -61,8 +59,7 @@ RepeatsByRun = Mapping[str, Sequence[Replies]]
 MetricsByName = Mapping[str, AnyMetric]
 RunPair = tuple[str, str]
 """Names of two runs."""
-TestKey = tuple[str, str]
-"""Names of a rule and a metric."""
+
 BothValues = Mapping[TestKey, tuple[Values, Values]]
 """Values of two runs by rule and metric."""
 LabelsByTask = Mapping[str, Mapping[str, Label]]
@@ -84,16 +81,17 @@ class Comparison:
 
     first: str
     second: str
-    rule: str
+    rule: str  # row of the task's results, such as robust
     metric: str
     result: PairedResult
     holm: float  # p-value corrected for all tests of the call
     values: PairedValues = field(compare=False, repr=False)
-    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
-    share: bool = False  # whether the means are fractions
-    main: bool = False  # whether the metric is a main one of the task
-    higher_is_better: bool | None = True  # None if neither is
-    equivalence: Equivalence | None = None  # None without a margin
+    # An earlier rule with the same value of every sample in both runs: one test, counted there. Empty if there is none.
+    same_as: str
+    share: bool  # whether the means are fractions
+    main: bool  # whether the metric is a main one of the task
+    higher_is_better: bool | None  # None if neither is
+    equivalence: Equivalence | None  # None without a margin
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,9 @@ class ComparedTask:
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
     overlaps: Mapping[RunPair, Overlap]  # of samples that did not fail
     agreements: Mapping[RunPair, Agreement]  # likewise
-    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
+    rules: Mapping[str, str]  # name and version of each extractor by row of the task's results
     skipped: Mapping[TestKey, str]  # why a metric was not compared
-    data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
+    data: Provenance = field(default_factory=dict)  # of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()
     repeats: Mapping[str, int] = field(
@@ -113,6 +111,9 @@ class ComparedTask:
     )  # number of repeats by name of the run
     # Origins of replies by name of the run.
     origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)
+
+
+ComparedByTask = dict[str, ComparedTask]
 
 
 def compare_runs(
@@ -132,13 +133,15 @@ def compare_runs(
         task: Task that the runs answered.
         documents: All its documents.
         runs: Replies by name of the run, or those of each of its repeats. Failed ones are only counted.
-        metrics: Names of metrics, by default the main ones of the task.
-        rules: Names of rules, by default all.
-        margin: Also test for equivalence within this margin.
-        labels: People's labels of all runs, which correct verdicts of a judge.
+        metrics: Names of metrics; if empty, the main ones of the task.
+        rules: Rows of the task's results, such as ``robust``; if empty, all.
+        margin: Also test for equivalence within this margin; None for no such test.
+        labels: People's labels of all runs, which correct verdicts of a judge; None or empty for no correction.
 
     Raises:
-        RepliesError: Two runs answered no sample in common, or were read by different rules.
+        RepliesError: Two runs answered no sample in common or were read by different rules, or repeated runs have
+            labels.
+        UnknownName: There is no such metric or rule.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics, documents)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
@@ -175,10 +178,13 @@ def _compare_pair(
     margin: float | None,
     labels: LabelsByTask | None,
 ) -> ComparedTask:
-    """Compare two runs, which are lists of their repeats, without any correction of p-values."""
+    """Compare two runs, without any correction of p-values.
+
+    The arguments are those of :func:`compare_runs`, but each run is a list of its repeats, and metrics are chosen.
+    """
     first, second = runs
     names = (first, second)
-    answered = [ChainMap(*map(_not_failed, repeats)) for repeats in runs.values()]
+    answered = [ChainMap(*map(without_failures, repeats)) for repeats in runs.values()]
     in_both = _shared_replies(runs, answered)
     first_means, second_means = [
         mean_values(task, documents, repeats, metrics.values()) for repeats in in_both.values()
@@ -189,9 +195,9 @@ def _compare_pair(
     for key, first_values in first_means.values.items():
         if key[0] in versions:
             values[key] = corrected.get(key, (first_values, second_means.values[key]))
-    skipped = _skip_reasons(names, {**first_means.skipped, **second_means.skipped}, values)
     scores = {rule: (first_means.scores[rule], second_means.scores[rule]) for rule in versions}
-    results = _compare_together(values, skipped, metrics, scores)
+    skipped = {**first_means.skipped, **second_means.skipped}
+    results, skipped = _compare_together(names, skipped, values, metrics, scores)
     for key in skipped:
         del values[key]
     results |= _compare_areas(values, documents)
@@ -204,10 +210,13 @@ def _compare_pair(
         scores,
         hashed=is_private_task(task, documents),
     )
-    overlap = Overlap.of(answered[0], answered[1], len(documents))
-    warnings = _judge_warnings(scores.values(), [metric for _, metric in corrected])
     return ComparedTask(
-        tests, {names: overlap}, {names: agreed}, versions, skipped, warnings=warnings
+        tests,
+        {names: Overlap.of(answered[0], answered[1], len(documents))},
+        {names: agreed},
+        versions,
+        skipped,
+        warnings=_judge_warnings(scores.values(), [metric for _, metric in corrected]),
     )
 
 
@@ -215,9 +224,19 @@ def _shared_replies(
     runs: RepeatsByRun,
     answered: Sequence[Replies],
 ) -> dict[str, list[Replies]]:
-    """Return the replies of two runs to the samples that both ``answered``.
+    """Return the replies of two runs to the samples that both answered.
 
     Samples that only one run answered are left out first: some metrics weigh words by how rare they are in all texts.
+
+    Args:
+        runs: The two runs.
+        answered: For each of them the replies of any repeat that did not fail, by document id.
+
+    Returns:
+        Replies of each repeat by document id, without failed ones, by name of the run.
+
+    Raises:
+        RepliesError: Both answered no sample.
     """
     shared = answered[0].keys() & answered[1].keys()
     if not shared:
@@ -226,21 +245,8 @@ def _shared_replies(
         )
     in_both: dict[str, list[Replies]] = {}
     for name, repeats in runs.items():
-        in_both[name] = [_not_failed(replies, shared) for replies in repeats]
+        in_both[name] = [without_failures(replies, shared) for replies in repeats]
     return in_both
-
-
-def _skip_reasons(
-    names: RunPair,
-    skipped: Mapping[TestKey, str],
-    values: BothValues,
-) -> dict[TestKey, str]:
-    """Return why a metric is not compared: it was skipped in a run, or no sample has a value in both."""
-    reasons = {key: why for key, why in skipped.items() if key in values}
-    for key, (first, second) in values.items():
-        if key not in reasons and not first.keys() & second.keys():
-            reasons[key] = f"has no sample with a value in both {' and '.join(names)}"
-    return reasons
 
 
 def _shared_rules(
@@ -249,15 +255,16 @@ def _shared_rules(
     second: RunValues,
     rules: Names,
 ) -> dict[str, str]:
-    """Return the chosen rules with their version, by default all.
+    """Return the chosen rules, all if ``rules`` is empty: name and version of the extractor by row.
 
     Raises:
-        RepliesError: Other rules read the second run, or none has a name of ``rules``.
+        RepliesError: Other rules read the second run.
+        UnknownName: There is no row with a name of ``rules``.
     """
     if first.rules != second.rules:
         raise RepliesError(
             f"{' and '.join(names)} hold replies of different kinds, texts and log-likelihoods, which different rules "
-            f"read; compare runs of one kind"
+            "read; compare runs of one kind"
         )
     if unknown := [rule for rule in rules if rule not in first.rules]:
         raise unknown_name("rule", unknown[0], first.rules)
@@ -265,28 +272,52 @@ def _shared_rules(
 
 
 def _compare_together(
+    names: RunPair,
+    skipped: Mapping[TestKey, str],
     values: dict[TestKey, tuple[Values, Values]],
-    skipped: dict[TestKey, str],
     metrics: MetricsByName,
-    scores: Mapping[str, tuple[ScoresById, ScoresById]],
-) -> dict[TestKey, PairedResult]:
-    """Compare scores of all samples together, which then have ``values`` and are no more ``skipped``."""
+    scores: Mapping[str, BothScores],
+) -> tuple[dict[TestKey, PairedResult], dict[TestKey, str]]:
+    """Compare metrics of all samples together, which a single run skips as they are no mean over samples.
+
+    Args:
+        names: Names of the two runs.
+        skipped: Why a metric was skipped in one of the runs.
+        values: Values in both runs. Those of the compared metrics are added.
+        metrics: All metrics.
+        scores: Scores of both runs by name of the rule.
+
+    Returns:
+        The results, and why a metric is not compared: it was skipped, or no sample has a value in both runs.
+    """
     results: dict[TestKey, PairedResult] = {}
-    for rule, name in [key for key, why in skipped.items() if why == NO_MEAN]:
-        try:
-            results[rule, name], values[rule, name] = compare_together(
-                metrics[name], scores[rule]
-            )
-            del skipped[rule, name]
-        except NotComparable as why:
-            skipped[rule, name] = str(why)
-    return results
+    reasons: dict[TestKey, str] = {}
+    for key, why in skipped.items():
+        if key not in values:
+            continue
+        rule, metric = key
+        reasons[key] = why
+        if why == NO_MEAN:
+            try:
+                results[key], values[key] = compare_together(metrics[metric], scores[rule])
+                del reasons[key]
+            except NotComparable as error:
+                reasons[key] = str(error)
+    for key, (first, second) in values.items():
+        if key not in reasons and not first.keys() & second.keys():
+            reasons[key] = f"has no sample with a value in both {' and '.join(names)}"
+    return results, reasons
 
 
 def _judge_warnings(
-    scores: Iterable[tuple[ScoresById, ScoresById]], corrected_metrics: Sequence[str]
+    scores: Iterable[BothScores], corrected_metrics: Sequence[str]
 ) -> list[str]:
-    """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once."""
+    """Say of judged scores which are corrected by labels, or taken as true, and how many runs the judge saw at once.
+
+    Args:
+        scores: Scores of both runs, for each rule. If no judge gave any of them, there are no warnings.
+        corrected_metrics: Names of the metrics that labels correct; empty without labels.
+    """
     sizes = set()
     for by_id in itertools.chain.from_iterable(scores):
         sizes |= {
@@ -314,7 +345,11 @@ def _corrected_values(
     metrics: Container[str],
     labels: LabelsByTask | None,
 ) -> BothValues:
-    """Return the values of judged scores, corrected by people's labels of both runs, if there are any."""
+    """Return the values of judged scores in both runs, corrected by people's labels. There are none without labels.
+
+    Raises:
+        RepliesError: A run has repeats, or its labels cannot be used (:func:`checked_scores`).
+    """
     if not labels:
         return {}
     if any(len(repeats) > 1 for repeats in runs.values()):
@@ -332,15 +367,6 @@ def _corrected_values(
     return corrected
 
 
-def _not_failed(replies: Replies, samples: Container[str] | None = None) -> dict[str, Reply]:
-    """Return the replies that did not fail, if need be only to some samples."""
-    kept = {}
-    for doc_id, reply in replies.items():
-        if not reply.is_failure and (samples is None or doc_id in samples):
-            kept[doc_id] = reply
-    return kept
-
-
 def _tests(
     runs: RunPair,
     values: BothValues,
@@ -348,7 +374,15 @@ def _tests(
     metrics: MetricsByName,
     margin: float | None,
 ) -> list[Comparison]:
-    """Test every metric under every rule, but for those with ``results``."""
+    """Test every metric under every rule.
+
+    Args:
+        runs: Names of the two runs.
+        values: Values in both runs.
+        results: Results that are known already, and are not tested again.
+        metrics: Metrics by name.
+        margin: Margin of equivalence; None for no test of it.
+    """
     main = {
         metric for _, metric in values if metrics[metric].role is Role.MAIN
     } or metrics.keys()
@@ -356,20 +390,21 @@ def _tests(
     for (rule, metric), pair in values.items():
         paired = paired_values(*pair)
         result = results.get((rule, metric)) or compare_paired(*paired)
-        test = Comparison(
-            *runs,
-            rule,
-            metric,
-            result,
-            result.p,
-            paired,
-            same_as=same_values(values, rule, metric),
-            share=metrics[metric].is_share(result.first, result.second),
-            main=metric in main,
-            higher_is_better=metrics[metric].higher_is_better,
-            equivalence=None if margin is None else equivalence(*paired, margin),
+        tests.append(
+            Comparison(
+                *runs,
+                rule,
+                metric,
+                result,
+                result.p,
+                paired,
+                same_as=same_values(values, rule, metric),
+                share=metrics[metric].is_share(result.first, result.second),
+                main=metric in main,
+                higher_is_better=metrics[metric].higher_is_better,
+                equivalence=None if margin is None else equivalence(*paired, margin),
+            )
         )
-        tests.append(test)
     return tests
 
 
@@ -391,7 +426,10 @@ def paired_values(first: Values, second: Values) -> PairedValues:
 
 
 def _compare_areas(values: BothValues, documents: Documents) -> dict[TestKey, PairedResult]:
-    """Compare the AUROC of the class in each name such as ``auroc (Edema)``."""
+    """Compare runs in each metric that is the AUROC of a class, such as ``auroc (Edema)``.
+
+    The degrees of freedom follow from the smaller number of clusters: those with the class, or those without it.
+    """
     results = {}
     for (rule, name), (first, second) in values.items():
         if not name.startswith(AUROC):
@@ -418,9 +456,9 @@ def compare_task(
     Args:
         task: Task that the runs answered.
         runs: Runs by name.
-        metrics: Names of metrics, by default the main ones.
-        rules: Names of rules, by default all.
-        margin: Also test for equivalence within this margin.
+        metrics: Names of metrics; if empty, the main ones.
+        rules: Rows of the task's results, such as ``robust``; if empty, all.
+        margin: Also test for equivalence within this margin; None for no such test.
 
     Raises:
         RepliesError: The task is a group, or replies cannot be read, were made on other data or under another version
@@ -432,12 +470,11 @@ def compare_task(
     documents = task_documents(task)
     data = task_provenance(task, documents)
     with_labels = {name: source.labels for name, source in runs.items() if source.labels}
-    if data.get("draw") and (margin is not None or with_labels):
+    is_strict = margin is not None
+    if data.get("draw") and (is_strict or with_labels):
         raise RepliesError(_ESTIMATED.format(task.name))
     files = {name: _sample_files(task.name, source) for name, source in runs.items()}
-    origins = _checked_origins(
-        task.name, files, data["fingerprint"], strictly=margin is not None
-    )
+    origins = comparable_origins(task.name, files, data["fingerprint"], strictly=is_strict)
     replies = {}
     notes: list[str] = []
     for name, source in runs.items():
@@ -445,44 +482,22 @@ def compare_task(
     labels = {name: read_labels(path) for name, path in with_labels.items()}
     compared = compare_runs(task, documents, replies, metrics, rules, margin, labels)
     warnings = [*_draw_notes(compared, data, documents, replies), *compared.warnings, *notes]
-    if margin is not None:
+    if is_strict:
         warnings += prompt_warnings(task, documents, [of_run[0] for of_run in files.values()])
     return replace(compared, data=data, warnings=warnings, origins=origins)
 
 
-def _checked_origins(
-    task: str,
-    files: Mapping[str, Sequence[Path]],
-    fingerprint: str,
-    *,
-    strictly: bool,
-) -> dict[str, ReplyOrigins]:
-    """Return the origins of replies by name of the run.
-
-    Raises:
-        RepliesError: Runs cannot be compared, or not ``strictly`` enough for a verdict.
-    """
-    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
-    # Repeats of one run were asked the same.
-    firsts = {name: of_run[0] for name, of_run in files.items()}
-    check_asked_alike(task, firsts, strictly=strictly)
-    if strictly:
-        check_for_verdict(files, origins)
-    for path in itertools.chain.from_iterable(files.values()):
-        check_data(task, path, fingerprint)
-    return origins
-
-
 def _draw_notes(
     compared: ComparedTask,
-    data: Mapping[str, Any],
+    data: Provenance,
     documents: Documents,
     runs: RepeatsByRun,
 ) -> list[str]:
-    """Describe comparisons on drawn data, empty for data that are whole."""
-    answered = [set(ChainMap(*map(_not_failed, repeats))) for repeats in runs.values()]
-    tests = [(test.metric, test.result.test) for test in compared.comparisons]
-    unweighted = dict.fromkeys(metric for metric, test in tests if test != DRAWN_T)
+    """Describe comparisons on drawn data in sentences without a full stop. There are none for data that are whole."""
+    answered = [set(ChainMap(*map(without_failures, repeats))) for repeats in runs.values()]
+    unweighted = dict.fromkeys(
+        test.metric for test in compared.comparisons if test.result.test != DRAWN_T
+    )
     notes = draw_notes(data, documents, set.intersection(*answered), [*unweighted])
     return [note.rstrip(".") for note in notes]
 
@@ -495,7 +510,16 @@ def _read_repeats(
     files: Sequence[Path],
     notes: list[str],
 ) -> list[Replies]:
-    """Return the replies of each repeat of a run, and add what has to be said of them to ``notes``."""
+    """Return the replies of each repeat of a run, by document id.
+
+    Args:
+        name: Name of the run.
+        source: The run.
+        task: Task that it answered.
+        documents: All documents of the task.
+        files: Samples file of each repeat.
+        notes: Gets sentences without a full stop on replies that were left out, and on looks at the run.
+    """
     replies: list[Replies] = []
     for file in files:
         recorded = read_recorded(task, documents, [file])
@@ -508,9 +532,17 @@ def _read_repeats(
 
 
 def _sample_files(task: str, source: Source) -> list[Path]:
-    """Return the samples files of a run, or of those of its repeats that have one."""
-    recorded = [(run, run.run.tasks.get(task)) for run in source.repeats if run is not source]
-    with_samples = [run for run, record in recorded if record and record.samples]
+    """Return the samples files of a run, at least one: its own, or those of its repeats that have one.
+
+    Raises:
+        RepliesError: There is none.
+    """
+    with_samples = []
+    for repeat in source.repeats:
+        if repeat is not source:
+            record = repeat.run.tasks.get(task)
+            if record and record.samples:
+                with_samples.append(repeat)
     return [replies_to(task, run) for run in with_samples or source.repeats]
 
 
@@ -520,17 +552,17 @@ def compare_all(
     rules: Names = (),
     margin: float | None = None,
     task: str | None = None,
-) -> tuple[dict[str, ComparedTask], dict[str, str]]:
+) -> tuple[ComparedByTask, dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
     Sanity variants are compared with a ``margin`` only: without the image no model is better.
 
     Args:
         runs: Runs by name.
-        metrics: Names of metrics, by default the main ones of each task.
-        rules: Names of rules, by default all.
-        margin: Also test for equivalence within this margin.
-        task: The only task to compare.
+        metrics: Names of metrics; if empty, the main ones of each task.
+        rules: Rows of the tasks' results, such as ``robust``; if empty, all.
+        margin: Also test for equivalence within this margin; None for no such test.
+        task: The only task to compare; None for all.
 
     Returns:
         Comparisons by task, and why a task of at least two runs, or with a margin of the first, was not compared.
@@ -553,18 +585,18 @@ def compare_all(
 
 
 def compare_each(
-    runs: Sources,
-    metrics: Names = (),
-    rules: Names = (),
-    margin: float | None = None,
-) -> tuple[dict[str, ComparedTask], dict[str, MedTasksError]]:
+    runs: Sources, metrics: Names, rules: Names, margin: float | None
+) -> tuple[ComparedByTask, dict[str, MedTasksError]]:
     """Compare as :func:`compare_all` does, possibly no task at all, and without correction for the other tasks.
+
+    Returns:
+        Comparisons by task, and the error of each task that could not be compared.
 
     Raises:
         RepliesError: The runs have no task in common.
     """
     by_task = _runs_by_task(runs, with_variants=margin is not None)
-    compared: dict[str, ComparedTask] = {}
+    compared: ComparedByTask = {}
     causes: dict[str, MedTasksError] = {}
     if margin is not None:  # else a second run that lacks a task would pass for as good
         _, second = runs
@@ -574,8 +606,13 @@ def compare_each(
     for task, having in by_task.items():
         if len(having) < 2:
             continue
+        if not is_ours(task):
+            causes[task] = RepliesError(
+                "is no task of medtasks, so that its samples cannot be scored one by one"
+            )
+            continue
         try:
-            compared[task] = compare_task(_task_of_ours(task), having, metrics, rules, margin)
+            compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
         except MedTasksError as error:
             causes[task] = error
     if not compared and not causes:
@@ -591,16 +628,13 @@ def is_ours(task: str) -> bool:
     return task in task_files() or variant_of(task) is not None
 
 
-def _task_of_ours(name: str) -> TaskFile:
-    if not is_ours(name):
-        raise RepliesError(
-            "is no task of medtasks, so that its samples cannot be scored one by one"
-        )
-    return task_file(name)
-
-
 def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, Source]]:
-    """Return the runs that have samples of each task, and warn of what others lack."""
+    """Return the runs that have samples of each task, by task and name, and warn of what others lack.
+
+    Args:
+        runs: Runs by name.
+        with_variants: Whether sanity variants of tasks are included.
+    """
     by_task: dict[str, dict[str, Source]] = {}
     for name, source in runs.items():
         for repeat in source.repeats:
@@ -612,11 +646,10 @@ def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, 
     return dict(sorted(by_task.items()))
 
 
-def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
-    """Correct comparisons as one family of tests, in which rules with the same values are one test.
+def corrected_together(compared: Mapping[str, ComparedTask]) -> ComparedByTask:
+    """Correct comparisons by task as one family of tests, in which rules with the same values are one test.
 
-    Args:
-        compared: Comparisons by any key. A rule with the values of another one comes after it.
+    A rule with the values of another one has to come after it.
     """
     tests = itertools.chain.from_iterable(task.comparisons for task in compared.values())
     counted = [(test.result, test.values) for test in tests if not test.same_as]

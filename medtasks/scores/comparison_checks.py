@@ -9,38 +9,64 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Documents
 from medtasks.errors import RepliesError, warn_once
 from medtasks.runs.replies import read_samples
-from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins
+from medtasks.runs.reply_origins import ASK_ANEW, ReplyOrigins, read_origins
 from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile, templates_in
-from medtasks.tasks.task_index import SETTINGS, mapping_in
+from medtasks.tasks.task_index import SETTINGS, Config, mapping_in
 
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
-def check_for_verdict(
-    files: Mapping[str, Sequence[Path]], origins: Mapping[str, ReplyOrigins]
-) -> None:
-    """Raise RepliesError if there can be no verdict on two runs.
+def comparable_origins(
+    task: str,
+    files: Mapping[str, Sequence[Path]],
+    fingerprint: str,
+    *,
+    strictly: bool,
+) -> dict[str, ReplyOrigins]:
+    """Check that runs can be compared, and return the origins of their replies by name of the run.
 
     Args:
-        files: Samples files of the repeats of each run, of which there have to be as many.
-        origins: Origins of replies by name of the run, of which none may be copies.
+        task: Name of the task.
+        files: Samples files of the repeats of each run, at least one, by name of the run.
+        fingerprint: Fingerprint of the data that all runs have to be on.
+        strictly: Whether a verdict is asked for. It takes runs that were asked exactly alike, as many repeats of each,
+            and no copies of earlier replies.
+
+    Raises:
+        RepliesError: The runs cannot be compared.
     """
+    origins = {name: read_origins(*of_run) for name, of_run in files.items()}
+    # Repeats of one run were asked the same.
+    firsts = {name: of_run[0] for name, of_run in files.items()}
+    check_asked_alike(task, firsts, strictly=strictly)
     for name, counts in origins.items():
-        if counts.copied:
+        if strictly and counts.copied:
             raise RepliesError(
                 f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}"
             )
-    if len({len(of_run) for of_run in files.values()}) > 1:
+    if strictly and len(set(map(len, files.values()))) > 1:
         raise RepliesError(
             "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
             "each, such as FOLDER/repeat_1"
         )
+    for of_run in files.values():
+        for path in of_run:
+            check_data(task, path, fingerprint)
+    return origins
 
 
 def check_data(task: str, path: Path, expected: str | None) -> None:
-    """Raise RepliesError if samples files were made on data with another fingerprint."""
+    """Raise RepliesError if samples files were made on data with another fingerprint.
+
+    Files without a recorded fingerprint pass.
+
+    Args:
+        task: Name of the task.
+        path: A samples file, or a folder with some.
+        expected: Fingerprint of the prepared data.
+    """
     for samples in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
         results = results_next_to(samples, warn_once)
         fingerprint = results.fingerprint(task) if results else None
@@ -52,10 +78,12 @@ def check_data(task: str, path: Path, expected: str | None) -> None:
 
 
 def check_asked_alike(task: str, samples: Mapping[str, Path], *, strictly: bool) -> None:
-    """Raise RepliesError if runs asked different versions of a task, as far as is recorded.
+    """Raise RepliesError if runs asked different versions of a task. What a run did not record is not compared.
 
-    ``samples`` are the samples file of each run; with ``strictly`` data, number of few-shot examples and system
-    instruction have to be the same, too.
+    Args:
+        task: Name of the task.
+        samples: Samples file of each run by its name.
+        strictly: Whether data, number of few-shot examples and system instruction have to be the same, too.
     """
     results = {}
     for name, path in samples.items():
@@ -98,9 +126,16 @@ def prompt_warnings(
         RepliesError: Words of the prompts differ (not white space or the marks of images), or of their templates where
             prompts are not recorded.
     """
-    results = [results_next_to(file, warn_once) for file in files]
-    configs = [{} if file is None else file.config(task.name) for file in results]
-    before, after = (_recorded_prompts(task, documents, file) for file in files)
+    configs = []
+    prompts = []
+    for file in files:
+        results = results_next_to(file, warn_once)
+        configs.append({} if results is None else results.config(task.name))
+        # A file of another task has other prompts.
+        prompts.append(
+            read_samples(file, documents).prompts if task_of(file) == task.name else {}
+        )
+    before, after = prompts
     pairs = {doc_id: (before[doc_id], after[doc_id]) for doc_id in before if doc_id in after}
     warnings = []
     if pairs:
@@ -119,12 +154,8 @@ def prompt_warnings(
     return tuple(warnings)
 
 
-def _recorded_prompts(task: TaskFile, documents: Documents, file: Path) -> Mapping[str, str]:
-    """Return the prompts in a samples file by document id. There are none in a file of another task."""
-    return read_samples(file, documents).prompts if task_of(file) == task.name else {}
-
-
-def _check_templates(configs: Sequence[Mapping[str, Any]]) -> None:
+def _check_templates(configs: Sequence[Config]) -> None:
+    """Raise RepliesError if two runs record different templates of prompts."""
     first, second = (templates_in(mapping_in(config, SETTINGS)) for config in configs)
     if first and second and sorted(first) != sorted(second):
         raise RepliesError(
@@ -133,6 +164,12 @@ def _check_templates(configs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> None:
+    """Raise RepliesError if prompts differ in more than white space and marks of images.
+
+    Args:
+        prompts: Prompts of both runs by document id.
+        hashed: Whether the id in the message is hashed, as for a private task.
+    """
     different = [
         doc_id for doc_id, (first, second) in prompts.items() if _words(first) != _words(second)
     ]
@@ -145,10 +182,11 @@ def _check_words(prompts: Mapping[str, tuple[str, str]], *, hashed: bool) -> Non
 
 
 def _words(prompt: str) -> list[str]:
+    """Return the words of a prompt without the marks of images."""
     return prompt.replace("<image>", " ").split()
 
 
-def _sampling_warnings(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _sampling_warnings(configs: Sequence[Config]) -> Iterator[str]:
     """Yield the differences in the generation settings of two runs, and whether they sample."""
     first, second = [mapping_in(config, "generation_kwargs") for config in configs]
     different = []

@@ -35,7 +35,10 @@ class Curve:
 
 
 def curves(board: Board) -> list[Curve]:
-    """Return the curves of a board: rows with a step whose names are otherwise equal."""
+    """Return the curves of a board: rows with a step whose names are otherwise equal, column by column.
+
+    Checkpoints without a value are left out, and a curve with fewer than two others.
+    """
     by_name: dict[str, list[tuple[int, str]]] = {}
     for row in board.rows:
         if row.step is not None:
@@ -45,20 +48,28 @@ def curves(board: Board) -> list[Curve]:
         ordered = sorted(rows, key=itemgetter(0))
         for column in board.columns:
             fullest = board.fullest(column)
-            points = {step: fullest[row] for step, row in ordered if row in fullest}
-            defined = {step: cell for step, cell in points.items() if cell.is_defined}
-            if len(defined) > 1:
-                all_curves.append(_curve(name, column, defined))
+            points = {}
+            for step, row_name in ordered:
+                if row_name in fullest and fullest[row_name].is_defined:
+                    points[step] = fullest[row_name]
+            if len(points) > 1:
+                all_curves.append(_curve(name, column, points))
     return all_curves
 
 
 def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> Curve:
+    """Return a curve with its tests.
+
+    Args:
+        name: Name of the curve.
+        column: Column of the board.
+        points: At least two cells with a value, by step in ascending order.
+    """
     sign = -1 if column.higher_is_better is False else 1
-    steps = list(points)
-    best = max(steps, key=lambda step: (sign * points[step].score.value, -step))
-    gains = _tests_against(points, steps[0])
-    declines = _tests_against(points, steps[-1])
-    decline = declines.get(best)
+    first, *_, last = points
+    best = max(points, key=lambda step: (sign * points[step].score.value, -step))
+    gains = _tests_against(points, first)
+    decline = _tests_against(points, last).get(best)
     if decline is not None:  # read as the last checkpoint's difference from the best
         result = decline.result
         reversed_result = replace(
@@ -69,14 +80,23 @@ def _curve(name: str, column: BoardColumn, points: Mapping[int, BoardCell]) -> C
             low=-result.high,
             high=-result.low,
         )
-        decline = CheckpointTest(steps[-1], best, reversed_result, decline.p_holm)
+        decline = CheckpointTest(last, best, reversed_result, decline.p_holm)
     return Curve(name, column, list(points.items()), best, gains.get(best), decline)
 
 
 def _tests_against(
     points: Mapping[int, BoardCell], reference: int
 ) -> dict[int, CheckpointTest]:
-    """Test all other checkpoints against one, corrected for the number of looks."""
+    """Test all other checkpoints against one, corrected for the number of looks.
+
+    Args:
+        points: Cells by step.
+        reference: Step of the one checkpoint.
+
+    Returns:
+        Tests by step of the other checkpoint, without those that are not possible. There are none if some checkpoint
+        shares no sample with the reference.
+    """
     tests = {}
     for step, cell in points.items():
         if step == reference:

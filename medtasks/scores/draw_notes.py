@@ -11,14 +11,16 @@ from medtasks.data.samples import DRAWN, Documents
 from medtasks.families.family import compares_texts
 from medtasks.metrics.metric import AnyMetric, Metric
 
+Provenance = Mapping[str, Any]
+"""Facts about data, such as ``fingerprint``, ``complete``, ``sample`` and ``draw``."""
 UNWEIGHTED_TABLES = "numbers by class or category, calibration"
 
 
 def draw_notes(
-    data: Mapping[str, Any],
+    data: Provenance,
     documents: Documents,
     replied: Container[str],
-    unweighted: Sequence[str] = (),
+    unweighted: Sequence[str],
 ) -> list[str]:
     """Describe the scores of drawn data, with one more sentence each for missing replies and unweighted numbers.
 
@@ -36,15 +38,23 @@ def draw_notes(
     by = f", by {draw.by}" if draw.by else ""
     notes = [
         f"Estimate of all {existing:,} questions from {drawn:,} drawn ones (seed {draw.seed}{by}): weighted, interval "
-        f"for the full benchmark; assumes only that the draw was random."
+        "for the full benchmark; assumes only that the draw was random."
     ]
     missing = sum(document["doc_id"] not in replied for document in documents)
     if missing:
-        notes.append(_missing_note(documents, missing, len(draw.strata), replied))
+        note = (
+            f"{missing:,} drawn questions have no reply: the others of their stratum stand for them, which assumes "
+            "that replies are missing at random"
+        )
+        with_reply = {doc[DRAWN]["stratum"] for doc in documents if doc["doc_id"] in replied}
+        empty = len(draw.strata) - len(with_reply)
+        if empty:
+            note += f"; {empty} of {len(draw.strata)} strata have none and are in no score"
+        notes.append(f"{note}.")
     elif drawn == existing:
         notes = [
             f"All {existing:,} questions of the benchmark were drawn and answered: the interval has no width, and says "
-            f"nothing about other questions."
+            "nothing about other questions."
         ]
     if unweighted:
         notes.append(f"Of the drawn questions alone, unweighted: {', '.join(unweighted)}.")
@@ -59,20 +69,3 @@ def metrics_without_mean(metrics: Iterable[AnyMetric]) -> list[str]:
         if metric.has_error and not is_mean:
             names.append(metric.name)
     return names
-
-
-def _missing_note(
-    documents: Documents,
-    missing: int,
-    strata: int,
-    replied: Container[str],
-) -> str:
-    with_reply = {doc[DRAWN]["stratum"] for doc in documents if doc["doc_id"] in replied}
-    note = (
-        f"{missing:,} drawn questions have no reply: the others of their stratum stand for them, which assumes "
-        f"that replies are missing at random"
-    )
-    empty = strata - len(with_reply)
-    if empty:
-        note += f"; {empty} of {strata} strata have none and are in no score"
-    return f"{note}."

@@ -102,8 +102,8 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     """Return the kind of a wrong answer.
 
     Args:
-        reply: As the model gave it.
-        value: Letter that was read, if any.
+        reply: The reply as the model gave it; None is an empty one.
+        value: Letter that was read; None if there is no valid answer.
         question: Question with its options. A reply without any word of them is irrelevant.
 
     Example:
@@ -115,9 +115,7 @@ def error_class(reply: str | None, value: str | None, question: str = "") -> Err
     if value is not None:
         return ErrorClass.FOR_A_HUMAN
     text = own_words(reply)
-    if isinstance(text, Reason):
-        return ErrorClass.IRRELEVANT
-    if _is_broken(text):
+    if isinstance(text, Reason) or _is_broken(text):
         return ErrorClass.IRRELEVANT
     languages = languages_of(text)
     declines = REFUSAL.search(text) or pattern_of("writer advice", languages).search(text)
@@ -166,8 +164,7 @@ def wrong_answers(
         scores: Scores of their replies, shape (documents,).
         replies: Replies by document id.
     """
-    has_answers = any(metric.name in OF_ANSWERS for metric in task.metrics)
-    if not has_answers or is_stopped(scores):
+    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or is_stopped(scores):
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):
@@ -177,16 +174,13 @@ def wrong_answers(
             or score["target"] in (None, score["value"])
         ):
             continue
-        wrong.append(_wrong_answer(document, score, replies[document["doc_id"]].text))
+        text = replies[document["doc_id"]].text
+        kind = ErrorClass.FOR_A_HUMAN
+        if text is not None:  # else these are likelihoods
+            parts = [document.get("question") or "", *(document.get("options") or ())]
+            kind = error_class(text, score["value"], " ".join(parts))
+        wrong.append(WrongAnswer(document, score, text or "", kind))
     return wrong
-
-
-def _wrong_answer(document: Document, score: Score, reply: str | None) -> WrongAnswer:
-    kind = ErrorClass.FOR_A_HUMAN
-    if reply is not None:
-        question = " ".join([document.get("question") or "", *(document.get("options") or ())])
-        kind = error_class(reply, score["value"], question)
-    return WrongAnswer(document, score, reply or "", kind)
 
 
 def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
@@ -202,12 +196,12 @@ def draw_wrong_answers(
     """Draw a sample of the documents with a wrong answer, each with the same probability, and spread over groups.
 
     Args:
-        wrong: Wrong answers by name of the rule.
+        wrong: Wrong answers by row.
         size: Number of documents to draw; all if there are no more.
         columns: Columns that group documents, such as clinical task, department and granularity.
 
     Returns:
-        The wrong answers to the drawn documents by name of the rule.
+        The wrong answers to the drawn documents by row.
     """
     documents = {}
     for answer in itertools.chain.from_iterable(wrong.values()):
@@ -232,7 +226,16 @@ def export_wrong_answers(
     private: Sequence[str],
     wrong: Mapping[str, Sequence[WrongAnswer]],
 ) -> None:
-    """Write wrong answers, by name of the rule, as CSV, with an empty column for a human's judgement."""
+    """Write wrong answers as CSV, with an empty column for a human's judgement.
+
+    Args:
+        path: New file.
+        private: Names of credentialed datasets whose text the file would show.
+        wrong: Wrong answers by row.
+
+    Raises:
+        MedTasksError: The file cannot be written, or it would show text of ``private`` datasets.
+    """
     own_names: dict[str, None] = {}
     for answer in itertools.chain.from_iterable(wrong.values()):
         own_names |= dict.fromkeys(own_columns(answer.document))

@@ -24,7 +24,11 @@ HUMAN_KINDS = (
 def read_error_labels(path: Path) -> dict[AnswerKey, str]:
     """Return a human's judgements in an exported table, by document id and digest of the reply.
 
-    RepliesError: It is no such table, a judgement is none of :data:`HUMAN_KINDS`, or two on one reply differ.
+    Wrong answers without a judgement are left out.
+
+    Raises:
+        RepliesError: The file cannot be read or is no such table, it has no judgement, a judgement is none of
+            :data:`HUMAN_KINDS`, or two judgements on one reply differ.
     """
     labels: dict[AnswerKey, str] = {}
     try:
@@ -58,7 +62,10 @@ def read_error_labels(path: Path) -> dict[AnswerKey, str]:
 def kinds_by_human(
     wrong: Sequence[WrongAnswer], labels: Mapping[AnswerKey, str]
 ) -> list[MetricScore]:
-    """Return the share of each kind among the wrong answers that a human judged, and their number."""
+    """Return the share of each kind among the wrong answers that a human judged, after two counts.
+
+    The counts are those of all wrong answers and of the judged ones. Without any of these, the shares are NaN.
+    """
     scores = []
     for answer in wrong:
         kind = labels.get(answer.key)
@@ -73,4 +80,5 @@ def kinds_by_human(
 
 
 def _is_of_kind(kind: str, score: Score) -> float:
+    """Return 1 if a human judged an answer to be of a kind, else 0."""
     return float(score["kind"] == kind)

@@ -15,7 +15,7 @@ from medtasks.families.family import Replies
 from medtasks.metrics.metric import Estimate
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
-from medtasks.scores.run_values import Values, chosen_metrics, run_values
+from medtasks.scores.run_values import Values, chosen_metrics, run_values, without_failures
 from medtasks.scores.score_model import RuleScores
 from medtasks.scores.scoring import answered_documents
 from medtasks.scores.subgroups import with_interval
@@ -56,10 +56,9 @@ def with_help(
     questions = task_documents(whole)
     helping = read_recorded(whole, questions, [replies_to(name, helper)]).only_run
     metrics = {metric.name: metric for metric in chosen_metrics(task)}
-    own_values = run_values(task, documents, replies, list(metrics.values())).values
-    helping_values = run_values(whole, questions, helping, list(metrics.values())).values
-    replied = {doc_id for doc_id, reply in replies.items() if not reply.is_failure}
-    answered = answered_documents(documents, replied)
+    own_values = run_values(task, documents, replies, metrics.values()).values
+    helping_values = run_values(whole, questions, helping, metrics.values()).values
+    answered = answered_documents(documents, without_failures(replies))
     helped = []
     sentences = []
     for rule in rules:
@@ -73,14 +72,7 @@ def with_help(
             result = _helped_mean(values, helping_values[rule.name, score.metric], number)
             value = min(max(result.value, 0.0), 1.0) if score.share else result.value
             error = result.error
-            estimate = Estimate(
-                value,
-                error.error,
-                error.clusters,
-                error.degrees,
-                error.effective,
-                unit=score.unit,
-            )
+            estimate = Estimate.with_error(value, error, unit=score.unit)
             scores[index] = with_interval(metrics[score.metric], estimate)
             sentences.append(
                 f"{score.metric} ({rule.name}): helped by {helper.path} on all questions with a factor of "
@@ -94,7 +86,11 @@ def with_help(
 
 
 def _whole_task(task: TaskFile) -> str:
-    """Return the task with the same ending on the dataset that a drawn one is a part of."""
+    """Return the name of the task with the same ending on the dataset that a drawn one is a part of.
+
+    Raises:
+        RepliesError: The task is not drawn, or there is no such task.
+    """
     part = task.dataset or ""
     name = f"{part_of(part)}{task.name.removeprefix(part)}"
     if name not in task_files() or not task_documents(task)[0].get(DRAWN):
@@ -105,17 +101,32 @@ def _whole_task(task: TaskFile) -> str:
 
 
 def _unit_column(documents: Documents, values: Values) -> str | None:
-    """Return the column whose ids are those of values, None without values or if some have none."""
+    """Return the column whose ids are those of values.
+
+    Args:
+        documents: Documents that were answered.
+        values: Values of questions or pairs by id.
+
+    Returns:
+        ``doc_id`` or ``pair_id``; None if there are no values, or if an answered question or pair has none.
+    """
     columns = _UNITS if values else ()
     return next((name for name in columns if _ids(documents, name) == {*values}), None)
 
 
 def _ids(documents: Documents, column: str) -> set[str]:
+    """Return the different ids in a column."""
     return {str(document.get(column)) for document in documents}
 
 
 def _helped_mean(values: Values, others: Values, number: int) -> HelpedMean:
-    """Return the mean with the help of the values of another run, which has this ``number`` of questions or pairs."""
+    """Return the mean of a run with the help of another one.
+
+    Args:
+        values: Drawn unit and value by id of the question or pair.
+        others: The same of the other run on the whole dataset. Questions without a value count as 0.
+        number: Number of questions, or pairs, of the whole dataset.
+    """
     units = [unit for unit, _ in values.values()]
     assert are_drawn(units)
     mean = math.fsum(value for _, value in others.values()) / number

@@ -40,8 +40,8 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
     if not task.family.joins_runs:
         raise MedTasksError(
             f"'{task.name}' has no judge's prompt about several models; such tasks are medheval_knowledge_open_eleven "
-            f"and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
-            f"medheval_visual_report"
+            "and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
+            "medheval_visual_report"
         )
     if not 2 <= len(runs) <= MOST_MODELS:
         raise MedTasksError(
@@ -103,7 +103,7 @@ def _joint_verdicts(
     runs: Sequence[Replies],
     document: Document,
 ) -> dict[int, JointVerdicts]:
-    """Return the verdicts on the replies to one sample, by index of the run."""
+    """Return the verdicts on the replies to one sample, by index of the run. Runs without a reply have none."""
     doc_id = document["doc_id"]
     by_field: dict[str, dict[int, JudgeQuestion]] = {}
     for index, run in enumerate(runs):
@@ -127,7 +127,16 @@ def _ask(
     *,
     fenced: bool,
 ) -> Mapping[str, Any]:
-    """Return the verdicts by model, none without any answer, or if the judge fails."""
+    """Ask the judge about the replies of several runs at once.
+
+    Args:
+        judge: The judge.
+        questions: Question about each reply by index of the run. Empty replies are not asked about.
+        fenced: Whether each reply is quoted between marks that its author cannot know.
+
+    Returns:
+        Verdicts by model, such as ``model_1``. There are none without any reply to ask about, or if the judge fails.
+    """
     answered = {f"model_{index + 1}": each for index, each in questions.items() if each.answer}
     if not answered:
         return {}

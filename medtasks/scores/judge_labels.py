@@ -44,7 +44,7 @@ class CheckedScore:
     judged: float
     judge: JudgedShare  # ``corrected`` is the metric, corrected
     # Cluster and corrected value by document id, whose mean that is; empty where it is not defined.
-    values: Values = field(default_factory=dict, repr=False)
+    values: Values = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,15 @@ def write_sheet(
         documents: All its documents.
         replies: Replies by document id.
         size: Largest number of replies in the sheet.
-        rule: Rule whose verdicts are used, by default the task's first.
+        rule: Row of the task's results whose verdicts are used, such as ``robust``; None for its first.
 
     Returns:
         Numbers of drawn replies that the judge called right and wrong.
 
     Raises:
         RepliesError: No judge says right or wrong of single replies to the task, or the file exists.
+        UnknownName: No such row has verdicts.
+        MedTasksError: The file cannot be written, or it would show text of credentialed data.
     """
     if path.exists():
         raise RepliesError(f"{path} exists, and may hold labels; name another file with --out")
@@ -152,7 +154,7 @@ def read_labels(path: Path) -> dict[str, Label]:
     """Return the lines of a filled-in sheet by document id, as any spreadsheet program saves it.
 
     Raises:
-        RepliesError: It is no such sheet, or an answer is neither yes nor no.
+        RepliesError: The file cannot be read or is no such sheet, or an answer that is filled in is neither yes nor no.
     """
     labels = {}
     try:
@@ -200,8 +202,9 @@ def checked_scores(
         if doc_id in replies and _digest(replies[doc_id]) == label.digest:
             labelled[doc_id] = label
     if all(math.isnan(label.right) for label in labelled.values()):
-        count = f"{len(labelled)} of {len(labels)} lines"
-        raise RepliesError(f"no reply of this run has a label; {count} are of its replies")
+        raise RepliesError(
+            f"no reply of this run has a label; {len(labelled)} of {len(labels)} lines are of its replies"
+        )
     by_row = _verdicts(task, documents, replies)
     return {row: _checked_score(verdicts, labelled) for row, verdicts in by_row.items()}
 
@@ -227,7 +230,11 @@ def _checked_score(verdicts: _Verdicts, labels: Mapping[str, Label]) -> CheckedS
 
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
-    """Return the verdicts by name of the rule, at least one, without rows whose score is not their share."""
+    """Return the verdicts by row, at least one, without rows whose score is not their share.
+
+    Raises:
+        RepliesError: There is no other row.
+    """
     metrics: list[AnyMetric] = []
     if task.family.asks is not Asks.NOBODY:
         metrics = [
@@ -257,7 +264,7 @@ def _row_verdicts(
     scores: ScoresById,
     replies: Replies,
 ) -> _Verdicts | None:
-    """Return the verdicts of one row, or None if the metric is not their share."""
+    """Return the verdicts of one row, or None if the metric is the share of neither right nor wrong replies."""
     if not values or not values.keys() <= scores.keys():
         return None
     is_right = []

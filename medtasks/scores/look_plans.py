@@ -19,7 +19,7 @@ from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.scores.comparing import compare_task
 from medtasks.scores.comparison_checks import check_data
 from medtasks.scores.planning import Assumptions, plan
-from medtasks.scores.run_values import main_metrics
+from medtasks.scores.run_values import main_metrics, without_failures
 from medtasks.stats.paired import compare_paired
 from medtasks.stats.sequential import Boundaries, boundaries
 from medtasks.tasks.documents import task_documents, task_provenance
@@ -46,11 +46,12 @@ def plan_looks(
     Args:
         task: The task.
         assumed: Assumptions about it.
-        difference: Difference of the second model from the first, as a share.
+        difference: Difference of the second model from the first, as a fraction. None, if it is not given, is an error.
         power: Power of a test on all samples of the plan.
         count: Number of looks, which clusters may make smaller.
         seed: Seed of the order in which clusters are asked.
-        rule: Name of the rule under which runs are compared, by default the task's first.
+        rule: Rule under which runs are compared, named as the row of the task's results, such as ``robust``. None for
+            the task's first.
 
     Raises:
         RepliesError: A number is out of range, the metric is no mean over samples, or the clusters leave no earlier
@@ -60,7 +61,7 @@ def plan_looks(
     if difference is None or not 2 <= count <= _MOST_LOOKS or seed < 0:
         raise RepliesError(
             f"--looks is between 2 and {_MOST_LOOKS}, and takes a --difference and a --seed that is not negative, such "
-            f"as --difference 0.1 --looks 4"
+            "as --difference 0.1 --looks 4"
         )
     rule = rule or next(iter(task.rows))
     if rule not in task.rows:
@@ -104,7 +105,17 @@ def _expected_shares(
     samples: float,
     difference: float,
 ) -> dict[str, float]:
-    """Return the expected share of samples by true difference: none, ``difference``, or twice that."""
+    """Return the share of samples that a plan is expected to take before it stops.
+
+    Args:
+        limits: Boundaries of the looks.
+        assumed: Assumptions about the task.
+        samples: Effective number of independent samples at the last look.
+        difference: Planned difference, as a fraction.
+
+    Returns:
+        Shares by true difference, as text: 0, the planned one, and twice that, without those that cannot occur.
+    """
     shares = {}
     for true in (0.0, difference, 2 * difference):
         variance = assumed.discordance_of(true) - true**2
@@ -115,6 +126,7 @@ def _expected_shares(
 
 
 def _version(task: TaskFile) -> str:
+    """Return the version in a task's file, or an empty text if it has none."""
     return str(mapping_in(task_config(task.name), "metadata").get("version", ""))
 
 
@@ -140,11 +152,11 @@ def first_record(planned: LooksPlan, other: Source, limit: FailureLimit) -> Look
     samples = replies_to(task.name, other)
     check_data(task.name, samples, fingerprint)
     replies = read_recorded(task, documents, [samples]).logged_run(task.name)
-    answered = sum(not reply.is_failure for reply in replies.values())
+    answered = len(without_failures(replies))
     if not limit.allows(SampleCounts(answered, len(documents) - answered)):
         raise RepliesError(
             f"{other.path} answered {answered} of {len(documents)} samples of '{task.name}', and --against takes a run "
-            f"of the whole task; run it on the missing ones, too"
+            "of the whole task; run it on the missing ones, too"
         )
     digest = hashlib.sha256(repr(sorted(replies.items())).encode()).hexdigest()
     return LookRecord(
@@ -173,9 +185,10 @@ def compare_at(record: LookRecord, samples: Path, other: Source) -> LookRecord:
         raise RepliesError(f"{record.plan.metric} {'; '.join(compared.skipped.values())}")
     result = compare_paired(*compared.comparisons[0].values, level=record.level)
     (overlap,) = compared.overlaps.values()
-    changes = {
-        "result": as_json(result),
-        "stagewise_p": record.plan.boundaries.stagewise_p(record.index, result.p),
-        "unpaired": record.rows.size - overlap.both,
-    }
-    return record.model_copy(update=changes)
+    return record.model_copy(
+        update={
+            "result": as_json(result),
+            "stagewise_p": record.plan.boundaries.stagewise_p(record.index, result.p),
+            "unpaired": record.rows.size - overlap.both,
+        }
+    )

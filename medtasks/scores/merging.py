@@ -13,7 +13,7 @@ from typing import Any
 from medtasks.data.samples import Documents, Sample
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError, join_names
-from medtasks.families.family import FENCED, Replies, Rule
+from medtasks.families.family import FENCED, Rule
 from medtasks.home import written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.running.recording import commit, versions, with_results
@@ -42,6 +42,8 @@ Shards = Sequence[ShardRun]
 Row = dict[str, Any]
 """Results of a task by key, such as ``<metric>,<filter>``."""
 TaskRows = Mapping[str, Mapping[str, Any]]  # results by task
+ScoresByRow = dict[int, list[Score]]
+"""Scores by row of the dataset, one for each filter."""
 _OTHER_RESULTS = (
     "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
     "version of the code is another one"
@@ -84,24 +86,36 @@ def merge(
         limit: Largest share of failed samples.
 
     Returns:
-        The manifest of the run, and the counts of tasks that exceed the limit.
+        The manifest of the run, and the counts of tasks that exceed the limit: none if the run is fine.
+
+    Raises:
+        MedTasksError: The output folder holds a run, shards are missing or do not belong together, only the harness
+            scores a task, another version of the code made the shards, or samples do not give the recorded results.
     """
     if manifest_files(output) or results_files(output):
         raise MedTasksError(
             f"{output} holds a run already; name a new folder for what is joined"
         )
     runs = read_shards(folders)
-    tasks = [_task_to_merge(name) for name in runs[0].tasks]
+    tasks = []
+    for name in runs[0].tasks:
+        task = task_file(name)
+        if task.only_harness:
+            raise MedTasksError(
+                f"'{task.name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, "
+                "and the shards without it"
+            )
+        tasks.append(task)
     _check_versions(runs[0])
     made = datetime.now(UTC)
-    samples = {task.name: _joined_samples(task.name, runs) for task in tasks}
     content = _content(runs, {task.name: _task_row(task, runs) for task in tasks})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
     folder = output / str(content.get("model_name_sanitized") or "")
     results = ResultsFile(folder / f"{content['date']}{RESULTS}", content)
-    for name, lines in samples.items():
-        with written_whole(results.samples(name)) as partial:
+    for task in tasks:
+        lines = _joined_samples(task.name, runs)
+        with written_whole(results.samples(task.name)) as partial:
             partial.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
     results.write()
     manifest = _manifest(runs, output, results.path, content["results"])
@@ -110,21 +124,6 @@ def merge(
     manifest = manifest.model_copy(update={"state": state})
     manifest.write(manifest_path(output, made))
     return manifest, lost
-
-
-def _task_to_merge(name: str) -> TaskFile:
-    """Return a task whose shards can be merged.
-
-    Raises:
-        MedTasksError: Only the harness scores it.
-    """
-    task = task_file(name)
-    if task.only_harness:
-        raise MedTasksError(
-            f"'{task.name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, and "
-            f"the shards without it"
-        )
-    return task
 
 
 def _check_versions(run: ShardRun) -> None:
@@ -146,7 +145,7 @@ def _check_versions(run: ShardRun) -> None:
     if different:
         raise MedTasksError(
             f"the results are computed here, and {join_names(different)} differ from those of {run}; merge where they "
-            f"are the same"
+            "are the same"
         )
 
 
@@ -175,51 +174,52 @@ def _task_row(task: TaskFile, runs: Shards) -> Row:
     if largest.results.content["config"]["resolved_cli_args"].get("predict_only"):
         return dict(largest.row)
     documents = task_documents(task)
-    scores: dict[int, list[Score]] = {}
+    scores: ScoresByRow = {}
     for part in parts:
         part_scores = _recorded_scores(task, part, documents)
         scores |= part_scores
         if part.lines and task.family.scores_suffice:
-            computed = _without_values(part.row) | _values(task, part.filters, part_scores)
+            computed = _scored_row(task, part, part_scores)
             if repr(computed) != repr(dict(part.row)):
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
     for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
         sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
         log_notes(filter(None, sentences), panel_results(task.metrics, by_filter))
-    return _without_values(largest.row) | _values(task, largest.filters, scores)
+    return _scored_row(task, largest, scores)
 
 
-def _without_values(row: Mapping[str, Any]) -> Row:
-    """Return a task's row without its numbers. Empty lists, the harness's mark of unlisted metrics, stay."""
-    cleared = dict(row)
-    for key, value in row.items():
+def _scored_row(task: TaskFile, part: TaskPart, scores: ScoresByRow) -> Row:
+    """Return the row of a shard in which all values and standard errors are those of scores.
+
+    Empty lists, the harness's mark of unlisted metrics, stay.
+    """
+    cleared = dict(part.row)
+    for key, value in part.row.items():
         if "," in key and value != []:
             cleared[key] = _NO_ERROR
-    return cleared
-
-
-def _values(
-    task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]
-) -> Row:
-    """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
     values: Row = {}
-    for index, name in enumerate(filters):
+    for index, name in enumerate(part.filters):
         by_row = [scores[row][index] for row in sorted(scores)]
         for metric, estimate in evaluate(task.metrics, by_row).items():
             values[f"{metric},{name}"] = estimate.value
             if estimate.clusters is not None:
                 values[f"{metric}{STDERR},{name}"] = estimate.error
     text = json.dumps(values, default=lambda number: number.item())  # numbers of numpy's types
-    return dict(json.loads(text))
+    cleared |= json.loads(text)
+    return cleared
 
 
 def _recorded_scores(
     task: TaskFile,
     part: TaskPart,
     documents: Documents,
-) -> dict[int, list[Score]]:
-    """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
-    scores: dict[int, list[Score]] = {}
+) -> ScoresByRow:
+    """Return the scores in a shard's samples by row and filter, with the texts that metrics compare.
+
+    Raises:
+        MedTasksError: A sample has no score, or the data here are not those of the run.
+    """
+    scores: ScoresByRow = {}
     index = QuestionIndex(documents, {})
     for row, lines in part.lines.items():
         for line in lines:
@@ -229,22 +229,9 @@ def _recorded_scores(
                 raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
             score.pop("schema_version", None)
             scores.setdefault(row, []).append(score)
-    if scores and not task.family.scores_suffice:
-        _add_texts(task, scores, documents, read_replies(part.samples, documents))
-    return scores
-
-
-def _add_texts(
-    task: TaskFile,
-    scores: Mapping[int, Sequence[Score]],
-    documents: Documents,
-    replies: Replies,
-) -> None:
-    """Add the texts that metrics compare to scores, by row and filter.
-
-    Raises:
-        MedTasksError: The data here are not those of the run.
-    """
+    if not scores or task.family.scores_suffice:
+        return scores
+    replies = read_replies(part.samples, documents)
     for row, by_filter in scores.items():
         document = documents[row]
         reply = replies.get(document["doc_id"])  # None for a question that has changed
@@ -258,9 +245,10 @@ def _add_texts(
             ):
                 raise MedTasksError(
                     f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data "
-                    f"and replies"
+                    "and replies"
                 )
             score |= texts
+    return scores
 
 
 def _group_row(
@@ -272,7 +260,8 @@ def _group_row(
     """Aggregate the rows of a group's tasks as its file says. Reports compute the standard errors."""
     keys = dict.fromkeys(chain(*map(rows.__getitem__, members)))
     row: Row = {}
-    for metric in _declared_metrics(name):
+    declared = resolve_names(task_config(name).get("aggregate_metric_list")) or []
+    for metric in [declared] if isinstance(declared, Mapping) else declared:
         aggregation = metric.get("aggregation")
         aggregate = aggregation if callable(aggregation) else _mean
         is_weighted = metric.get("weight_by_size", False)
@@ -289,13 +278,8 @@ def _group_row(
     return row
 
 
-def _declared_metrics(group: str) -> Sequence[Mapping[str, Any]]:
-    """Return the metrics that the file of a group aggregates."""
-    declared = resolve_names(task_config(group).get("aggregate_metric_list")) or []
-    return [declared] if isinstance(declared, Mapping) else declared
-
-
 def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:
+    """Return the mean of tasks' values, weighted by their numbers of samples if ``is_weighted``."""
     weights = sizes if is_weighted else [1] * len(sizes)
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(
         weights
@@ -303,6 +287,7 @@ def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> f
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the tasks of a group and of the groups in it, or only the name if it is that of a task."""
     tasks = []
     for member in groups.get(name, ()):
         tasks += _tasks_within(member, groups)
@@ -311,6 +296,7 @@ def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _content(runs: Shards, rows: TaskRows) -> dict[str, Any]:
     """Return the content of the results file, in which tasks have their ``rows``."""
+    parts = runs[0].tasks
     contents = []
     for name in rows:
         contents += [run.tasks[name].results.content for run in runs]
@@ -318,12 +304,10 @@ def _content(runs: Shards, rows: TaskRows) -> dict[str, Any]:
     for key in _BY_TASK:
         joined[key] = dict(ChainMap(*[content.get(key, {}) for content in contents]))
     joined["n-samples"] = {}
-    for name, part in runs[0].tasks.items():
+    for name, part in parts.items():
         joined["n-samples"][name] = {"original": part.total, "effective": part.total}
     for column in ("results", "groups"):
-        joined[column] = _merged_rows(
-            joined[column], joined["group_subtasks"], rows, runs[0].tasks
-        )
+        joined[column] = _merged_rows(joined[column], joined["group_subtasks"], rows, parts)
     if not joined["groups"]:
         del joined["groups"]
     kept = dict(contents[0])
@@ -338,7 +322,14 @@ def _merged_rows(
     rows: TaskRows,
     parts: Mapping[str, TaskPart],
 ) -> dict[str, Row]:
-    """Return the rows of tasks and groups of a shard with the numbers of all shards."""
+    """Return the rows of tasks and groups of a shard with the numbers of all shards.
+
+    Args:
+        shard_rows: The rows of one shard.
+        groups: Members of each group.
+        rows: Rows of the tasks with the numbers of all shards.
+        parts: Parts of the tasks in the first shard, which know the sizes of the whole tasks.
+    """
     merged_rows = {}
     for name, row in shard_rows.items():
         if name in rows:

@@ -10,13 +10,13 @@ import numpy as np
 
 from medtasks.families.text_metrics import NO_MEAN, NotComparable
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, with_image_clusters
-from medtasks.scores.run_values import REPEAT, ScoresById, Values
+from medtasks.scores.run_values import REPEAT, BothScores, ScoresById, Values
 from medtasks.stats.exchange import compare_counts
 from medtasks.stats.paired import PairedResult
 
 
 def compare_together(
-    metric: AnyMetric, runs: tuple[ScoresById, ScoresById]
+    metric: AnyMetric, runs: BothScores
 ) -> tuple[PairedResult, tuple[Values, Values]]:
     """Compare two runs under a metric of all samples together.
 
@@ -28,10 +28,15 @@ def compare_together(
         The result, and pseudo-values of each cluster in both runs.
 
     Raises:
-        NotComparable: The metric does not follow from sums of counts, or has no value.
+        NotComparable: The metric does not follow from sums of counts or has no value in one of the runs, or the runs
+            have several repeats or no sample in common.
     """
     first, second = (_counted_scores(metric, scores) for scores in runs)
-    shared = _shared_samples(first, second)
+    shared = sorted(first.keys() & second.keys())
+    if not shared or any(REPEAT in sample for sample in [*first, *second]):
+        raise NotComparable(
+            "takes one repeat of each run, with a sample that has a value in both"
+        )
     counts = None
     if isinstance(metric, CorpusMetric):
         counts = metric.counts([*first.values(), *second.values()])
@@ -52,20 +57,6 @@ def compare_together(
         dict(zip(names, zip(units, run, strict=True), strict=True)) for run in values
     )
     return result, (before, after)
-
-
-def _shared_samples(first: ScoresById, second: ScoresById) -> list[str]:
-    """Return the samples that both runs have.
-
-    Raises:
-        NotComparable: There are none, or a run has repeats.
-    """
-    shared = sorted(first.keys() & second.keys())
-    if not shared or any(REPEAT in sample for sample in [*first, *second]):
-        raise NotComparable(
-            "takes one repeat of each run, with a sample that has a value in both"
-        )
-    return shared
 
 
 def _counted_scores(metric: AnyMetric, scores: ScoresById) -> ScoresById:

@@ -16,7 +16,7 @@ from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.recorded_replies import read_recorded
 from medtasks.runs.run import Source, replies_to
 from medtasks.scores.comparing import paired_values
-from medtasks.scores.run_values import Values, main_metrics, run_values
+from medtasks.scores.run_values import Values, main_metrics, run_values, without_failures
 from medtasks.stats.equivalence import (
     NON_INFERIORITY,
     WORKING_CORRELATION,
@@ -81,17 +81,18 @@ class Plan:
 
 def assumptions(
     task: TaskFile,
-    against: float | None = None,
-    runs: Sequence[Source] = (),
-    rule: str | None = None,
+    against: float | None,
+    runs: Sequence[Source],
+    rule: str | None,
 ) -> Assumptions:
     """Estimate the properties of a comparison in a task's main metric, from its data and earlier runs.
 
     Args:
         task: The task.
-        against: Score of the first model, if known.
+        against: Score of the first model, as a fraction. None for that of the first run, or 0.5 without runs.
         runs: Up to two earlier runs. One gives the score and the design effect, two also the discordance.
-        rule: Name of the rule under which runs are read, by default the task's first.
+        rule: Rule under which runs are read, named as the row of the task's results, such as ``robust``. None for the
+            task's first.
 
     Raises:
         RepliesError: The main metric is no share of samples, runs are more than two or have no sample in common, or a
@@ -138,18 +139,24 @@ def assumptions(
 
 
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
-    """Return the cluster of each sample, or pair, that the metric has."""
-    samples = [Sample(document) for document in documents]
+    """Return the cluster of each sample, or pair, that the metric has a value for. There is none if it is no mean.
+
+    Raises:
+        RepliesError: A judge reads the replies to a task of pairs.
+    """
+    samples = list(map(Sample, documents))
     if not task.is_computed:
         if task.family.paired:
-            cause = f"a judge reads replies to '{task.name}'"
-            raise RepliesError(f"{cause}; plan the task with the same pairs that needs none")
+            raise RepliesError(
+                f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none"
+            )
         return list(task.family.independent_clusters(samples))
     replies = {}  # without an answer
     for sample in samples:
         losses = tuple(map(float, range(1, len(sample.options) + 1)))
-        reply = Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
-        replies[sample.doc_id] = reply
+        replies[sample.doc_id] = (
+            Reply(losses=losses) if task.compares_likelihoods else Reply(text="")
+        )
     return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]
 
 
@@ -192,9 +199,10 @@ def plan(
 
     Args:
         assumed: Assumptions about the task.
-        difference: Difference of the second model from the first, as a share.
-        margin: Margin of non-inferiority, which is tested one-sided at half of the level, as by CONSORT (Piaggio et
-            al., 2012, JAMA 308) and ICH E9, for a true ``difference`` of 0 where none is given.
+        difference: Difference of the second model from the first, as a fraction; None if it is not planned for.
+        margin: Margin of non-inferiority; None if it is not planned for. It is tested one-sided at half of the level,
+            as by CONSORT (Piaggio et al., 2012, JAMA 308) and ICH E9, for a true difference of 0 if ``difference`` is
+            None.
         power: Power of each test.
         tests: Number of tests that share the level of 5 %, two-sided (a lower bound of Holm's power).
 
@@ -263,7 +271,13 @@ def _check_numbers(
 def _planned_samples(
     power_of: Callable[[int], float], power: float, design: float
 ) -> int | None:
-    """Return the number of samples that reaches a power, with the design effect, or None if it is too large."""
+    """Return the number of samples that reaches a power, or None if it is too large to be of use.
+
+    Args:
+        power_of: Power by number of independent samples.
+        power: The power to reach.
+        design: Design effect, by which more samples are needed.
+    """
     independent = required_samples(power_of, power)
     return None if independent is None else math.ceil(without_noise(independent * design))
 
@@ -275,9 +289,19 @@ def _values(
     replies: Replies,
     rule: str | None,
 ) -> Values:
-    """Return cluster and value of each sample under a rule, by default the task's first."""
-    answered = {name: reply for name, reply in replies.items() if not reply.is_failure}
-    computed = run_values(task, documents, answered, [metric])
+    """Return cluster and value of each sample that has a reply which did not fail.
+
+    Args:
+        task: The task.
+        documents: All its documents.
+        metric: Metric of the values.
+        replies: Replies by document id.
+        rule: Rule that reads them, named as the row of the task's results; None for the first.
+
+    Raises:
+        UnknownName: There is no such rule.
+    """
+    computed = run_values(task, documents, without_failures(replies), [metric])
     chosen = rule or next(iter(computed.rules))
     if chosen not in computed.rules:
         raise unknown_name("rule", chosen, computed.rules)

@@ -16,7 +16,7 @@ from medtasks.extract.extractor_registry import AnswerKind, Reason
 from medtasks.families.family import Replies
 from medtasks.metrics.metric import AnyMetric, Metric, Score, ScoreList
 from medtasks.runs.sample_counts import SampleCounts
-from medtasks.scores.score_model import MetricScore, RuleScores, careful_rule, published_rule
+from medtasks.scores.score_model import MetricScore, careful_rule, published_rule
 from medtasks.scores.scoring import (
     RowScores,
     answered_documents,
@@ -124,7 +124,7 @@ def check_printed(
     documents: Documents,
     replies: Replies,
     printed: Decimal,
-    name: str | None = None,
+    name: str | None,
 ) -> PrintedCheck:
     """Compare a printed number with the score of replies.
 
@@ -133,7 +133,7 @@ def check_printed(
         documents: All its documents.
         replies: Replies by document id.
         printed: The number.
-        name: Metric that it is a value of; by default the task's main one.
+        name: Metric that it is a value of; None for the task's main one.
 
     Raises:
         RepliesError: The number is no percentage, though the metric is a share.
@@ -145,7 +145,13 @@ def check_printed(
     answered = answered_documents(documents, replies)
     row_scores = score_rows(task, answered, replies)
     rules = score_replies(task, documents, replies, further, row_scores)
-    by_row = _scores_under(rules, name)
+    by_row = {}
+    for row, rule in rules.items():
+        if name not in rule.estimates:
+            raise unknown_name("metric", name, rule.estimates)
+        by_row[row] = RuleScore(
+            row, rule.rule, rule.estimates[name], rule.failures.get(name, "")
+        )
     careful = careful_rule(rules)
     compared = published_rule(rules) or careful or next(iter(rules.values()))
     verdict = PrintedCheck(
@@ -165,29 +171,20 @@ def check_printed(
     return _with_explanations(verdict, by_row.values(), metric, row_scores)
 
 
-def _scores_under(rules: Mapping[str, RuleScores], name: str) -> dict[str, RuleScore]:
-    """Return the scores of a metric by row.
-
-    Raises:
-        UnknownName: There is no such metric.
-    """
-    by_row = {}
-    for row, rule in rules.items():
-        if name not in rule.estimates:
-            raise unknown_name("metric", name, rule.estimates)
-        by_row[row] = RuleScore(
-            row, rule.rule, rule.estimates[name], rule.failures.get(name, "")
-        )
-    return by_row
-
-
 def _with_explanations(
     verdict: PrintedCheck,
     others: Iterable[RuleScore],
     metric: AnyMetric | None,
     row_scores: RowScores,
 ) -> PrintedCheck:
-    """Add the part of guessed replies, and what else the number is of if it is not the score."""
+    """Add the part of guessed replies, and what else the number is of if it is not the score.
+
+    Args:
+        verdict: The check so far.
+        others: Scores under the other rules.
+        metric: The metric; None if the task does not declare it.
+        row_scores: Scores of the samples by row.
+    """
     values = {}
     for other in others:
         values[f"the number under the rule '{other.row}' ({other.rule})"] = other.score.value
@@ -214,7 +211,10 @@ def _with_explanations(
 def _is_share_of_samples(
     metric: AnyMetric | None, scores: ScoreList
 ) -> TypeGuard[Metric[Score]]:
-    """Return whether a metric is a mean over samples that is higher for better replies."""
+    """Return whether a metric is a mean over samples that is higher for better replies.
+
+    It is not if it is None, for a metric that the task does not declare.
+    """
     if not isinstance(metric, Metric) or not metric.higher_is_better:
         return False
     return all(isinstance(unit, dict) for unit, _ in metric.values(scores))

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, TypeVar
@@ -45,7 +45,13 @@ REPEAT = ", repeat "
 OF_CLASSES = "of classes"  # all metrics of classes, of which a task may have none
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
+TestKey = tuple[str, str]
+"""Names of a rule and a metric. A rule is named as its row of the task's results, such as ``robust``."""
 ScoresById = Mapping[str, Score]
+BothScores = tuple[ScoresById, ScoresById]
+"""Scores of two runs under one rule."""
+ReplyPairs = Mapping[str, tuple[Reply, Reply]]
+"""Replies of two runs, neither of which failed, by sample id."""
 NEAR_TIE = 0.25
 """Margin, in nats per token, up to which a flip is one at a near tie: two options, each moved by the spacing of
 bfloat16 (8 bits) between 16 and 32, which is 0.125; such logits are usual."""
@@ -56,11 +62,10 @@ _EXAMPLES = 5
 class RunValues:
     """Values of one run, or means over its repeats."""
 
-    rules: Mapping[str, str]  # name and version of each extractor by name of the rule
-    values: Mapping[tuple[str, str], Values]  # by name of the rule and metric
-    # Why a metric has no values, by name of the rule and metric.
-    skipped: Mapping[tuple[str, str], str]
-    # By name of the rule and sample id, which tells the repeat, too.
+    rules: Mapping[str, str]  # name and version of each extractor by row
+    values: Mapping[TestKey, Values]
+    skipped: Mapping[TestKey, str]  # why a metric has no values
+    # By row and sample id, which tells the repeat, too.
     scores: Mapping[str, ScoresById]
 
 
@@ -73,10 +78,10 @@ def chosen_metrics(
 
     Args:
         task: The task.
-        names: Names of metrics, by default all with a standard error but rates of unusable replies. Sensitivity,
+        names: Names of metrics; if empty, all with a standard error but rates of unusable replies. Sensitivity,
             specificity and AUROC are those of each class, or of one, as ``sensitivity (Edema)``. :data:`OF_CLASSES`
             names them all.
-        documents: All documents of the task, which have the names of classes.
+        documents: All documents of the task, which have the names of classes; only needed for metrics of classes.
 
     Raises:
         UnknownName: There is no such metric that can be compared.
@@ -85,30 +90,21 @@ def chosen_metrics(
     metrics: list[AnyMetric] = [*task.family.compared_only]
     metrics += [metric for metric in task.metrics if metric.is_compared]
     if names:
-        metrics = _named_metrics(task, names, metrics, class_metrics(task, documents))
+        first_of_classes = len(metrics)
+        metrics += class_metrics(task, documents)
+        comparable = [metric.name for metric in metrics]
+        keys: set[str] = set()
+        for name in names:
+            if name == OF_CLASSES:
+                keys.update(comparable[first_of_classes:])
+            else:
+                keys |= _keys_of(task, name, comparable)
+        metrics = [metric for metric in metrics if metric.name in keys]
     else:
         metrics = [metric for metric in metrics if metric.role is not Role.RATE]
     if not metrics:
         raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
     return metrics
-
-
-def _named_metrics(
-    task: TaskFile,
-    names: Sequence[str],
-    metrics: Sequence[AnyMetric],
-    of_classes: Sequence[AnyMetric],
-) -> list[AnyMetric]:
-    """Select the metrics with these names from those of all samples and ``of_classes``."""
-    all_metrics = [*metrics, *of_classes]
-    comparable = [metric.name for metric in all_metrics]
-    keys: set[str] = set()
-    for name in names:
-        if name == OF_CLASSES:
-            keys.update(comparable[len(metrics) :])
-        else:
-            keys |= _keys_of(task, name, comparable)
-    return [metric for metric in all_metrics if metric.name in keys]
 
 
 def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
@@ -124,24 +120,43 @@ def _keys_of(task: TaskFile, name: str, comparable: Sequence[str]) -> set[str]:
     if parts or name in comparable:
         return parts or {name}
     if any(metric.name == name for metric in task.metrics):
-        listed = ", ".join(comparable)
         raise UnknownName(
-            f"'{name}' has no value per sample; those that can be compared: {listed}"
+            f"'{name}' has no value per sample; those that can be compared: {', '.join(comparable)}"
         )
     raise unknown_name("metric", name, comparable)
 
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the main metrics of a task that can be compared, or else its first one."""
+    """Return the main metrics of a task that can be compared, or else its first metric that can.
+
+    Raises:
+        RepliesError: The task has no metric that can be compared.
+    """
     metrics = chosen_metrics(task)
     return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
+
+
+def without_failures(
+    replies: Replies, samples: Container[str] | None = None
+) -> dict[str, Reply]:
+    """Return the replies that did not fail by document id.
+
+    Args:
+        replies: Replies by document id.
+        samples: Ids of the only documents whose replies are returned; None for all.
+    """
+    kept = {}
+    for doc_id, reply in replies.items():
+        if not reply.is_failure and (samples is None or doc_id in samples):
+            kept[doc_id] = reply
+    return kept
 
 
 def run_values(
     task: TaskFile,
     documents: Documents,
     replies: Replies,
-    metrics: Sequence[AnyMetric],
+    metrics: Collection[AnyMetric],
 ) -> RunValues:
     """Return the values of one run's samples under every rule. A metric that is not their mean is skipped.
 
@@ -151,7 +166,7 @@ def run_values(
         replies: Replies by document id.
         metrics: Metrics as :func:`chosen_metrics` returns them.
     """
-    clusters = task.family.independent_clusters([Sample(document) for document in documents])
+    clusters = task.family.independent_clusters(list(map(Sample, documents)))
     answered = []
     samples = []
     for document, cluster in zip(documents, clusters, strict=True):
@@ -159,8 +174,8 @@ def run_values(
             answered.append(document)
             samples.append((document["doc_id"], cluster))
     rows = score_rows(task, answered, replies)
-    values: dict[tuple[str, str], Values] = {}
-    skipped: dict[tuple[str, str], str] = {}
+    values: dict[TestKey, Values] = {}
+    skipped: dict[TestKey, str] = {}
     for (name, (_, scores)), metric in itertools.product(rows.items(), metrics):
         key = (name, metric.name)
         if metric.name.startswith(AUROC):
@@ -209,7 +224,7 @@ def estimate_mean(values: Collection[tuple[Hashable, float]]) -> Estimate:
     """
     units = [unit for unit, _ in values]
     average, error = mean_and_error([value for _, value in values], units)
-    return Estimate(average, error.error, error.clusters, error.degrees, error.effective)
+    return Estimate.with_error(average, error)
 
 
 def _check_mean(
@@ -233,7 +248,7 @@ def mean_values(
     task: TaskFile,
     documents: Documents,
     repeats: Sequence[Replies],
-    metrics: Iterable[AnyMetric],
+    metrics: Collection[AnyMetric],
 ) -> RunValues:
     """Return each sample's mean value over the repeats in which it has one.
 
@@ -243,13 +258,13 @@ def mean_values(
         repeats: Replies of each repeat by document id, of which at least one has a reply.
         metrics: Metrics as :func:`chosen_metrics` returns them.
     """
-    all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
+    all_runs = [run_values(task, documents, replies, metrics) for replies in repeats]
     answered = [run for run, replies in zip(all_runs, repeats, strict=True) if replies]
     first = answered[0]
-    values: dict[tuple[str, str], Values] = {}
+    values: dict[TestKey, Values] = {}
     for key in first.values:
         values[key] = means_by_question([run.values[key] for run in answered])
-    skipped: dict[tuple[str, str], str] = {}
+    skipped: dict[TestKey, str] = {}
     for run in answered:
         skipped |= run.skipped
     scores = {row: by_repeat([run.scores[row] for run in all_runs]) for row in first.scores}
@@ -394,7 +409,7 @@ class Agreement:
     failed: Failures
     texts: TextAgreement | None  # None where replies are likelihoods
     likelihoods: LikelihoodAgreement | None  # None where replies are texts
-    # By name of the rule; empty where scores hold no answers, as of reports.
+    # By row; empty where scores hold no answers, as of reports.
     answers: Mapping[str, AnswerAgreement]
 
     @property
@@ -418,7 +433,7 @@ def agreement(
     first: Replies,
     second: Replies,
     samples: int,
-    scores: Mapping[str, tuple[ScoresById, ScoresById]],
+    scores: Mapping[str, BothScores],
     *,
     hashed: bool = False,
 ) -> Agreement:
@@ -428,7 +443,7 @@ def agreement(
         first: Replies of the first run by document id.
         second: Those of the second run.
         samples: Number of samples of the task.
-        scores: Scores of both runs by name of the rule.
+        scores: Scores of both runs by row.
         hashed: Whether reported ids of samples are hashed, as for a private task.
     """
 
@@ -462,6 +477,7 @@ def agreement(
 
 
 def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
+    """Compare the answers in two runs by sample id, None for a reply without a valid answer."""
     answered = {sample: pair for sample, pair in values.items() if pair != (None, None)}
     differing = tuple(sample for sample, (a, b) in answered.items() if a != b)
     return AnswerAgreement(
@@ -474,8 +490,8 @@ def _answer_agreement(values: Mapping[str, tuple[Any, Any]]) -> AnswerAgreement:
     )
 
 
-def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | None:
-    """Compare two runs' replies by sample id. Return None if none of them is a text."""
+def text_agreement(pairs: ReplyPairs) -> TextAgreement | None:
+    """Compare two runs' replies that are texts. Return None if none of them is one."""
     samples = 0
     equal = 0
     first_is_beginning = 0
@@ -518,9 +534,7 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
     return {name: float(np.quantile(values, share)) for name, share in shares.items()}
 
 
-def likelihood_agreement(
-    pairs: Mapping[str, tuple[Reply, Reply]],
-) -> LikelihoodAgreement | None:
+def likelihood_agreement(pairs: ReplyPairs) -> LikelihoodAgreement | None:
     """Compare two runs' likelihoods by sample id.
 
     Args:

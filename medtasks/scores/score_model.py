@@ -64,6 +64,10 @@ class Group:
     gaps: tuple[EstimatedValue, ...] = ()
 
 
+Groups = tuple[Group, ...]
+"""Groups of one column."""
+
+
 @dataclass(frozen=True)
 class ColumnTest:
     """Test of a main metric by the groups of a column."""
@@ -111,7 +115,7 @@ class RuleScores:
     # Number of replies by reason; empty without samples.
     reasons: Mapping[str, int] = field(default_factory=dict)
     # By column; empty without samples or columns.
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Groups] = field(default_factory=dict)
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
     # Number of wrong answers by kind, as far as known.
     wrong_kinds: Mapping[str, int] = field(default_factory=dict)
@@ -160,7 +164,7 @@ class RuleScores:
 
 
 def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Select the value of a task's published rule from values by name of the rule.
+    """Select the value of a task's published rule from values by row, or None if the task has no such rule.
 
     Example:
         >>> published_rule({"reference": 0.4, "robust": 0.5})
@@ -170,7 +174,7 @@ def published_rule(rules: Mapping[str, _Value]) -> _Value | None:
 
 
 def careful_rule(rules: Mapping[str, _Value]) -> _Value | None:
-    """Select the value of a task's careful rule from values by name of the rule.
+    """Select the value of a task's careful rule from values by row, or None if the task has no such rule.
 
     Example:
         >>> careful_rule({"reference": 0.4, "robust": 0.5})

@@ -48,8 +48,9 @@ from medtasks.stats.intervals import FEW_CLUSTERS, without_noise
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
-RowScores = Mapping[str, tuple[str, list[Score]]]
+RowScores = Mapping[str, tuple[str, ScoreList]]
 """Name and version of the rule, and scores of shape (samples,), by row of a task's results."""
+JsonObject = dict[str, Any]
 AUROC = "auroc ("  # beginning of the name of a class's
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 
@@ -79,8 +80,9 @@ def score_replies(
     # A group of tasks has no family and raises here.
     compares_reports = task.family.kind is AnswerKind.REPORT
     if report_metrics and not compares_reports:
-        own_only = f"'{task.name}' compares no reports, so that it has no metrics but its own"
-        raise RepliesError(f"{own_only}; leave out --metric")
+        raise RepliesError(
+            f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
+        )
     for column in {*task.breakdown}.difference(*documents) if documents else ():
         hint = near_match(column, documents[0])
         warn_once(
@@ -100,7 +102,7 @@ def score_replies(
             warnings = score_warnings(task, answered, scores, metrics)
             log_notes(warnings, () if compares_reports else panels)
         failures: dict[str, str] = {}
-        settings: dict[str, Any] = {}
+        settings: JsonObject = {}
         for panel in panels if compares_reports else ():
             failures |= panel.failures
             settings |= panel.settings
@@ -148,7 +150,7 @@ def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[An
     keys = dict.fromkeys(chain.from_iterable(map(keys_of, names)))
     for metric in metrics:
         keys.pop(metric.name, None)
-    return [*others, *text_metrics(list(keys)), *counts]
+    return [*others, *text_metrics(keys), *counts]
 
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
@@ -158,7 +160,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     for score in rule.scores:
         if score.has_error or (lists_all and score.metric not in COUNTS):
             errors[score.metric] = score.error
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "rule": rule.rule,
         "standard_errors": errors,
         "reasons": rule.reasons,
@@ -174,9 +176,9 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     return as_json(content | answers_as_dict(rule))
 
 
-def _pairs_as_dict(rule: RuleScores) -> dict[str, Any]:
+def _pairs_as_dict(rule: RuleScores) -> JsonObject:
     """Return the fields of a rule that reads pairs."""
-    content: dict[str, Any] = {}
+    content: JsonObject = {}
     if injections := rule.estimates.get("possible_injection"):
         content["possible_injection"] = int(injections.value)
     by_category = {}
@@ -186,10 +188,10 @@ def _pairs_as_dict(rule: RuleScores) -> dict[str, Any]:
     return content | {"categories": by_category}
 
 
-def _single_answers_as_dict(rule: RuleScores) -> dict[str, Any]:
+def _single_answers_as_dict(rule: RuleScores) -> JsonObject:
     """Return the fields of a rule that reads single answers, not pairs."""
     metrics = {score.metric: score.value for score in rule.scores}
-    accuracies: dict[str, dict[str, Any]] = {}
+    accuracies: dict[str, JsonObject] = {}
     for column, groups in rule.groups.items():
         for group in groups if "accuracy" in metrics else ():
             score = group.scores[0]
@@ -205,7 +207,7 @@ def _single_answers_as_dict(rule: RuleScores) -> dict[str, Any]:
     return {"metrics": metrics} | _without_empty(further)
 
 
-def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(content: JsonObject) -> JsonObject:
     return {name: value for name, value in content.items() if value}
 
 
@@ -239,7 +241,7 @@ def score_rows(task: TaskFile, documents: Documents, replies: Replies) -> RowSco
     rows = {}
     for name, rule in rules.items():
         scores = task.family.final_scores(scores_of(task, rule, documents, ordered))
-        rows[name] = (version_of(rule), list(with_units(scores)))
+        rows[name] = (version_of(rule), with_units(scores))
     return rows
 
 
@@ -314,6 +316,13 @@ def _pair_outcomes(
     scores: ScoreList,
     total: PairCounts,
 ) -> PairOutcomes:
+    """Count the outcomes of pairs.
+
+    Args:
+        answers: Answers to the images of all pairs, one per image.
+        scores: Final scores of the whole run, which tell whether the pairs are drawn from a larger set.
+        total: Counts of all pairs.
+    """
     pairs = complete_pairs(answers)
     decided = []  # of the others, one image got its answer, or a reply is invalid
     invalid: Counter[int] = Counter()
@@ -364,6 +373,7 @@ def _few_clusters(
 
 
 def _few_clusters_sentence(estimate: Estimate) -> str:
+    """Say without a full stop why an interval is missing or rough, or return an empty text if it is neither."""
     if not estimate.clusters or estimate.degrees is None or estimate.effective == math.inf:
         return ""
     if estimate.clusters == 1:
@@ -428,7 +438,14 @@ def class_metrics(task: TaskFile, documents: Documents) -> list[AnyMetric]:
 
 
 def _class_answer(family: TaskFamily, option: str, present: bool, score: Score) -> float | None:
-    """Return whether a reply is right about a class, or None unless the sample has it as ``present`` says."""
+    """Return whether a reply is right about a class, 1 or 0, of samples with the class or of those without it.
+
+    Args:
+        family: Family of the task.
+        option: Letter of the class, or ``Yes``.
+        present: True for sensitivity, of samples with the class; False for specificity, of those without it.
+        score: Score of the reply. None is returned if the sample is one of the others.
+    """
     has_class, called = family.decisions(score).get(option, (None, None))
     return float(called is present) if has_class is present else None
 
@@ -484,7 +501,12 @@ def score_warnings(
 
 
 def log_notes(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
-    """Log each sentence, and each value that a panel could not compute, once in this process."""
+    """Log each sentence, and each value that a panel could not compute, once in this process.
+
+    Args:
+        sentences: Sentences with a full stop.
+        panels: Results of panels; empty if what they could not compute is shown elsewhere.
+    """
     for sentence in sentences:
         warn_once(sentence)
     for panel in panels:

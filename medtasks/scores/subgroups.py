@@ -16,7 +16,7 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import Any
 
@@ -36,7 +36,7 @@ from medtasks.metrics.metric import (
     with_image_clusters,
 )
 from medtasks.metrics.pairs import PairedAnswer, answers_by_pair, complete_pairs
-from medtasks.scores.score_model import ColumnTest, Group, MetricScore
+from medtasks.scores.score_model import ColumnTest, Group, Groups, MetricScore
 from medtasks.stats.equivalence import WORKING_CORRELATION
 from medtasks.stats.intervals import (
     LEVEL,
@@ -66,10 +66,9 @@ _NO_GAP = (EstimatedValue(math.nan), math.nan)  # with its p-value
 class Subgroups:
     """Groups of a task's samples, and whether they differ, by column."""
 
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    tests: Mapping[str, tuple[ColumnTest, ...]] = field(
-        default_factory=dict
-    )  # one per main metric
+    groups: Mapping[str, Groups]
+    # One test per main metric. There is none if no group was compared.
+    tests: Mapping[str, tuple[ColumnTest, ...]]
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,10 @@ class _Part:
         return without_noise(units / (1 + WORKING_CORRELATION * (together - 1)))
 
 
+_Parts = Sequence[_Part]
+"""Parts of one group or of all samples, one per metric."""
+
+
 def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskFile:
     """Return a task that groups its samples by further columns of its documents.
 
@@ -134,7 +137,7 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
 
 
 def _check_column(task: TaskFile, documents: Documents, column: str) -> None:
-    """Raise RepliesError unless documents have a column that groups them."""
+    """Raise RepliesError unless documents have a column, with 1 to :data:`MOST_GROUPS` different values or bands."""
     columns = dict.fromkeys(chain.from_iterable(documents))
     if column not in columns:
         hint = near_match(column, columns) or "."
@@ -240,7 +243,7 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     """
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or is_stopped(scores):
-        return Subgroups()
+        return Subgroups({}, {})
     joined = with_image_clusters(
         scores
     )  # patients of different groups that share an image, too
@@ -250,28 +253,21 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     totals = _sample_parts(metrics, [score for _, score in answered])
     for column in task.breakdown:
         bands = number_bands(documents, column)
+        groups: dict[str, list[Score]] = {}
+        for document, score in answered:
+            for name in group_names(document, column, bands):
+                groups.setdefault(name, []).append(score)
+        sizes = {name: len(members) for name, members in groups.items()}
         parts = []
-        for name, members in _scores_by_group(answered, column, bands).items():
-            questions = len(members) - sum(map(is_unjudged, members))
-            parts.append((name, questions, _sample_parts(metrics, members)))
+        for name in _in_order(sizes, bands):
+            questions = sizes[name] - sum(map(is_unjudged, groups[name]))
+            parts.append((name, questions, _sample_parts(metrics, groups[name])))
         by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
-    return Subgroups(by_column, _column_tests(by_column, totals))
-
-
-def _scores_by_group(
-    answered: Sequence[tuple[Document, Score]],
-    column: str,
-    bands: Mapping[str, str],
-) -> dict[str, list[Score]]:
-    groups: dict[str, list[Score]] = {}
-    for document, score in answered:
-        for name in group_names(document, column, bands):
-            groups.setdefault(name, []).append(score)
-    sizes = {name: len(members) for name, members in groups.items()}
-    return {name: groups[name] for name in _in_order(sizes, bands)}
+    return _with_tests(by_column, totals)
 
 
 def _sample_parts(metrics: Sequence[Metric[Any]], members: ScoreList) -> list[_Part]:
+    """Return one part per metric, from the scores of a group or of all samples."""
     parts = []
     for metric in metrics:
         weight = len(metric.values(members))
@@ -285,7 +281,7 @@ def by_category(
     task: TaskFile,
     documents: Documents,
     scores: ScoreList,
-    columns: Sequence[str] = (CATEGORIES,),
+    columns: Sequence[str],
 ) -> Subgroups:
     """Compare the scores of pairs by medical area, or by other columns of their images.
 
@@ -316,7 +312,7 @@ def by_category(
         for name in _in_order(sizes, bands):
             parts.append((name, sizes[name], _pair_parts(answers, name, scores)))
         by_column[column] = _compare_groups(parts, totals, is_drawn=is_drawn)
-    return Subgroups(by_column, _column_tests(by_column, totals))
+    return _with_tests(by_column, totals)
 
 
 def _pair_parts(
@@ -336,14 +332,15 @@ def _pair_parts(
     Returns:
         Set accuracy over complete pairs, and accuracy over single images.
     """
-    images = [answer for answer in answers if category is None or category in answer.categories]
+
+    def is_inside(image: PairedAnswer) -> bool:
+        return category is None or category in image.categories
+
+    images = list(filter(is_inside, answers))
     pairs = complete_pairs(answers)
     weights = {}
     for pair in pairs:
-        images_of_pair = (pair.first, pair.second)
-        weights[pair] = sum(
-            category is None or category in image.categories for image in images_of_pair
-        )
+        weights[pair] = sum(map(is_inside, (pair.first, pair.second)))
     solved = mean_over_pairs(
         "set_accuracy",
         lambda pair: float(pair.both_correct),
@@ -373,11 +370,11 @@ def _pair_parts(
 
 
 def _compare_groups(
-    groups: Sequence[tuple[str, int, Sequence[_Part]]],
-    totals: Sequence[_Part],
+    groups: Sequence[tuple[str, int, _Parts]],
+    totals: _Parts,
     *,
     is_drawn: bool,
-) -> tuple[Group, ...]:
+) -> Groups:
     """Return the groups of a column with their intervals, gaps to the others and tests.
 
     Groups of a draw are not tested: they are estimates with intervals of their own.
@@ -412,7 +409,7 @@ def _compare_groups(
     return tuple(tested)
 
 
-def _is_large(parts: Sequence[_Part]) -> bool:
+def _is_large(parts: _Parts) -> bool:
     """Return whether a group is large enough to be compared by each metric that has a value."""
     sizes = [part.planned_size for part in parts if part.weight]
     return min(sizes, default=0.0) >= LEAST_EFFECTIVE
@@ -479,7 +476,10 @@ def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue
 
 
 def _correlation(part: _Part, total: _Part) -> float:
-    """Return the correlation of the means of a group and of all other samples, which may share patients or images."""
+    """Return the correlation of the means of a group and of all other samples, which may share patients or images.
+
+    It is 0 if one of the means does not vary.
+    """
     share = part.weight / total.weight
     others = {}
     for unit, deviation in total.deviations.items():
@@ -492,12 +492,11 @@ def _correlation(part: _Part, total: _Part) -> float:
     return min(max(correlation, -1.0), 1.0)
 
 
-def _column_tests(
-    by_column: Mapping[str, tuple[Group, ...]], totals: Sequence[_Part]
-) -> dict[str, tuple[ColumnTest, ...]]:
-    """Return one test per column and main metric, corrected for all of them.
+def _with_tests(by_column: Mapping[str, Groups], totals: _Parts) -> Subgroups:
+    """Add one test per column and main metric to groups by column, corrected for all of these tests.
 
-    Only a test that rejects after this correction names a group: the one with the smallest p-value.
+    Only a test that rejects after this correction names a group: the one with the smallest p-value. There is no test
+    where no group was compared.
     """
     overall = [with_interval(total.metric, total.estimate) for total in totals]
     tests: dict[tuple[str, int], ColumnTest] = {}
@@ -511,7 +510,7 @@ def _column_tests(
     for ((column, _), test), p in zip(tests.items(), corrected, strict=True):
         different = test.different if p < ALPHA else ""
         by_name[column] += (replace(test, different=different, p_holm=p),)
-    return by_name
+    return Subgroups(by_column, by_name)
 
 
 def _most_different(
@@ -553,7 +552,6 @@ def with_interval(
     ends = estimate.ends or interval(
         estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level
     )
-    has_error = estimate.clusters is not None
     return MetricScore(
         metric.name,
         estimate.value,
@@ -561,7 +559,7 @@ def with_interval(
         *ends,
         share,
         metric.higher_is_better,
-        has_error,
+        has_error=estimate.clusters is not None,
         by_construction=by_construction,
         clusters=estimate.clusters,
         unit=estimate.unit,

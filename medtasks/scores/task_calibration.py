@@ -57,13 +57,12 @@ def task_calibration(
     if likelihoods is None:
         return {}
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
-    answered = len(answered_documents(documents, replies))
     measures = calibration(
         likelihoods.probabilities,
         likelihoods.targets,
         likelihoods.clusters,
         _LETTERS if letters else _TEXTS,
-        answered - len(likelihoods.targets),
+        len(answered_documents(documents, replies)) - len(likelihoods.targets),
         letters,
     )
     measures = replace(measures, classes=class_areas(task, documents, replies))
@@ -89,7 +88,13 @@ class _Likelihoods(NamedTuple):
 
 
 def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> _Likelihoods | None:
-    """Return the likelihoods of readable samples, or None if all replies are texts."""
+    """Return the likelihoods of readable samples, possibly of none.
+
+    A sample is readable if it has a target, and a finite loss for each of its options.
+
+    Returns:
+        The likelihoods, or None if the task compares none or all replies are texts.
+    """
     answered = list(map(Sample, answered_documents(documents, replies)))
     if not task.compares_likelihoods:
         return None
@@ -114,6 +119,7 @@ def _likelihoods(task: TaskFile, documents: Documents, replies: Replies) -> _Lik
 
 
 def _probabilities(losses: Sequence[float]) -> list[float]:
+    """Return exp(-loss) of each option, in nats, divided by their sum."""
     weights = [math.exp(min(losses) - loss) for loss in losses]
     total = math.fsum(weights)
     return [weight / total for weight in weights]
@@ -122,11 +128,14 @@ def _probabilities(losses: Sequence[float]) -> list[float]:
 def class_areas(
     task: TaskFile, documents: Documents, replies: Replies
 ) -> tuple[ClassArea, ...]:
-    """Return the AUROC of each class against all others. There are none unless all questions have the same options."""
+    """Return the AUROC of each class against all others.
+
+    There are none for replies that are texts, unless all questions have the same options, or with targets of one class.
+    """
     likelihoods = _likelihoods(task, documents, replies)
     if likelihoods is None or len(set(likelihoods.options)) != 1:
         return ()
-    if len(set(likelihoods.targets)) < 2:
+    if len(set(likelihoods.targets)) < 2:  # samples of one class have no AUROC
         return ()
     areas = []
     for index, name in enumerate(likelihoods.options[0]):
@@ -144,7 +153,14 @@ def area_by_sample(
     replies: Replies,
     of_class: str,
 ) -> dict[str, tuple[Hashable, float]]:
-    """Return the cluster and value of each sample, whose mean is the AUROC of a class that all questions have."""
+    """Return the cluster and value of each sample, whose mean is the AUROC of a class, by document id.
+
+    Args:
+        task: The task.
+        documents: All its documents.
+        replies: Replies by document id. If all are texts, there are no values.
+        of_class: Text of the option that is the class, which all questions have.
+    """
     likelihoods = _likelihoods(task, documents, replies)
     if likelihoods is None or not likelihoods.options:
         return {}

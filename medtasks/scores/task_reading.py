@@ -39,6 +39,7 @@ from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.scores.error_classes import count_kinds, wrong_answers
 from medtasks.scores.run_values import (
+    ScoresById,
     Values,
     estimate_mean,
     is_mean,
@@ -59,6 +60,8 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
 
+ValueAndError = tuple[float, float]
+"""A recorded value and its standard error, NaN if there is none."""
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _UNMATCHED = "Replies cannot be matched to questions"
@@ -75,7 +78,7 @@ _RECORD_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 class Computed:
     """Scores of one rule, computed from the replies."""
 
-    samples: Mapping[str, Score]  # by document id
+    samples: ScoresById  # by document id
     report: (
         RuleScores  # their aggregates, without the rule's name in the task and its description
     )
@@ -125,14 +128,14 @@ def scores_by_id(documents: Documents, scores: ScoreList) -> dict[str, Score]:
     return dict(zip(ids, scores, strict=True))
 
 
-def without_metrics(rule: str, by_id: Mapping[str, Score]) -> Computed:
-    """Count replies by reason, and compute nothing else."""
+def without_metrics(rule: str, by_id: ScoresById) -> Computed:
+    """Return scores by document id under a rule with the numbers of replies by reason, but without any metric."""
     scores = list(by_id.values())
     remarks = tuple(filter(None, [judges_of(scores)]))
     return Computed(by_id, RuleScores("", rule, "", (), count_reasons(scores), remarks=remarks))
 
 
-def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
+def recorded_values(task: TaskRun) -> dict[str, dict[str, ValueAndError]]:
     """Return recorded values and standard errors by row and metric, without the harness's own additions.
 
     Example:
@@ -143,7 +146,7 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     for key, value in task.scores.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             numbers[key] = value
-    by_row: dict[str, dict[str, tuple[float, float]]] = {}
+    by_row: dict[str, dict[str, ValueAndError]] = {}
     for key, value in numbers.items():
         metric, _, name = key.rpartition(",")
         if metric and _ERROR not in metric and metric != _BYPASS:
@@ -170,23 +173,18 @@ def recorded_settings(reading: TaskReading) -> dict[str, str]:
         )
     elif reading.task.compares_likelihoods:
         settings["decoding"] = "log-likelihood of each option"
-    if recorded.data:
-        settings |= _data_settings(reading)
+    data = recorded.data
+    if data:
+        dataset = reading.task.dataset or ""
+        source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
+        settings |= {
+            "source": "synthetic sample images" if data.get("sample") else source,
+            "revision": data.get("revision"),
+            "rows": data.get("rows"),
+            "images": data.get("images"),
+            "rows left out": f"{len(names_in(data.get('left_out')))} notes in its manifest",
+        }
     return {name: str(value) for name, value in settings.items() if value or value == 0}
-
-
-def _data_settings(reading: TaskReading) -> dict[str, Any]:
-    """Return the source of recorded data, and their numbers."""
-    data = reading.recorded.data
-    dataset = reading.task.dataset or ""
-    source = CATALOGUE[dataset].source if dataset in CATALOGUE else "a folder of the user"
-    return {
-        "source": "synthetic sample images" if data.get("sample") else source,
-        "revision": data.get("revision"),
-        "rows": data.get("rows"),
-        "images": data.get("images"),
-        "rows left out": f"{len(names_in(data.get('left_out')))} notes in its manifest",
-    }
 
 
 def rule_reports(
@@ -227,8 +225,10 @@ def rule_reports(
             recorded, name, values.get(name, {}), declared, recomputed.estimates
         )
         notes += disagreements
-        undefined = [score.metric for score in scores if math.isnan(score.value)]
-        failures = {metric: recomputed.failures.get(metric, default) for metric in undefined}
+        failures = {}
+        for score in scores:
+            if math.isnan(score.value):
+                failures[score.metric] = recomputed.failures.get(score.metric, default)
         reports.append(
             replace(
                 recomputed,
@@ -242,7 +242,17 @@ def rule_reports(
 
 
 def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
-    """Return the rule that read the replies in a row, and its description."""
+    """Return the rule that read the replies in a row, and its description.
+
+    Args:
+        recorded: Records of the run.
+        task: The task, or None if it is not ours.
+        name: The row.
+
+    Returns:
+        Name of the extractor, with its version if the run recorded that or the task reads by today's; and one sentence
+        on it. Both are empty if unknown.
+    """
     row = task.rows.get(name, Rule()) if task else Rule()
     rule = recorded.rules.get(name) or row.extractor or ""
     describes = ""
@@ -256,11 +266,19 @@ def _rule_of(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, 
 def _scores_of_row(
     recorded: TaskRun,
     name: str,
-    row: Mapping[str, tuple[float, float]],
+    row: Mapping[str, ValueAndError],
     declared: Mapping[str, Declaration],
     computed: Mapping[str, MetricScore],
 ) -> tuple[list[MetricScore], list[str]]:
-    """Return the recorded scores of a row with those only computed, and sentences where both differ."""
+    """Return the recorded scores of a row with those only computed, and sentences where both differ.
+
+    Args:
+        recorded: Records of the run.
+        name: The row.
+        row: Recorded values and errors by metric; empty if the run recorded none.
+        declared: Metrics that the task declares, by name; empty for a task that is not ours.
+        computed: Scores computed from the replies, by metric.
+    """
     scores = []
     notes = []
     for metric in dict.fromkeys([*declared, *row, *computed]):
@@ -275,17 +293,19 @@ def _scores_of_row(
                 notes.append(
                     f"{recorded.name}, {name}, {metric}: the run recorded {_with_error(*row[metric])}, its recorded "
                     f"replies give {_with_error(score.value, score.error)} under today's rule; the recorded score is "
-                    f"shown."
+                    "shown."
                 )
     return scores, notes
 
 
 def _with_error(value: float, error: float) -> str:
+    """Write a value with its standard error, if it has one: an error that is not NaN."""
     text = f"{value:.12g}"
     return text if math.isnan(error) else f"{text} (standard error {error:.12g})"
 
 
-def _agrees(recorded: tuple[float, float], computed: MetricScore) -> bool:
+def _agrees(recorded: ValueAndError, computed: MetricScore) -> bool:
+    """Return whether a recorded value and its error, if it has one, are those computed here."""
     value, error = recorded
     if computed.by_construction or math.isnan(error):
         error = computed.error  # is not compared
@@ -349,7 +369,7 @@ def _read_documents(reading: TaskReading) -> str:
     if task.dataset and fingerprint not in (None, here):
         return (
             f"The run was made on data with fingerprint {fingerprint}, but the prepared '{task.dataset}' has {here}, "
-            f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+            "so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
         )
     reading.documents = documents or task_documents(task)
     return ""
@@ -495,7 +515,7 @@ def _compute(reading: TaskReading) -> None:
         return
     if not reading.computed:
         reading.missing.append(
-            f"Scores are not computed here, because the samples file holds neither replies nor what was read from "
+            "Scores are not computed here, because the samples file holds neither replies nor what was read from "
             f"them; run: {reading.score_command}"
         )
 
@@ -503,7 +523,14 @@ def _compute(reading: TaskReading) -> None:
 def _aggregate_records(reading: TaskReading) -> None:
     """Aggregate the scores that the run recorded for each sample."""
     task = reading.task
-    for name, rule in _recorded_rules(reading).items():
+    # Names of rules in the recorded scores by row. A judge reads replies in the order of the rows.
+    rules = dict(zip(task.rows, reading.samples.scores, strict=False))
+    if task.family.extractor is not None:
+        rules = {}
+        for name, row in task.rows.items():
+            ending = FENCED if row.fenced else ""
+            rules[name] = reading.recorded.rules.get(name, row.extractor or "") + ending
+    for name, rule in rules.items():
         scores = reading.samples.scores.get(rule, {})
         documents = answered_documents(reading.answered_documents, scores)
         if not documents:
@@ -513,24 +540,9 @@ def _aggregate_records(reading: TaskReading) -> None:
         reading.computed[name] = _aggregate(task, rule, columns, by_id)
     if not (reading.withheld or reading.samples.replies):
         reading.missing.append(
-            f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
+            "The run withheld prompts and replies; those that were saved are shown by: medtasks report "
             f"{replies_folder(task.name)}/FILE --task {task.name}{included_option(task.name)}"
         )
-
-
-def _recorded_rules(reading: TaskReading) -> dict[str, str]:
-    """Return the names of rules in the recorded scores by row."""
-    rows = reading.task.rows
-    if (
-        reading.task.family.extractor is None
-    ):  # a judge reads the replies, in the order of the rows
-        return dict(zip(rows, reading.samples.scores, strict=False))
-    rules = {}
-    for name, row in rows.items():
-        rules[name] = reading.recorded.rules.get(name, row.extractor or "")
-        if row.fenced:
-            rules[name] += FENCED
-    return rules
 
 
 def _read_replies(reading: TaskReading) -> None:
@@ -565,9 +577,17 @@ def _aggregate(
     task: TaskFile,
     rule: str,
     documents: Documents,
-    by_id: Mapping[str, Score],
+    by_id: ScoresById,
 ) -> Computed:
-    """Aggregate recorded scores. Without documents they are grouped by the columns of the scores."""
+    """Aggregate scores of one rule.
+
+    Args:
+        task: The task.
+        rule: Name and version of the rule.
+        documents: Documents with a score, by whose columns scores are grouped, shape (samples,). If empty, columns that
+            the scores hold are used.
+        by_id: The scores by document id.
+    """
     if not task.family.scores_suffice:
         return without_metrics(rule, by_id)
     scores = list(by_id.values())

@@ -94,7 +94,14 @@ def _explanation(
     same_scores: bool,
     failures_matter: bool,
 ) -> str:
-    """Return a sentence on failures in one run, equal replies or equal answers, or an empty text."""
+    """Return a sentence on failures in one run, equal replies or equal answers, or an empty text if there are none.
+
+    Args:
+        runs: Names of the two runs.
+        agreement: Agreement of their replies.
+        same_scores: Whether all answers and scores are equal.
+        failures_matter: Whether failures of one run could move a score by more than the margin.
+    """
     failed = agreement.failed
     if failures_matter or (agreement.all_equal and failed.one_sided_failures):
         sides = zip((failed.only_first, failed.only_second), runs, strict=True)
@@ -128,12 +135,12 @@ def _lacking(tests: Sequence[Comparison]) -> str:
         return f"{has}, all of one patient, image or pair, so that no test can tell."
     samples = _needed_samples(worst)
     if not samples:
-        as_large = "the difference seen is as large as the margin"
-        return f"{has}; {as_large}, and more samples would tell whether it is real."
+        return f"{has}; the difference seen is as large as the margin, and more samples would tell whether it is real."
     return f"{has}; equivalence takes about {_two_digits(samples)}, or a wider --margin."
 
 
 def _needed_samples(test: Comparison) -> int:
+    """Return the number of samples that would show equivalence, or 0 if no number would, or without a margin."""
     return (test.equivalence and test.equivalence.needed) or 0
 
 
@@ -148,10 +155,19 @@ def _non_inferiority(
     *,
     failures_matter: bool,
 ) -> tuple[NonInferiority, Comparison | None]:
-    """Return whether the second run is worse than the first, and the test that decides against "not worse", if any.
+    """Return whether the second run is worse than the first.
 
-    Every main metric under every rule has to show that it is not, by a one-sided test at 2.5 %. All of them have to
-    reject, so that their number needs no correction.
+    Every main metric under every rule has to show that it is not worse, by a one-sided test at 2.5 %. All of these
+    tests have to reject, so that their number needs no correction.
+
+    Args:
+        task: The compared task.
+        verdict: Verdict on its scores.
+        failures_matter: Whether failures of one run could move a score by more than the margin.
+
+    Returns:
+        The verdict, and the test that decides against "not worse": None if it is not worse, or if only failures or the
+        lack of any test prevent that verdict.
     """
     if verdict is Verdict.IDENTICAL:
         return NonInferiority.NOT_WORSE, None
