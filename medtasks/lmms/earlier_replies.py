@@ -142,7 +142,15 @@ def _saved_replies(
     withheld: Mapping[int, SampleLine],
 ) -> Iterator[tuple[int, SampleLine, SampleLine]]:
     """Yield each row whose reply the samples file withholds, with its line there and the saved one."""
-    saved = _saved_lines(manifest, name) if withheld else {}
+    if not withheld:
+        return
+    # The processes of the run saved its replies under ``MEDTASKS_HOME``.
+    began = datetime.fromisoformat(manifest.started)
+    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
+    saved: dict[str, SampleLine] = {}  # by document
+    for file in sorted(replies_folder(name).glob("*.jsonl")):
+        if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
+            saved |= {line.record["doc_id"]: line for line in read_lines(file)}
     for row, line in withheld.items():
         saved_line = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
         if saved_line is not None:
@@ -161,17 +169,6 @@ def _lines_of_one_run(samples: Path) -> Iterator[SampleLine]:
             contradicting += 1
     if contradicting:
         warn_once(WRITTEN_TWICE.format(contradicting, samples))
-
-
-def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
-    """Return the replies to a task that the processes of a run saved under ``MEDTASKS_HOME``, by document."""
-    began = datetime.fromisoformat(manifest.started)
-    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-    saved: dict[str, SampleLine] = {}
-    for file in sorted(replies_folder(name).glob("*.jsonl")):
-        if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
-            saved |= {line.record["doc_id"]: line for line in read_lines(file)}
-    return saved
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:

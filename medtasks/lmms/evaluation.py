@@ -83,7 +83,12 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
-    _prepare_model(lm, tasks, datasets)
+    # A model of ours may quote no private text in errors, and a served one tells instructions from data by its tasks.
+    if hasattr(lm, "quote_errors"):
+        lm.quote_errors(allowed=not any(map(is_private, datasets)))
+    if hasattr(lm, "harness_tasks"):
+        lm.harness_tasks = tasks
+    getattr(lm, "copied", set()).clear()
     origins: SampleOrigins = {}
     with (
         _end_under_agent(options),
@@ -126,19 +131,6 @@ def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
         metrics = getattr(task.config, "metric_list", None) or ()
         if [entry.get("metric") for entry in metrics] == ["bypass"]:
             task.config.process_results = without_scoring
-
-
-def _prepare_model(
-    lm: Any,
-    tasks: HarnessTasks,
-    datasets: Collection[str],
-) -> None:
-    """Tell a model of ours its tasks and whether its errors may quote text, and forget what it copied."""
-    if hasattr(lm, "quote_errors"):
-        lm.quote_errors(allowed=not any(map(is_private, datasets)))
-    if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
-        lm.harness_tasks = tasks
-    getattr(lm, "copied", set()).clear()
 
 
 def _is_ours(task: Any) -> bool:
@@ -387,11 +379,6 @@ def _annotate(
     for row in chain(scores.values(), groups.values()):
         if "alias" in row:
             row["alias"] = " ".join([row["alias"], *remarks])
-    _report_lost(scores, ours)
-
-
-def _report_lost(scores: Mapping[str, Any], ours: HarnessTasks) -> None:
-    """Print how many samples of each task are in no score."""
     lost = []
     for name in ours:
         counts = counts_of(scores.get(name, {}))

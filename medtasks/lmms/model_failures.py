@@ -147,14 +147,18 @@ def watch_replies(
         earlier: Replies that are not asked again.
         origins: Gets the origins of the replies.
     """
-    completions = chat_completions(lm)
-    marks_replies = completions is not None or getattr(lm, "marks_replies", False)
-    watch = _Watch(replies_module(lm), marks_replies, tasks, earlier, origins)
+    completions = getattr(
+        getattr(getattr(lm, "client", None), "chat", None), "completions", None
+    )
+    has_client = callable(getattr(completions, "create", None))  # of openai
+    marks_replies = has_client or getattr(lm, "marks_replies", False)
+    module = type(lm).generate_until.__module__.removeprefix("lmms_eval.models.")
+    watch = _Watch(module, marks_replies, tasks, earlier, origins)
     with contextlib.ExitStack() as stack:
         for method in ("generate_until", "loglikelihood"):
             answer = functools.partial(watch.answers, method, getattr(lm, method))
             stack.enter_context(replace_attribute(lm, method, answer))
-        if completions is not None:
+        if has_client:
             create = _mark_replies(completions.create)
             stack.enter_context(replace_attribute(completions, "create", create))
         yield
@@ -171,18 +175,6 @@ def _is_full(reply: Any, request: Instance) -> bool:
     tokens = getattr(counts, "output_tokens", None)
     limit = settings.get("max_new_tokens")
     return bool(tokens and limit and tokens >= int(limit))
-
-
-def replies_module(lm: Any) -> str:
-    """Return the harness's module that gives a model's replies, such as ``chat.openai``."""
-    return str(type(lm).generate_until.__module__).removeprefix("lmms_eval.models.")
-
-
-def chat_completions(lm: Any) -> Any:
-    """Return the object with the ``create`` that asks a server, or None for a model without an openai client."""
-    chat = getattr(getattr(lm, "client", None), "chat", None)
-    completions = getattr(chat, "completions", None)
-    return completions if callable(getattr(completions, "create", None)) else None
 
 
 # ---- replies ----

@@ -318,6 +318,7 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
     from medtasks.lmms.prompt_family import asked_as_family
+    from medtasks.runs.redaction import redacted_values
     from medtasks.tasks.documents import check_judge
 
     call = inspect.signature(evaluate).bind(*args, **kwargs)
@@ -334,7 +335,14 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
             ) from None
         raise
     if isinstance(results, dict):
-        _redact(results, call.arguments.get("cli_args"))
+        results["config"] = redacted_values(results.get("config"))
+        for config in results.get("configs", {}).values():
+            for name in _WITH_SECRETS & config.keys():
+                config[name] = redacted_values(config[name])
+        arguments = call.arguments.get("cli_args")
+        for name in ("model_args", "gen_kwargs"):
+            if hasattr(arguments, name):
+                setattr(arguments, name, redacted_values(getattr(arguments, name)))
     return results
 
 
@@ -354,17 +362,3 @@ def _members(arguments: dict[str, Any]) -> list[Any]:
         for name in arguments["tasks"]:
             tasks += members_of(name)
     return tasks
-
-
-def _redact(results: dict[str, Any], arguments: Any) -> None:
-    """Redact the configuration in the harness's results, and the arguments of its command line."""
-    from medtasks.runs.redaction import redacted_values
-
-    results["config"] = redacted_values(results.get("config"))
-    for config in results.get("configs", {}).values():
-        config |= {
-            name: redacted_values(config[name]) for name in _WITH_SECRETS & config.keys()
-        }
-    for name in ("model_args", "gen_kwargs"):
-        if hasattr(arguments, name):
-            setattr(arguments, name, redacted_values(getattr(arguments, name)))

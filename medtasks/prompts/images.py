@@ -252,27 +252,22 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
     if stored is not None:
         return stored
     path = Path(file)
-    root = settings.get("image_root")
+    root = str(settings.get("image_root") or "")
     if path.is_absolute() or root:
-        return _path_below(str(root or ""), path)
+        folder = Path(root).expanduser()
+        if folder.suffix.lower() in _ARCHIVES:
+            raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
+        path = folder / path
+        if path.exists():
+            return path
+        same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
+        return same[0] if len(same) == 1 else path
     if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
             f"or set image_root under lmms_eval_specific_kwargs"
         )
     return prepared_folder(doc["dataset"]) / path
-
-
-def _path_below(root: str, path: Path) -> Path:
-    """Return the path of a file below an ``image_root``, or of the only one whose path means the same."""
-    folder = Path(root).expanduser()
-    if folder.suffix.lower() in _ARCHIVES:
-        raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
-    path = folder / path
-    if path.exists():
-        return path
-    same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
-    return same[0] if len(same) == 1 else path
 
 
 def _fault_of(path: Path, error: OSError) -> str:

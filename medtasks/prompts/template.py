@@ -33,7 +33,7 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import Document, first_letters
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, fill_template, written_options
@@ -218,8 +218,8 @@ def fill_parts(
     option_lines = written_options(settings.get("option"), texts)
     options.listed = str(settings.get("options_joined_by", "\n")).join(option_lines)
     values = _document_values(doc, settings, option_lines)
-    for index, text in enumerate(texts):
-        values[f"option_{letter(index).lower()}"] = text
+    for option_letter, text in zip(first_letters(len(texts)), texts, strict=True):
+        values[f"option_{option_letter.lower()}"] = text
     values["options"] = options
     if doc.get(COLUMN) == TOLD and not settings.get("demonstrations"):
         template = f"{NO_IMAGE}\n{template}"
@@ -370,7 +370,7 @@ def letters(doc: Document) -> list[str]:
         >>> letters({"options": ["yes", "no", "maybe"]})
         ['A', 'B', 'C']
     """
-    return [letter(index) for index in range(len(doc["options"]) or 2)]
+    return first_letters(len(doc["options"]) or 2)
 
 
 def option_texts(doc: Document) -> list[str]:

@@ -77,7 +77,10 @@ def _stated_options(
     languages = few_languages_of(text, sample.languages)
     statements = option_statements(text, options, languages)
     if statements is None:
-        return _unnamed_options(text, options, sample, languages)
+        if _says_all(text, languages) and quantity_option("all", options) is None:
+            return frozenset(options.letters.values())
+        unnamed = unnamed_option(text, options, sample, languages)
+        return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
     excepts = pattern_of("except", languages)
     if excepts.match(text) or (excepts.search(text) and _says_all(text, languages)):
         return frozenset(options.letters.values()) - statements.named or Reason.AMBIGUOUS
@@ -88,19 +91,5 @@ def _stated_options(
     return Reason.REFUSED if is_refusal else Reason.NO_MATCH
 
 
-def _unnamed_options(
-    text: str,
-    options: OptionSet,
-    sample: Sample,
-    languages: Languages,
-) -> frozenset[int] | Reason:
-    """Return the options that a reply without any mention means, or why there are none."""
-    if _says_all(text, languages) and quantity_option("all", options) is None:
-        return frozenset(options.letters.values())
-    unnamed = unnamed_option(text, options, sample, languages)
-    return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
-
-
 def _says_all(text: str, languages: Languages) -> bool:
-    signals = signals_in(text, "all aside", languages)
-    return any("all" in signal.roles for signal in signals)
+    return any("all" in signal.roles for signal in signals_in(text, "all aside", languages))

@@ -44,12 +44,11 @@ def _spelling_of(written: str) -> str:
 
 
 # A denial is about the finding; "no effusion is seen" and "there is no effusion" share the word "is".
-_UNDENIABLE = frozenset(map(_spelling_of, (
-    "am", "and", "any", "are", "at", "be", "been", "being", "but", "by", "can", "cannot", "could", "did", "do",
-    "does", "evidence", "for", "from", "had", "has", "have", "i", "in", "is", "it", "its", "no", "not", "of",
-    "on", "or", "sign", "that", "there", "these", "they", "this", "those", "to", "was", "we", "were", "with",
-    "yes",
-)))  # fmt: skip
+_UNDENIABLE_WORDS = (
+    "am and any are at be been being but by can cannot could did do does evidence for from had has have i in is it "
+    "its no not of on or sign that there these they this those to was we were with yes"
+)
+_UNDENIABLE = frozenset(map(_spelling_of, _UNDENIABLE_WORDS.split()))
 _NOUN_FOLLOWS = re.compile(r"\s+(?!(?:and|or|vs|versus|is|was|because)\b)[^\W_]", re.IGNORECASE)
 _SENTENCE_STARTS = re.compile(r"(?:^|[.!?:;\n])[\s\"'(]*$")
 _LABELLED = re.compile(
@@ -122,18 +121,13 @@ def _spoken_words(text: str) -> list[Mention[str]]:
     shouting = text.isupper()
     spoken = []
     for match in _WORD.finditer(text):
-        if match.lastgroup == "number":
-            spoken.append(Mention(_plain_number(match[0]), *match.span()))
+        if match.lastgroup == "number":  # without thousands separators and outer zeros
+            whole, _, fraction = match[0].replace(",", "").partition(".")
+            parts = (whole.lstrip("0") or "0", fraction.rstrip("0"))
+            spoken.append(Mention(".".join(filter(None, parts)), *match.span()))
         elif match[0].casefold() not in _ARTICLES and not _is_article_a(match, text, shouting):
             spoken.append(Mention(_spelling_of(match[0]), *match.span()))
     return spoken
-
-
-def _plain_number(number: str) -> str:
-    """Return a number without thousands separators and outer zeros."""
-    whole, _, fraction = number.replace(",", "").partition(".")
-    parts = (whole.lstrip("0") or "0", fraction.rstrip("0"))
-    return ".".join(filter(None, parts))
 
 
 def _is_article_a(

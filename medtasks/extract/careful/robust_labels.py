@@ -11,7 +11,6 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
@@ -168,7 +167,10 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
     for clause in clauses(text):
         # Of expressions that contain one another only the longest counts. A look-alike is no label.
         end = 0
-        for match, label in sorted(_expressions(clause, names), key=_sort_key):
+        expressions: list[_Expression] = []
+        for label, pattern in _patterns(names):
+            expressions += ((match, label) for match in pattern.finditer(clause))
+        for match, label in sorted(expressions, key=_sort_key):
             if match.start() < end:
                 continue
             end = match.end()
@@ -177,13 +179,6 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
                 kind = Stance.DENIED if is_denied else stance(clause, *match.span())
                 by_stance[kind].add(label)
     return by_stance
-
-
-def _expressions(clause: str, names: tuple[str, ...]) -> Iterator[_Expression]:
-    """Yield the expressions for labels in a clause with the label, None for those of look-alikes."""
-    for label, pattern in _patterns(names):
-        for match in pattern.finditer(clause):
-            yield match, label
 
 
 def _sort_key(expression: _Expression) -> tuple[int, int, bool]:

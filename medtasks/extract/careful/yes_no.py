@@ -302,17 +302,14 @@ def yes_no(
         languages = languages_of(f"{question} {text}", named)
     text = own_part(text)
     answer = without_writer(text)
-    read = verdicts(answer) or _short_verdicts(answer)
+    read = verdicts(answer)
+    if not read:  # it may be nothing but "true", "not seen", "it is" and the like
+        plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
+        read = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     read = read or set(_statements(answer, question, languages))
     if not read and is_unsure(text, languages):
         return Answer.invalid(Reason.REFUSED)
     return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
-
-
-def _short_verdicts(answer: str) -> set[str]:
-    """Return the verdict of a reply that is nothing but "true", "not seen", "it is" and the like."""
-    plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
-    return {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
 
 
 class _Topic(NamedTuple):
@@ -352,36 +349,26 @@ def _statements(
     if not topic.words:
         return
     degree = pattern_of("degree", languages)
+    joint = pattern_of("and or", languages)
     for clause in clauses(text, languages):
         words_said = _content(clause, languages)
         if not topic.is_in(words_said) or _NO_STATEMENT.search(clause):
             continue
-        items = _items(clause, words_said, topic, languages)
+        # A clause may be a list. Its items are words, each with the clause's stance on it.
+        items: list[list[tuple[Stance, str]]] = [[]]
+        end = 0
+        for word in words_said:
+            if "," in clause[end : word.start] or joint.search(clause, end, word.start):
+                items.append([])
+            certainty = stance(clause, word.start, word.end, languages)
+            name = topic.name_of(word.what, denied=certainty is Stance.DENIED)
+            items[-1].append((certainty, name))
+            end = word.end
         for item in (list(itertools.chain.from_iterable(items)), *items):
             verdict = _verdict_of(topic, item, degree)
             if verdict:
                 yield verdict
                 break
-
-
-def _items(
-    clause: str,
-    words_said: Sequence[Mention[str]],
-    topic: _Topic,
-    languages: Languages,
-) -> list[list[tuple[Stance, str]]]:
-    """Return the words of each item of the list that a clause may be, each with the clause's stance on it."""
-    joint = pattern_of("and or", languages)
-    items: list[list[tuple[Stance, str]]] = [[]]
-    end = 0
-    for word in words_said:
-        if "," in clause[end : word.start] or joint.search(clause, end, word.start):
-            items.append([])
-        certainty = stance(clause, word.start, word.end, languages)
-        name = topic.name_of(word.what, denied=certainty is Stance.DENIED)
-        items[-1].append((certainty, name))
-        end = word.end
-    return items
 
 
 def _verdict_of(
@@ -405,23 +392,15 @@ def _verdict_of(
     others = (holds | doubtful) - topic.words
     if not any(map(degree.fullmatch, topic.words)):
         others = set(itertools.filterfalse(degree.fullmatch, others))
-    if _affirms(topic, holds - doubtful, others):
+    certain = holds - doubtful
+    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
+    if topic.words <= certain or (topic.main in certain and not others):
         return "yes"
     # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
     if denied & topic.core and not denied & others:
         return "no"
     is_limited = doubtful or others - _OPPOSITES.keys()
     return "no" if not is_limited and _affirms_opposite(topic, holds) else None
-
-
-def _affirms(
-    topic: _Topic,
-    certain: set[str],
-    others: set[str],
-) -> bool:
-    """Return whether words that a statement affirms are what the question asks for."""
-    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
-    return topic.words <= certain or (topic.main in certain and not others)
 
 
 def _affirms_opposite(topic: _Topic, holds: set[str]) -> bool:
@@ -448,27 +427,16 @@ def _topic(question: str, languages: Languages) -> _Topic:
         gap = question[word.end : following.start].strip()
         if re.search(r"\w", gap):
             breaks[number] = gap
-    main = None
+    # The noun is the last word before "of" and the like, but the first in languages in which adjectives follow it.
+    nouns = set()
     if all(map(pattern_of("of", languages).fullmatch, breaks.values())):
-        main = _main_word(content, min(breaks, default=len(content)), languages)
+        last = min(breaks, default=len(content)) - 1
+        for language in languages:
+            position = 0 if words_of("noun_first", (language,)) else last
+            nouns.add(content[position].what)
+    main = nouns.pop() if len(nouns) == 1 else None  # the languages may differ in which it is
     is_noun = main is not None and not breaks
     return _Topic(frozenset(word.what for word in content), main, is_noun)
-
-
-def _main_word(
-    content: Sequence[Mention[str]],
-    count: int,
-    languages: Languages,
-) -> str | None:
-    """Return the noun of the first ``count`` words, None if languages differ in which it is.
-
-    It is the last word before "of" and the like, but the first in languages in which adjectives follow the noun.
-    """
-    nouns = set()
-    for language in languages:
-        position = 0 if words_of("noun_first", (language,)) else count - 1
-        nouns.add(content[position].what)
-    return nouns.pop() if len(nouns) == 1 else None
 
 
 @lru_cache(maxsize=1 << 14)

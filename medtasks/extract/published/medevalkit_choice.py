@@ -168,20 +168,14 @@ def kit_answer(
             facts["target"] = option
         else:
             facts["target"] = name.upper() if name in _letters(len(lines)) else NO_LETTER
-    stop = None if fixed else _stop_of(sample)
-    if stop is not None:
-        facts["stops"] = stop
+    stops = [cause for flag, cause in _STOPS.items() if flag in _flags(sample)]
+    if stops and not fixed:
+        facts["stops"] = stops[0]
     return Answer.ok(option, **facts)
 
 
 def _reason_for_none(reply: str) -> Reason:
     return Reason.NO_MATCH if reply.strip() else Reason.EMPTY
-
-
-def _stop_of(sample: Sample) -> str | None:
-    """Return the error with which MedEvalKit stops at a row, if it does."""
-    flags = _flags(sample)
-    return next((why for flag, why in _STOPS.items() if flag in flags), None)
 
 
 def _flags(sample: Sample) -> Collection[str]:
@@ -246,7 +240,7 @@ def option_lines(sample: Sample) -> Sequence[str]:
 
 @lru_cache(maxsize=32)
 def _letters(number: int) -> tuple[str, ...]:
-    return tuple(letter(index).lower() for index in range(number))
+    return tuple(map(str.lower, first_letters(number)))
 
 
 def read_reply(
@@ -321,13 +315,14 @@ for _ending, _release, _fixed, _source in (
         ),
         ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
     ):
-        _settings = {"tags": _tags, "release": _release, "fixed": _fixed}
         extractor(
             _name + _ending,
             AnswerKind.CHOICE,
             f"{_source}: {_summary}",
             answered_text,
-            **_settings,
+            tags=_tags,
+            release=_release,
+            fixed=_fixed,
         )(kit_answer)
 
 

@@ -20,20 +20,8 @@ from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.ngram_metrics import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
-_COUNTED = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-)
-NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
+_COUNTED = "zero one two three four five six seven eight nine ten"
+NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED.split())}
 _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))

@@ -83,7 +83,7 @@ class ClassNames:
         """Pattern of all names in a folded text, a group for each."""
         if not self.names:
             return re.compile("(?!)")
-        groups = "|".join(rf"({_spellings(name)})" for name in self.names)
+        groups = "|".join(f"({_GAP.join(map(_spelling, name))})" for name in self.names)
         return re.compile(rf"(?<![^\W_])(?:{groups})(?![^\W_])")
 
     def mentions(self, text: str) -> list[Mention]:
@@ -135,7 +135,11 @@ class ClassNames:
             return None
         matching = set()
         for name, index in self.names.items():
-            if len(name) >= least and _abbreviates(letters, name):
+            if len(name) < least:
+                continue
+            # The first letters of all words, perhaps with later ones: "TB", "CNV".
+            pattern = "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name)
+            if re.fullmatch(pattern, letters):
                 matching.add(index)
         return matching.pop() if len(matching) == 1 else None
 
@@ -192,12 +196,8 @@ def _meaning(word: str) -> str:
     return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), fold(word))
 
 
-def _spellings(name: Words) -> str:
-    """Return a pattern of the words of a name in a folded text, in any spelling and number."""
-    return _GAP.join(map(_spelling, name))
-
-
 def _spelling(stem: str) -> str:
+    """Return a pattern of the words with a stem in a folded text, in any spelling and number."""
     for ending, variants in _VARIANTS.items():
         if stem.endswith(ending):
             return _with_ligatures(stem.removesuffix(ending)) + variants
@@ -207,12 +207,6 @@ def _spelling(stem: str) -> str:
 def _with_ligatures(stem: str) -> str:
     """Return a pattern of a stem, in which "e" may be "ae" or "oe"."""
     return re.sub("(?<=.)e", "[ao]?e", re.escape(stem).replace("callback", "call[- ]?back"))
-
-
-def _abbreviates(letters: str, name: Words) -> bool:
-    """Return whether letters are the first ones of all words of a name, perhaps with later ones: "TB", "CNV"."""
-    pattern = "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name)
-    return re.fullmatch(pattern, letters) is not None
 
 
 def _is_aside(

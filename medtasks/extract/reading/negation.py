@@ -92,24 +92,19 @@ def clauses(text: str, languages: Languages = ENGLISH) -> list[str]:
     """
     statements: list[str] = []
     for sentence in _SENTENCE.split(text):
-        for piece in _contrasts(sentence, languages):
-            statements += _coordinate_clauses(piece, languages)
+        start = 0
+        # It is cut after words such as "but" and "except".
+        for signal in signals_in(sentence, "but except not than wrong absent", languages):
+            # "sin" and "ohne" mean "except", but are denials, too.
+            if "but" not in signal.roles and signal.roles != {"except"}:
+                continue
+            # A single character, as in "が、", cuts only next to a comma.
+            near = sentence[max(0, signal.start - 1)] + sentence[signal.end : signal.end + 1]
+            if signal.end - signal.start > 1 or "," in near:
+                statements += _coordinate_clauses(sentence[start : signal.end], languages)
+                start = signal.end
+        statements += _coordinate_clauses(sentence[start:], languages)
     return list(filter(None, statements))
-
-
-def _contrasts(piece: str, languages: Languages) -> list[str]:
-    """Cut after words such as "but" and "except". A single character, as in "が、", is one only next to a comma."""
-    parts = []
-    start = 0
-    for signal in signals_in(piece, "but except not than wrong absent", languages):
-        # "sin" and "ohne" mean "except", but are denials, too.
-        if "but" not in signal.roles and signal.roles != {"except"}:
-            continue
-        near = piece[max(0, signal.start - 1)] + piece[signal.end : signal.end + 1]
-        if signal.end - signal.start > 1 or "," in near:
-            parts.append(piece[start : signal.end])
-            start = signal.end
-    return [*parts, piece[start:]]
 
 
 def _coordinate_clauses(piece: str, languages: Languages) -> list[str]:
@@ -175,17 +170,15 @@ def _signs(clause: str, languages: Languages) -> list[_Sign]:
         is_adjective = "possible" in signal.roles
         reaches_forward = not signal.roles <= {"not_after"}
         is_doubt = kind is Stance.OPEN and "open" not in signal.roles
-        reaches_back = not reaches_forward or is_doubt or _is_dismissal(signal)
+        reaches_back = not reaches_forward or is_doubt
+        # A word that only dismisses or declines does not deny what follows it.
+        if signal.roles.isdisjoint({"not", "lack", "missing"}):
+            reaches_back |= not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
         reaches_back = reaches_back or _ends_clause(clause, signal, languages)
-        span = (signal.start, signal.end)
-        signs.append(_Sign(*span, kind, is_adjective, reaches_forward, reaches_back))
+        signs.append(
+            _Sign(signal.start, signal.end, kind, is_adjective, reaches_forward, reaches_back)
+        )
     return signs
-
-
-def _is_dismissal(signal: Signal) -> bool:
-    """Return whether a word only dismisses or declines, and does not deny what follows it."""
-    is_denial = not signal.roles.isdisjoint({"not", "lack", "missing"})
-    return not is_denial and not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
 
 
 def _stance_of(

@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from medtasks.data.option_texts import without_marks
-from medtasks.data.samples import letter
+from medtasks.data.samples import first_letters, letter
 from medtasks.extract.reading.languages import (
     Languages,
     Signal,
@@ -66,14 +66,6 @@ _SENTENCE_END = re.compile(r"(?<=\w) [(\[]*[A-Z][)\]]*\.[)\]]*\s")
 _GOES_ON = re.compile(r" [^\W\d_]{2}")
 
 
-class Token(NamedTuple):
-    """A word, number or sign of a text."""
-
-    word: str
-    start: int
-    end: int
-
-
 class Mention(NamedTuple):
     """Part of a text that names options: one, or several that contradict each other ("A. text of B")."""
 
@@ -97,11 +89,6 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     return lower_case(text).translate(_ACCENTS)
-
-
-def tokens_of(text: str) -> list[Token]:
-    """Return the words, numbers and signs of a :func:`fold` text."""
-    return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
 
 
 def words_in(text: str) -> Words:
@@ -337,7 +324,7 @@ def _is_within(
 
 @lru_cache(maxsize=64)
 def _capital_pattern(count: int) -> re.Pattern[str]:
-    letters = "|".join(letter(index) for index in reversed(range(count)))
+    letters = "|".join(reversed(first_letters(count)))
     return re.compile(rf"(?:{letters})(?!{_JOINED})")
 
 
@@ -391,20 +378,10 @@ def _capitals(
         following = by_start.get(end, by_start.get(end + 1))
         if _is_part_of_name(preceding, following, end):
             continue
-        first_word = options.words[options.letters[name]][:1]
-        if _begins_with(text, end, first_word) or not _is_word(
-            text, start, preceding, following, languages
-        ):
+        first_word = options.words[options.letters[name]][:1]  # none of an option without words
+        is_before_option = fold(text[end : end + _LINE]).lstrip(". ").startswith(first_word)
+        if is_before_option or not _is_word(text, start, preceding, following, languages):
             yield opened.start(), closed.end(), name
-
-
-def _begins_with(
-    text: str,
-    start: int,
-    first_word: Words,
-) -> bool:
-    """Return whether a text goes on with the first word of an option, never with none."""
-    return fold(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
 
 
 def _is_part_of_name(
@@ -449,15 +426,11 @@ def _small_letters(
             line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
             is_label = pattern_of("answer option", languages).search(line) is not None
         else:
-            is_label = not _goes_on(after, kind == "first")
+            # It may number a part of the sentence: "(a) large", "d. The correct number".
+            gap = re.match(r"\.\s*(?=\w)" if kind == "first" else r"\s+(?=[a-z])", after)
+            is_label = not gap or bool(pattern_of("and or because").match(after, gap.end()))
         if is_label:
             yield start, match.end() - 1, match[kind].upper()
-
-
-def _goes_on(after: str, is_first: bool) -> bool:
-    """Return whether a small letter numbers a part of the sentence: "(a) large", "d. The correct number"."""
-    match = re.match(r"\.\s*(?=\w)" if is_first else r"\s+(?=[a-z])", after)
-    return match is not None and not pattern_of("and or because").match(after, match.end())
 
 
 # ---- all mentions ----
@@ -492,7 +465,9 @@ def join_mentions(
         of_texts: Mentions by text.
     """
     mentions: list[Mention] = []
-    for mention in sorted([*of_texts, *labels], key=_place_and_kind):
+    for mention in sorted(
+        [*of_texts, *labels], key=lambda mention: (mention.start, mention.is_label)
+    ):
         last = mentions[-1] if mentions else None
         if last and mention.end <= last.end:  # a letter within the text of an option
             continue
@@ -503,10 +478,6 @@ def join_mentions(
             )
         mentions.append(mention)
     return mentions
-
-
-def _place_and_kind(mention: Mention) -> tuple[int, bool]:
-    return mention.start, mention.is_label
 
 
 def _is_label_of(
@@ -535,11 +506,13 @@ def _with_text(
     gap = LABEL_GAP.match(text, mention.end)
     start = gap.end() if gap and "\n" not in gap[0] else mention.end
     near = text[start : start + len(" ".join(words)) + _LINE].partition("\n")[0]
-    tokens = tokens_of(fold(near))[: len(words) + 2]
-    matching = [token for token in tokens if any(same_word(token.word, word) for word in words)]
-    if 2 * len(matching) <= len(words):
+    ends = []  # of words near the label that the option has
+    for match in list(_TOKEN.finditer(fold(near)))[: len(words) + 2]:
+        if any(same_word(_plain(match[0]), word) for word in words):
+            ends.append(match.end())
+    if 2 * len(ends) <= len(words):
         return mention
-    return mention._replace(end=start + matching[-1].end, has_text=True)
+    return mention._replace(end=start + ends[-1], has_text=True)
 
 
 def whole_option(text: str, options: OptionSet) -> int | None:

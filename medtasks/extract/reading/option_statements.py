@@ -111,7 +111,15 @@ class OptionStatements(NamedTuple):
         declared = [
             finding for finding in self.findings if finding.evidence is Evidence.DECLARED
         ]
-        return _named_by(final[-1:] or declared) or _options_called_right(self.walk)
+        decided = _named_by(final[-1:] or declared)
+        if decided:
+            return decided
+        right = set[int]()
+        for statement in self.walk:
+            roles = _roles(statement.signals)
+            if roles & {"correct", "yes"} and not roles & {"wrong", "not", "not_after"}:
+                right |= statement.groups[0].options
+        return frozenset(right)
 
     @property
     def stated_options(self) -> frozenset[int]:
@@ -159,9 +167,13 @@ def statements_on(
     for first, end in _walks(text, statements, count):
         walk += statements[first:end]
         outside = [statement for statement in outside if statement not in walk]
-    findings: list[Finding] = []
+    findings = []
     for statement in outside:
-        findings += _findings(text, statement, count)
+        for number, group in enumerate(statement.groups):
+            # A group of all options repeats the question.
+            if len(group.options) < max(count, 2):
+                evidence = _evidence(text, statement, number)
+                findings.append(Finding(group.options, evidence, group.start, group.is_label))
     findings = _after_correction(findings, signals)
     return OptionStatements(findings, walk, _union(mentions))
 
@@ -213,9 +225,10 @@ def _statements(
     statements = []
     start = 0
     for end in _ends(text, mentions):
-        own_signals = _between(signals, start, end)
-        groups = _groups(text, _between(mentions, start, end), own_signals, joints)
-        if groups:
+        own_mentions = _between(mentions, start, end)
+        if own_mentions:
+            own_signals = _between(signals, start, end)
+            groups = _groups(text, own_mentions, own_signals, joints)
             statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
@@ -228,43 +241,24 @@ def _groups(
     joints: re.Pattern[str],
 ) -> list[Mention]:
     """Join mentions with nothing but "and", "or" and marks in between. What follows a denied list's end is apart."""
-    border = _denied_list_end(text, mentions, signals)
+    # A denied list ends at its first denial, or at a later "and" or "or" between mentions.
+    denials = [signal.start for signal in signals if signal.roles & {"not", "lack"}]
+    border = min(denials, default=len(text))
+    for signal in signals:
+        if signal.roles & {"and", "or"} and signal.start < mentions[-1].start:
+            border = max(border, signal.start)
     groups: list[Mention] = []
     for mention in mentions:
         if groups:
             last = groups[-1]
+            gap = text[last.end : mention.start]
             is_pair = last.is_label == mention.is_label and last.end <= border
-            if is_pair and _is_list(text[last.end : mention.start], joints):
+            if is_pair and len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap)):
                 groups.pop()
                 options = last.options | mention.options
                 mention = Mention(options, last.start, mention.end, last.is_label, False)
         groups.append(mention)
     return groups
-
-
-def _denied_list_end(
-    text: str,
-    mentions: Mentions,
-    signals: Signals,
-) -> int:
-    """Return the position of the first denial, or of a later "and" or "or" between mentions.
-
-    Without a denial it is the end of the text.
-    """
-    end = mentions[-1].start if mentions else 0
-    denials = []
-    joiners = []
-    for signal in signals:
-        if signal.roles & {"not", "lack"}:
-            denials.append(signal.start)
-        if signal.roles & {"and", "or"} and signal.start < end:
-            joiners.append(signal.start)
-    return max([min(denials, default=len(text)), *joiners])
-
-
-def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
-    """Return whether there is nothing but "and", "or" and marks between two mentions."""
-    return len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap))
 
 
 def _between(
@@ -313,9 +307,16 @@ def _walks(
     walks = []
     for run in runs:
         items = list(run.values())
-        if _is_walk(text, items, count):
-            first = bisect_left(statements, items[0].start, key=_start)
-            walks.append((first, _line_end(text, statements, items[-1])))
+        # One item alone is no walk, nor are two of more options of which the reply says nothing.
+        is_short = len(items) < min(count, 3) and all(is_bare(text, item) for item in items)
+        if len(items) < 2 or is_short:
+            continue
+        # Statements on one line with the last item are part of the walk.
+        line_end = text.find("\n", items[-1].groups[0].start)
+        end = bisect_right(statements, items[-1].start, key=_start)
+        while end < len(statements) and (line_end < 0 or statements[end].end <= line_end):
+            end += 1
+        walks.append((bisect_left(statements, items[0].start, key=_start), end))
     return walks
 
 
@@ -327,30 +328,6 @@ def _items(text: str, statements: Statements) -> list[Statement]:
     if len(items) > 1 and _is_answer_first(text, items):
         return items[1:]
     return items
-
-
-def _line_end(
-    text: str,
-    statements: Statements,
-    last: Statement,
-) -> int:
-    """Return the number of the first statement after those on one line with another."""
-    end = text.find("\n", last.groups[0].start)
-    number = bisect_right(statements, last.start, key=_start)
-    while number < len(statements) and (end < 0 or statements[number].end <= end):
-        number += 1
-    return number
-
-
-def _is_walk(
-    text: str,
-    items: Statements,
-    count: int,
-) -> bool:
-    """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
-    if len(items) < 2:
-        return False
-    return len(items) >= min(count, 3) or not all(is_bare(text, item) for item in items)
 
 
 def _is_item(text: str, statement: Statement) -> bool:
@@ -387,38 +364,11 @@ def _is_answer_first(text: str, items: Statements) -> bool:
     return is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:])
 
 
-def _options_called_right(walk: Statements) -> frozenset[int]:
-    """Return the options of the items of a walk that are called right."""
-    right = set[int]()
-    for statement in walk:
-        roles = _roles(statement.signals)
-        if roles & {"correct", "yes"} and not roles & {"wrong", "not", "not_after"}:
-            right |= statement.groups[0].options
-    return frozenset(right)
-
-
 def _roles(signals: Iterable[Signal]) -> frozenset[str]:
     return frozenset[str]().union(*(signal.roles for signal in signals))
 
 
 # ---- evidence ----
-
-
-def _findings(
-    text: str,
-    statement: Statement,
-    count: int,
-) -> list[Finding]:
-    """Return the evidence for each group of mentions of a statement, but for one of all options.
-
-    Such a group repeats the question.
-    """
-    findings = []
-    for number, group in enumerate(statement.groups):
-        if len(group.options) < max(count, 2):
-            evidence = _evidence(text, statement, number)
-            findings.append(Finding(group.options, evidence, group.start, group.is_label))
-    return findings
 
 
 def _before(
