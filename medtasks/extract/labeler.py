@@ -162,10 +162,8 @@ def _chexbert(settings: ModelSettings) -> Labeler:
             raise
         except Exception as error:  # such as the driver's; loading the network for every single text would not help
             raise LabelerError(f"CheXbert raised {_origin(error)}") from error
-        labels = []
-        for reading in readings:
-            labels.append(dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)))
-        return labels
+        findings = (map(Finding, reading.classes) for reading in readings)
+        return [dict(zip(CONDITIONS, of_text, strict=True)) for of_text in findings]
 
     return label
 
@@ -221,10 +219,10 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
     Returns:
         The labels of each reply, shape (replies,), None for one without labels. The cause is logged once.
     """
-    texts = list(map(given_text, replies))
-    valid = {
-        position: text for position, text in enumerate(texts) if not isinstance(text, Reason)
-    }
+    valid = {}
+    for position, text in enumerate(map(given_text, replies)):
+        if not isinstance(text, Reason):
+            valid[position] = text
     of_replies: list[Labels | None] = [None] * len(replies)
     try:
         results = label_texts([*valid.values()])

@@ -87,10 +87,13 @@ def _rows(
     withheld = {}
     changed = set()
     for line in _lines_of_one_run(samples):
-        row = _unchanged_row(line, index, settings)
-        if row is None:
-            changed.add(line.row)
-            continue
+        row = line.row
+        if line.fingerprint is not None:
+            doc_id, changes = line.match(index, settings)
+            if changes:  # in the sample since it was asked
+                changed.add(row)
+                continue
+            row = index.rows[doc_id]
         replies = _single_replies(line)
         if any(map(is_withheld, map(str, replies))):
             withheld[row] = line
@@ -112,18 +115,6 @@ def _replies_to_requests(replies: Sequence[Any], output_type: str) -> list[Any]:
     if output_type == "multiple_choice":
         return list(map(parse_loglikelihood, replies))
     return [reply for reply in replies if len(replies) == 1 and isinstance(reply, str)]
-
-
-def _unchanged_row(
-    line: SampleLine,
-    index: QuestionIndex,
-    settings: Mapping[str, Any],
-) -> int | None:
-    """Return the row that a line answers, or None if its sample has changed since it was asked."""
-    if line.fingerprint is None:
-        return line.row
-    doc_id, changes = line.match(index, settings)
-    return None if changes else index.rows[doc_id]
 
 
 def _single_replies(line: SampleLine) -> list[Any]:

@@ -12,7 +12,6 @@ from collections.abc import (
     Collection,
     Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
     Set,
 )
@@ -198,19 +197,15 @@ def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
         datasets |= datasets_of_files(vars(task.config))
         if name not in ours:
             continue
-        in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
-        names = (*_datasets_in(getattr(task, "eval_docs_no_media", ())), in_file)
+        names = [(getattr(task.config, "metadata", None) or {}).get("dataset")]
+        documents: Any = getattr(task, "eval_docs_no_media", ())
+        if not hasattr(documents, "unique"):
+            names += [document.get("dataset") for document in documents]
+        # Documents of the datasets library, which need not read the rows.
+        elif "dataset" in documents.column_names:
+            names += documents.unique("dataset")
         datasets |= {str(dataset) for dataset in names if dataset}
     return datasets
-
-
-def _datasets_in(documents: Any) -> list[Any]:
-    if not hasattr(documents, "unique"):
-        return [document.get("dataset") for document in documents]
-    # Documents of the datasets library, which need not read the rows.
-    if "dataset" not in documents.column_names:
-        return []
-    return list(documents.unique("dataset"))
 
 
 def _gather(part: Any) -> list[Any]:
@@ -358,7 +353,7 @@ def _facts_of_images(keys: Set[Any], opened: Mapping[Any, Any]) -> dict[str, Any
 
 
 def _annotate(
-    results: MutableMapping[str, Any],
+    results: dict[str, Any],
     lm: Any,
     ours: HarnessTasks,
     shard: Shard | Look | None,

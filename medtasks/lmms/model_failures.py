@@ -147,7 +147,7 @@ def watch_replies(
         earlier: Replies that are not asked again.
         origins: Gets the origins of the replies.
     """
-    completions = getattr(
+    completions: Any = getattr(
         getattr(getattr(lm, "client", None), "chat", None), "completions", None
     )
     has_client = callable(getattr(completions, "create", None))  # of openai

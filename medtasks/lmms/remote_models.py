@@ -155,15 +155,11 @@ def check_model(
         )
 
 
-def check_question_files(
-    datasets: Iterable[str],
-    environment: Mapping[str, str] = os.environ,
-) -> bool:
+def check_question_files(datasets: Iterable[str]) -> bool:
     """Refuse to write credentialed questions into files for a model elsewhere, unless the user permits it.
 
     Args:
-        datasets: Names of the questions' datasets.
-        environment: Variables, of which ``MEDTASKS_TRUSTED_MODEL`` may hold the permission.
+        datasets: Names of the questions' datasets. ``MEDTASKS_TRUSTED_MODEL`` may hold the permission.
 
     Returns:
         Whether a dataset is credentialed.
@@ -172,7 +168,7 @@ def check_question_files(
         ModelRefused: A dataset is credentialed, and there is no permission.
     """
     private = credentialed_datasets(datasets)
-    if private and environment.get(TRUSTED, "").strip() != QUESTION_FILES:
+    if private and os.environ.get(TRUSTED, "").strip() != QUESTION_FILES:
         raise ModelRefused(
             f"questions of credentialed data ({', '.join(private)}) are not written into files, because it is unknown "
             f"which model will see them, and data use agreements forbid most services of others; run a model on this "

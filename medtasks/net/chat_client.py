@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -54,12 +53,7 @@ class AdaptiveLimit:
             await self._free.wait_for(lambda: self.busy < self.allowed)
             self.busy += 1
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         async with self._free:
             self.busy -= 1
             self._free.notify(max(math.ceil(self.allowed - self.busy), 0))

@@ -84,11 +84,18 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
         digest = images_of(doc)[index].sha256
         if not holds_volume(path):
             opened += visible_images(doc, [_open_image(path, doc, settings)], [digest])
-        elif slices := _slices_of(path, doc, settings):
-            digests = [f"{digest} {number}" for number in range(len(slices))]
-            opened += visible_images(doc, slices, digests)
-        else:
+            continue
+        rule = volume_rule(doc, settings)
+        if not rule.slices:
             opened.append(_volume_itself(path, doc))
+            continue
+        from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
+
+        with _name_source_in_errors(path, doc):
+            seen = show_volume(path, rule)
+        _record(path, doc, rule, seen.conversions, "a volume")
+        digests = [f"{digest} {number}" for number in range(len(seen.images))]
+        opened += visible_images(doc, seen.images, digests)
     return opened
 
 
@@ -98,19 +105,6 @@ def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
         seen = decode_image(path, decoding)
     _record(path, doc, decoding, seen.conversions, f"image_rule {decoding.rule}")
     return seen.pixels
-
-
-def _slices_of(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
-    """Return the images of a volume, none if the model reads the volume itself."""
-    from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
-
-    rule = volume_rule(doc, settings)
-    if not rule.slices:
-        return []
-    with _name_source_in_errors(path, doc):
-        seen = show_volume(path, rule)
-    _record(path, doc, rule, seen.conversions, "a volume")
-    return seen.images
 
 
 def _volume_itself(path: Path, doc: Document) -> Any:

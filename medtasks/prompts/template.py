@@ -132,8 +132,12 @@ def lettered_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = 
         'Left lung?'
     """
     template = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
-    form = {"option": "{{ letter }}: {{ text }}", "options_joined_by": "\n"}
-    settings = {"template": template, **(lmms_eval_specific_kwargs or {}), **form}
+    settings = {
+        "template": template,
+        **(lmms_eval_specific_kwargs or {}),
+        "option": "{{ letter }}: {{ text }}",
+        "options_joined_by": "\n",
+    }
     fields = ["question", "options", *(f"option_{name.lower()}" for name in letters(doc))]
     return join_parts(fill_parts(doc, settings, fields), settings)
 

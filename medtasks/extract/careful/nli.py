@@ -78,6 +78,6 @@ def _without_whole_list(match: re.Match[str]) -> str:
 def _mentions(text: str) -> list[Mention]:
     mentions = []
     for match in _RELATION.finditer(text):
-        relation = frozenset({(match.lastindex or 1) - 1})
-        mentions.append(Mention(relation, *match.span(), False, True))
+        index = (match.lastindex or 1) - 1
+        mentions.append(Mention(frozenset({index}), *match.span(), False, True))
     return mentions

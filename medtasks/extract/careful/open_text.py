@@ -232,12 +232,14 @@ def open_answer(
         closed: Whether the target is "yes" or "no".
         correct: Whether the reply is right.
     """
-    shares = {
-        "bleu_1": References([target]).scores(text)[0],
-        "token_f1": overlap.f1,
-        "token_recall": overlap.recall,
-    }
-    return Answer.ok(text, closed=closed, correct=correct, **shares)
+    return Answer.ok(
+        text,
+        closed=closed,
+        correct=correct,
+        bleu_1=References([target]).scores(text)[0],
+        token_f1=overlap.f1,
+        token_recall=overlap.recall,
+    )
 
 
 def invalid_open_answer(reason: Reason, *, closed: bool) -> Answer:

@@ -32,6 +32,7 @@ from medtasks.extract.reading.class_names import ClassNames, absence, class_name
 from medtasks.extract.reading.languages import (
     ENGLISH,
     Languages,
+    Words,
     languages_of,
     pattern_of,
     words_of,
@@ -334,10 +335,17 @@ def _may_be_look_alike(
         further = {*other[len(name) :]} - {"without", "with", "no"}
         if further.intersection(spoken) and other[: len(name)] == name:
             return True
-        if len(name) != len(other) or len(name) < 2:
-            continue
-        # Names of several words may differ in a single one, which stands next to the other's in the text.
-        pairs = [pair for pair in zip(name, other, strict=True) if pair[0] != pair[1]]
-        if len(pairs) == 1 and not neighbours.isdisjoint([pairs[0], pairs[0][::-1]]):
+        if not neighbours.isdisjoint(_only_difference(name, other)):
             return True
     return False
+
+
+def _only_difference(name: Words, other: Words) -> list[tuple[str, str]]:
+    """Return the pair of words in which two names of several words differ, in both orders.
+
+    Without such a pair, or with several, there is none.
+    """
+    if len(name) != len(other) or len(name) < 2:
+        return []
+    pairs = [pair for pair in zip(name, other, strict=True) if pair[0] != pair[1]]
+    return [*pairs, pairs[0][::-1]] if len(pairs) == 1 else []

@@ -37,7 +37,14 @@ from medtasks.extract.reading.languages import (
     signals_in,
     words_of,
 )
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, starts_of
+from medtasks.extract.reading.negation import (
+    WITHOUT_BLANKS,
+    Mention,
+    Stance,
+    clauses,
+    stance,
+    starts_of,
+)
 from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
@@ -99,7 +106,6 @@ _TELLS_NOTHING = (
     "yes no maybe and or but except refusal"
 )
 _GAP = re.compile(r"[\W_]+")
-_WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=(?-i:[\u0e00-\ud7af]))\.\s*")
 _CAPITAL = re.compile(r"(?<=\s)(?=[^\W\d_a-zß-ÿ])")
@@ -333,11 +339,6 @@ class _Topic(NamedTuple):
                 return name
         return word
 
-    def is_in(self, words_said: Sequence[Mention[str]]) -> bool:
-        """Return whether a clause with these words may be about the topic."""
-        names = self.words | {_OPPOSITES.get(word, word) for word in self.words}
-        return any(self.name_of(word.what, denied=True) in names for word in words_said)
-
 
 def _statements(
     text: str,
@@ -350,9 +351,11 @@ def _statements(
         return
     degree = pattern_of("degree", languages)
     joint = pattern_of("and or", languages)
+    names = topic.words | {_OPPOSITES.get(word, word) for word in topic.words}
     for clause in clauses(text, languages):
         words_said = _content(clause, languages)
-        if not topic.is_in(words_said) or _NO_STATEMENT.search(clause):
+        is_on_topic = any(topic.name_of(word.what, denied=True) in names for word in words_said)
+        if not is_on_topic or _NO_STATEMENT.search(clause):
             continue
         # A clause may be a list. Its items are words, each with the clause's stance on it.
         items: list[list[tuple[Stance, str]]] = [[]]
@@ -456,7 +459,7 @@ def _is_same(
     if name == word:
         return True
     shorter, longer = sorted((name, word), key=len)
-    if _WITHOUT_BLANKS.search(name):
+    if WITHOUT_BLANKS.search(name):
         return len(shorter) > 1 and shorter in longer
     common = len(commonprefix([name, word]))  # noqa: RUF071 - of words, not of paths
     if _HANGUL.search(name):

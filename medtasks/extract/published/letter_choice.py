@@ -26,7 +26,7 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extr
 from medtasks.extract.published.medevalkit_choice import tag_contents
 from medtasks.extract.reading.reply_text import given_text
 
-_SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
+_SPELLINGS = 'L L: .L .L: L. L") ("L": ("L") ("L").'  # of the letter L
 
 
 @extractor(
@@ -45,7 +45,7 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     pieces = set(reply.replace("\n", " ").split(" "))
     names = []
     for name in "AB":
-        if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS):
+        if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS.split()):
             names.append(name)
     return Answer.only(names)
 
@@ -105,10 +105,9 @@ def vlmevalkit(
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
-    names = [
-        name for name, option in zip(letters, options, strict=True) if option.lower() in text
-    ]
-    return Answer.only(names)
+    return Answer.only(
+        [name for name, option in zip(letters, options, strict=True) if option.lower() in text]
+    )
 
 
 def _lettered_answer(

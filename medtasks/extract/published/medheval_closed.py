@@ -66,8 +66,7 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def _texts_by_label(choices: str) -> Mapping[str, str]:
-    starts = starts_of(_LABEL, choices)
-    pieces = itertools.pairwise([*starts, len(choices)])
+    pieces = itertools.pairwise([*starts_of(_LABEL, choices), len(choices)])
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 
 

@@ -89,25 +89,22 @@ class ClassNames:
     def mentions(self, text: str) -> list[Mention]:
         """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
         lower = fold(text)
+        classes = list(self.names.values())
+        spans: list[_Span] = []
+        for match in self.pattern.finditer(lower):
+            spans.append((*match.span(), classes[(match.lastindex or 1) - 1]))
+        for role in _ROLES:  # words such as "normal" of any language
+            index = self.names.get((role,))
+            if index is not None:
+                spans += ((*match.span(), index) for match in pattern_of(role).finditer(text))
+        spans += self._abbreviations_in(text)
         mentions: list[Mention] = []
-        spans = [*self._names_in(text, lower), *self._abbreviations_in(text)]
         for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
             if mentions and start < mentions[-1].end:
                 continue
             if not lower.endswith(_PREFIXES, 0, start) and not _is_aside(text, start, end):
                 mentions.append(Mention(frozenset({index}), start, end, False, True))
         return mentions
-
-    def _names_in(self, text: str, lower: str) -> Iterator[_Span]:
-        """Yield the names in a text, ``lower`` being the folded text, and words such as "normal" of any language."""
-        classes = list(self.names.values())
-        for match in self.pattern.finditer(lower):
-            yield *match.span(), classes[(match.lastindex or 1) - 1]
-        for role in _ROLES:
-            index = self.names.get((role,))
-            if index is not None:
-                for match in pattern_of(role).finditer(text):
-                    yield *match.span(), index
 
     def _abbreviations_in(self, text: str) -> Iterator[_Span]:
         """Yield the abbreviations in a text, of which one may be all of it in any case."""
@@ -198,15 +195,14 @@ def _meaning(word: str) -> str:
 
 def _spelling(stem: str) -> str:
     """Return a pattern of the words with a stem in a folded text, in any spelling and number."""
-    for ending, variants in _VARIANTS.items():
+    variants = "(?:['’´]?s)?"
+    for ending, spellings in _VARIANTS.items():
         if stem.endswith(ending):
-            return _with_ligatures(stem.removesuffix(ending)) + variants
-    return rf"{_with_ligatures(stem)}(?:['’´]?s)?"
-
-
-def _with_ligatures(stem: str) -> str:
-    """Return a pattern of a stem, in which "e" may be "ae" or "oe"."""
-    return re.sub("(?<=.)e", "[ao]?e", re.escape(stem).replace("callback", "call[- ]?back"))
+            stem = stem.removesuffix(ending)
+            variants = spellings
+            break
+    stem = re.escape(stem).replace("callback", "call[- ]?back")
+    return re.sub("(?<=.)e", "[ao]?e", stem) + variants  # "e" may be "ae" or "oe"
 
 
 def _is_aside(

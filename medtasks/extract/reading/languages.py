@@ -103,7 +103,15 @@ def pattern_of(roles: str, languages: Languages = ()) -> re.Pattern[str]:
         phrase = entry.strip("*")
         begins_inside = entry.startswith("*") or not re.match(_BOUNDED, phrase)
         groups = inside if begins_inside else bounded
-        groups[phrase[0]].append(_ending_pattern(entry))
+        ending = re.escape(phrase[1:])
+        ending = ending.replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+")
+        ending = ending.replace(r"\ ", r"\s+")
+        ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
+        if entry.endswith("*"):
+            ending += f"{_WORD_CHARACTER}*"
+        elif re.match(_BOUNDED, phrase[-1]):
+            ending += f"(?!{_WORD_CHARACTER})"
+        groups[phrase[0]].append(ending)
     at_boundary = f"(?<!{_WORD_CHARACTER})(?:{_union_pattern(bounded)})"
     return re.compile(f"{at_boundary}|{_union_pattern(inside)}", re.IGNORECASE)
 
@@ -112,18 +120,6 @@ def _union_pattern(groups: Mapping[str, Iterable[str]]) -> str:
     """Return a pattern of endings by first character."""
     parts = [f"{re.escape(first)}(?:{'|'.join(endings)})" for first, endings in groups.items()]
     return "|".join(parts) or "(?!)"
-
-
-def _ending_pattern(entry: str) -> str:
-    """Return the pattern of an entry after its first character."""
-    phrase = entry.strip("*")
-    ending = re.escape(phrase[1:])
-    ending = ending.replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+")
-    ending = ending.replace(r"\ ", r"\s+")
-    ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
-    if entry.endswith("*"):
-        return f"{ending}{_WORD_CHARACTER}*"
-    return f"{ending}(?!{_WORD_CHARACTER})" if re.match(_BOUNDED, phrase[-1]) else ending
 
 
 def lower_case(text: str) -> str:

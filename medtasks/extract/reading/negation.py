@@ -73,7 +73,8 @@ _JOINED_BEFORE = re.compile(
 _ASKED = re.compile(r"\s?\(?\?")
 _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
-_WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
+# Letters of scripts without blanks between words.
+WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
 _REACH = (
     300  # characters; no statement is longer, and broken models repeat "no" thousands of times
@@ -209,7 +210,7 @@ def _ends_clause(
 ) -> bool:
     """Return whether nothing but a few words and a verb follows a signal."""
     after = clause[signal.end : signal.end + _NEAR]
-    if not re.search(r"\w", after) or _WITHOUT_BLANKS.match(clause, signal.start):
+    if not re.search(r"\w", after) or WITHOUT_BLANKS.match(clause, signal.start):
         return True
     verb = pattern_of("present", languages).search(after)
     return verb is not None and len(after[: verb.start()].split()) <= 2
@@ -268,12 +269,8 @@ def _bears_on(
     return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None
 
 
-def stances_of(
-    pattern: re.Pattern[str],
-    parts: Iterable[str],
-    languages: Languages = ENGLISH,
-) -> set[Stance]:
-    """Return the stances of clauses on the matches of a pattern.
+def stances_of(pattern: re.Pattern[str], parts: Iterable[str]) -> set[Stance]:
+    """Return the stances of English clauses on the matches of a pattern, none without a match.
 
     Example:
         >>> stances_of(re.compile("edema"), clauses("There is no edema."))
@@ -282,5 +279,5 @@ def stances_of(
     kinds = set()
     for clause in parts:
         for match in pattern.finditer(clause):
-            kinds.add(stance(clause, *match.span(), languages))
+            kinds.add(stance(clause, *match.span()))
     return kinds

@@ -49,6 +49,7 @@ _ACCENTS = {
 }
 _SYMBOL = re.compile("[\u2300-\u2bff\U0001f000-\U0001ffff]")  # may say that it is wrong
 _HANGUL = re.compile("[\uac00-\ud7af]")
+_ROMANS = "i ii iii iv v vi vii viii"
 _LONG = 4  # letters of a word
 _ENDING = 2  # letters that may be written onto a longer word: plural, case
 _LINE = 80  # characters around a letter that are looked at
@@ -126,8 +127,7 @@ def same_word(first: str, second: str) -> bool:
 @lru_cache(maxsize=1)
 def _numerals() -> Mapping[str, str]:
     """Return Roman numerals and words for numbers, with their digits."""
-    romans = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
-    numerals = {roman: str(value) for value, roman in enumerate(romans, 1)}
+    numerals = {roman: str(value) for value, roman in enumerate(_ROMANS.split(), 1)}
     for language in all_languages():
         for value, word in enumerate(words_of("one", (language,)), 1):
             numerals[fold(word)] = str(value)
@@ -209,11 +209,6 @@ class OptionSet:
         return forms
 
     @cached_property
-    def longest(self) -> int:
-        """Length of the longest text."""
-        return max(map(len, self.texts), default=0)
-
-    @cached_property
     def letters(self) -> dict[str, int]:
         """Option by its letter."""
         return {letter(index): index for index in range(len(self))}
@@ -293,16 +288,14 @@ def _occurrences(joined: str, name: str) -> Iterator[tuple[int, int, int]]:
         after = start + 1 + len(name)
         end = joined.index(" ", after)
         ending = joined[after:end]
-        if not ending or _is_ending(name, ending):
+        if _HANGUL.match(name[-1]):
+            is_ending = ending.startswith(words_of("particle", ("ko",)))
+        else:
+            is_long = len(name.split()[-1]) > _LONG
+            is_ending = is_long and len(ending) <= _ENDING and ending.isalpha()
+        if not ending or is_ending:
             yield start, end, len(ending)
         start = joined.find(f" {name}", after)
-
-
-def _is_ending(name: str, ending: str) -> bool:
-    """Return whether letters at the end of a name are an ending of its language."""
-    if _HANGUL.match(name[-1]):
-        return ending.startswith(words_of("particle", ("ko",)))
-    return len(ending) <= _ENDING and ending.isalpha() and len(name.split()[-1]) > _LONG
 
 
 def _is_within(
@@ -312,9 +305,8 @@ def _is_within(
 ) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
     word = text[start:end]
-    if start == 0 or not word.isalpha():
-        return False
-    if word not in _folded_words("yes", "no", "maybe", "not", "none"):
+    short_answers = _folded_words("yes", "no", "maybe", "not", "none")
+    if start == 0 or word not in short_answers or not word.isalpha():
         return False
     return re.match(r" [^\W\d_]", text[end : end + 2]) is not None
 
@@ -348,7 +340,21 @@ def label_mentions(
     """Return mentions of options by their label, without letters that are part of a name."""
     if not len(options):
         return []
-    labels = [*_capitals(text, options, languages), *_small_letters(text, options, languages)]
+    labels = list(_capitals(text, options, languages))
+    for match in _small_pattern(len(options)).finditer(f"\n{text}"):
+        kind = match.lastgroup or ""
+        start = match.start(kind) - 1
+        end = match.end() - 1
+        if kind == "last":
+            line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
+            is_label = pattern_of("answer option", languages).search(line) is not None
+        else:
+            # It may number a part of the sentence: "(a) large", "d. The correct number".
+            after = text[end : end + _LINE]
+            gap = re.match(r"\.\s*(?=\w)" if kind == "first" else r"\s+(?=[a-z])", after)
+            is_label = not gap or bool(pattern_of("and or because").match(after, gap.end()))
+        if is_label:
+            labels.append((start, end, match[kind].upper()))
     mentions = []
     for start, end, name in sorted(labels):
         mentions.append(Mention(frozenset({options.letters[name]}), start, end, True, False))
@@ -410,27 +416,6 @@ def _is_word(
     if following and following.roles - {"answer", "option", "named"}:
         return False
     return preceding is None or text[start].lower() in words_of("article", languages)
-
-
-def _small_letters(
-    text: str,
-    options: OptionSet,
-    languages: Languages,
-) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and capital form of each small letter that is a label."""
-    for match in _small_pattern(len(options)).finditer(f"\n{text}"):
-        kind = match.lastgroup or ""
-        start = match.start(kind) - 1
-        after = text[match.end() - 1 : match.end() - 1 + _LINE]
-        if kind == "last":
-            line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
-            is_label = pattern_of("answer option", languages).search(line) is not None
-        else:
-            # It may number a part of the sentence: "(a) large", "d. The correct number".
-            gap = re.match(r"\.\s*(?=\w)" if kind == "first" else r"\s+(?=[a-z])", after)
-            is_label = not gap or bool(pattern_of("and or because").match(after, gap.end()))
-        if is_label:
-            yield start, match.end() - 1, match[kind].upper()
 
 
 # ---- all mentions ----
@@ -522,6 +507,7 @@ def whole_option(text: str, options: OptionSet) -> int | None:
         >>> whole_option("(b)", option_set(("cyst", "scar"))), whole_option("a scar", option_set(("cyst", "scar")))
         (1, None)
     """
-    if len(text) > options.longest + _LINE or _SYMBOL.search(text):
+    longest = max(map(len, options.texts), default=0)
+    if len(text) > longest + _LINE or _SYMBOL.search(text):
         return None
     return options.whole.get(" ".join(words_in(text)))

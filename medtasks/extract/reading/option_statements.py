@@ -160,7 +160,12 @@ def statements_on(
     """
     if not mentions:
         return None
-    signals = _outside_mentions(_signals(text, languages), mentions)
+    starts = [mention.start for mention in mentions]
+    ends = [0, *(mention.end for mention in mentions)]
+    signals = []  # those that are no part of an option's text
+    for signal in _signals(text, languages):
+        if ends[bisect_right(starts, signal.start)] <= signal.start:
+            signals.append(signal)
     statements = _statements(text, mentions, signals, languages)
     walk: list[Statement] = []
     outside = statements
@@ -188,17 +193,6 @@ def _signals(text: str, languages: Languages) -> list[Signal]:
     for start, end, roles in signals_in(text[last:], ROLES, of_last):
         signals.append(Signal(start + last, end + last, roles))
     return signals
-
-
-def _outside_mentions(signals: Signals, mentions: Mentions) -> list[Signal]:
-    """Return the signals that are no part of an option's text."""
-    starts = [mention.start for mention in mentions]
-    ends = [0, *(mention.end for mention in mentions)]
-    outside = []
-    for signal in signals:
-        if ends[bisect_right(starts, signal.start)] <= signal.start:
-            outside.append(signal)
-    return outside
 
 
 def _after_correction(findings: list[Finding], signals: Signals) -> list[Finding]:
@@ -382,22 +376,18 @@ def _before(
     """
     group = statement.groups[number]
     if not number:
-        return _before_first(_between(statement.signals, statement.start, group.start))
+        signals = _between(statement.signals, statement.start, group.start)
+        # They follow the last "but" or "because". A comparison is with what is not named.
+        breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
+        start = max(breaks, default=0)
+        signals = _between(signals, start, group.start)
+        return [signal for signal in signals if "than" not in signal.roles]
     start = statement.groups[number - 1].end
     signals = _between(statement.signals, start, group.start)
     separators = starts_of(_SEPARATOR, text, start, group.start)
     if separators:
         return [signal for signal in signals if signal.start > separators[-1]]
     return [signal for signal in signals if signal.roles & {"not", "lack", "than", "before"}]
-
-
-def _before_first(signals: Signals) -> list[Signal]:
-    """Return the signals after the last "but" or "because", apart from comparisons with what is not named."""
-    breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
-    start = max(breaks, default=0)
-    return [
-        signal for signal in signals if signal.start >= start and "than" not in signal.roles
-    ]
 
 
 def _is_line(text: str, statement: Statement) -> bool:
@@ -449,9 +439,10 @@ def _evidence(
     before = _before(text, statement, number)
     after = _after(text, statement, number)
     in_clause = _in_clause(text, group, after)
-    if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(
-        text, before
-    ):
+    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+        return Evidence.DENIED
+    following = text[group.end : statement.end].strip(" :-–=()[].\"'")
+    if pattern_of("not absent").fullmatch(following) or _denies(text, before):
         return Evidence.DENIED
     close = _near_roles(before, group)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
@@ -489,17 +480,6 @@ def _in_clause(
     if group.is_label:  # "A without contrast"
         return signals
     return [signal for signal in signals if "lack" not in signal.roles]
-
-
-def _is_dismissed(
-    following: str,
-    after: Signals,
-    in_clause: Signals,
-) -> bool:
-    """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
-    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
-        return True
-    return pattern_of("not absent").fullmatch(following.strip(" :-–=()[].\"'")) is not None
 
 
 def _is_set_off(

@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -244,27 +244,24 @@ def _has_role(key: str, role: str) -> bool:
 
 
 def _wrapped_answer(text: str) -> str:
-    """Return the content of the last tag or box for the answer, or the whole text if there is no such content."""
-    if "<" in text:
-        for content in reversed([*_tag_answers(text)]):
-            if content.strip():
-                return content
-    return last_box(text) or text
+    """Return the content of the last tag or box for the answer, or the whole text if there is no such content.
 
-
-def _tag_answers(text: str) -> Iterator[str]:
-    """Yield the contents of tags for the answer, in order: their attribute, and the text up to the next tag."""
-    start = None
+    The content of a tag is its attribute, or the text up to the next tag.
+    """
+    contents = []
+    start = None  # of the text after a tag for the answer
     for tag in _TAG.finditer(text):
         if start is not None:
-            yield text[start : tag.start()]
+            contents.append(text[start : tag.start()])
             start = None
         if tag["name"].lower() != "a" and _has_role(tag["name"], "answer"):
-            yield tag["inside"] or ""
+            contents.append(tag["inside"] or "")
             if not tag["closes"]:
                 start = tag.end()
     if start is not None:
-        yield text[start:]
+        contents.append(text[start:])
+    answers = list(filter(str.strip, contents))
+    return answers[-1] if answers else last_box(text) or text
 
 
 # "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
