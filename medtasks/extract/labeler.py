@@ -43,7 +43,7 @@ def labeler() -> Labeler:
     """Return the labeler that the environment names, else CheXbert.
 
     Raises:
-        LabelerError: It cannot be built.
+        LabelerError: It cannot be built, or the environment names none and CheXbert's weights are not on this machine.
     """
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
@@ -111,7 +111,7 @@ def _mistake(results: Sequence[Any], count: int) -> str:
 
 
 def _as_findings(result: Mapping[Any, Any]) -> Labels:
-    """Return the findings of a labeler's result, None for a value that is no finding."""
+    """Return the findings of a labeler's result, None for a value that is no finding. Names without a value go."""
     labels: dict[str, Finding | None] = {}
     for name, value in result.items():
         if value is None:
@@ -151,6 +151,10 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
 
 @functools.cache
 def _chexbert(settings: ModelSettings) -> Labeler:
+    """Return CheXbert as a labeler, loaded once per settings.
+
+    The labeler raises LabelerError for any error that is none of ours, so that texts are not tried one by one.
+    """
     from medtasks.metrics.neural.chexbert import Chexbert
 
     chexbert = Chexbert(settings)
@@ -245,8 +249,8 @@ def from_labels(
     """Read which conditions are present.
 
     Args:
-        reply: The raw reply.
-        labels: Its result of :func:`label_replies`.
+        reply: The raw reply. None is empty.
+        labels: The reply's result of :func:`label_replies`. With None the answer is ``judge_failed``.
         names: Names of the conditions, in order.
     """
     text = given_text(reply)

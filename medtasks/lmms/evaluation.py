@@ -66,6 +66,15 @@ def guard_evaluation(module: ModuleType) -> None:
 
 
 def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    """Call the harness's ``evaluate`` with our guards around it.
+
+    Returns:
+        The harness's results with what we record in them, None in all processes but the first.
+
+    Raises:
+        MedTasksError: A check before the first request fails. A ModelRefused is one of credentialed data.
+        SystemExit: An error ended the evaluation in one of torchrun's processes.
+    """
     from medtasks.lmms.remote_models import private_calls, refuse_remote_model
 
     options = inspect.signature(evaluate).bind(*args, **kwargs).arguments
@@ -162,7 +171,7 @@ def _part_from_environment(options: Mapping[str, Any], *, is_lmms: bool) -> Shar
     """Return the part of the rows to ask, None for all.
 
     Raises:
-        MedTasksError: Options also choose rows of a shard, which 'medtasks run' refuses earlier.
+        MedTasksError: Options also choose rows of a shard, or the harness is lm-eval. 'medtasks run' refuses earlier.
     """
     look = os.environ.get(LOOK_VARIABLE)
     if look:
@@ -209,7 +218,7 @@ def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
 
 
 def _gather(part: Any) -> list[Any]:
-    """Return the parts of all processes of the harness."""
+    """Return the parts of all processes of the harness, in the order of their ranks. Each process calls this."""
     from torch import distributed
 
     if not distributed.is_initialized():
@@ -220,7 +229,11 @@ def _gather(part: Any) -> list[Any]:
 
 
 def _record_notices(results: Any) -> None:
-    """Record in the results what went wrong besides, in any process."""
+    """Record in the results why replies could not be saved, in any process.
+
+    Args:
+        results: The harness's results, None in all processes but the first.
+    """
     notices = list(chain.from_iterable(_gather(faults_of_saving())))
     if notices and results is not None:
         results[NOTICES] = notices
@@ -252,6 +265,7 @@ def _record_origins(
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and object of each task in the harness's mapping, in which groups hold mappings of their own."""
     for name, entry in task_dict.items():
         task = entry[1] if isinstance(entry, tuple) else entry
         if isinstance(task, Mapping):
@@ -299,7 +313,12 @@ def _watch(
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record how images and volumes were shown in the results of each task, and warn of nearly flat ones."""
+    """Record how images and volumes were shown in the results of each task, and warn of nearly flat ones.
+
+    Args:
+        results: The harness's results, None in all processes but the first, which only send what they opened.
+        tasks: Tasks whose results get the record, by name.
+    """
     from medtasks.data.dataset_manifest import SHOWN_VOLUMES
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
@@ -359,7 +378,15 @@ def _annotate(
     shard: Shard | Look | None,
     rows: Mapping[str, int],
 ) -> None:
-    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
+    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples.
+
+    Args:
+        results: The harness's results.
+        lm: Its model.
+        ours: Our tasks, by name.
+        shard: The part of the rows that was asked, None for all.
+        rows: Number of rows of the part, by task.
+    """
     remarks = []
     if shard is not None:
         kind = "PARTIAL, LOOK" if isinstance(shard, Look) else "SHARD"
@@ -407,7 +434,10 @@ def _record_shard(
 
 @contextlib.contextmanager
 def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a part within the block, and yield their number by task."""
+    """Let the harness's tasks ask only the rows of a part within the block, and yield their number by task.
+
+    Without a part (None) all rows are asked, and no number is yielded.
+    """
     if shard is None:
         yield {}
         return

@@ -30,6 +30,9 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
     Args:
         error: The error. One that the user can fix shows no traceback.
         debug: Whether to show the traceback of any error.
+
+    Raises:
+        SystemExit: Always, with code 1.
     """
     sentence = " ".join(redact(str(error)).split())[:500]
     if debug or not isinstance(error, MedTasksError):

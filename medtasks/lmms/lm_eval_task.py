@@ -51,7 +51,11 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
         dataset_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Open the prepared documents."""
+        """Open the prepared documents. The harness's arguments are not used.
+
+        Raises:
+            MedTasksError: A document has images.
+        """
         self.dataset = open_documents(self.config.metadata["dataset"])
         if any(self.dataset[self.config.test_split]["image_files"]):
             raise MedTasksError(f"'{self.config.task}' shows images; run it with lmms_eval")

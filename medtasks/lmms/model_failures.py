@@ -184,7 +184,8 @@ def _escape(text: Any, *, may_be_failure: bool = False) -> Any:
     return escaped_reply(text, may_be_failure=may_be_failure) if isinstance(text, str) else text
 
 
-def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
+def _without_marks(text: Any) -> Any:
+    """Return a text without our marks, empty for a failure's, for tasks of others."""
     if not isinstance(text, str):
         return text
     unmarked = without_reasoning(without_cut_mark(text)[0])[0]
@@ -213,6 +214,7 @@ def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a reply of the harness with its text changed, and its token counts, if it has any, as they are."""
     if isinstance(reply, GenerationResult):
         return dataclasses.replace(reply, text=change(reply.text))
     if _has_counts(reply):

@@ -108,6 +108,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of the harness's tasks with a loader that adds ours, None for any other module."""
         if fullname != _TASKS_MODULE:
             return None
         sys.meta_path.remove(self)
@@ -128,7 +129,8 @@ def extend_task_search(module: ModuleType) -> None:
     """Wrap the index builder: our folder comes after the harness's and the user's, and only with the defaults.
 
     Loading of documents is wrapped, too, so that a user's own are checked for the columns that our hooks need before
-    the harness builds a prompt of the first one: a missing column would be a ``KeyError`` of some hook.
+    the harness builds a prompt of the first one: a missing column would be a ``KeyError`` of some hook. It never
+    raises: what does not fit this version of the harness becomes a warning.
 
     Args:
         module: ``lmms_eval.tasks``.
@@ -269,6 +271,7 @@ def download_and_check(
 
 
 def _set_image_roots(task: Any, folder: Path) -> None:
+    """Make a relative ``image_root`` in the settings of a harness's task one below the folder of the task's file."""
     from medtasks.tasks.task_index import SETTINGS, with_image_roots
 
     for holder in (task.config, task):  # the task has its model's settings already

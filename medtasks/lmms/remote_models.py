@@ -460,6 +460,8 @@ def _without_redirects() -> Iterator[None]:
         send: Callable[..., Any],
         argument: str,
     ) -> Callable[..., Any]:
+        """Return a client's ``send`` with the argument that forbids redirects."""
+
         def send_directly(self: Any, request: Any, **options: Any) -> Any:
             return send(self, request, **{**options, argument: False})
 

@@ -211,6 +211,13 @@ class ChatClient:
         body: Mapping[str, Any],
         take: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
+        """Send a request once, and return the result of ``take`` on its answer.
+
+        Raises:
+            NotSent: The server is gone. ``before_each`` may raise other errors.
+            RemoteTrouble: ``take`` finds no answer.
+            Exception: That of ``trouble``, for an error of the SDK or for JSON that is no answer.
+        """
         from openai import APIStatusError, OpenAIError
 
         if self.gone is not None:

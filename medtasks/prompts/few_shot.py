@@ -28,7 +28,7 @@ def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
 
     Args:
         doc: The document, of a dataset with demonstrations.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
     """
     settings = lmms_eval_specific_kwargs or {}
     template = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n"))
@@ -48,7 +48,7 @@ def images(
 
     Args:
         doc: The document, of a dataset with demonstrations.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
     """
     opened: list[Image.Image] = []
     for example in _images_of(doc["dataset"]):
@@ -61,7 +61,7 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
 
     Args:
         doc: The document, of a dataset with demonstrations.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
     """
     settings = lmms_eval_specific_kwargs or {}
     examples = demonstrations(doc["dataset"])
@@ -90,6 +90,11 @@ def _images_of(name: str) -> list[list[Image.Image]]:
 
 @functools.cache
 def _documents(folder: str, name: str) -> tuple[Document, ...]:
+    """Return the demonstrations of a dataset in a folder, which is part of the cache's key.
+
+    Raises:
+        DatasetNotPrepared: It has none.
+    """
     examples = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
     if not examples:
         notes = Manifest.read(prepared_folder(name)).left_out

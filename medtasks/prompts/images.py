@@ -108,6 +108,12 @@ def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
 
 
 def _volume_itself(path: Path, doc: Document) -> Any:
+    """Return a volume as models that read volumes get it, grey if the document's variant is blank.
+
+    Raises:
+        MedTasksError: The variant degrades images, which files of volumes cannot be.
+        SourceError: The file is missing or broken.
+    """
     from medtasks.data.images.volume_slices import grey_volume, volume_for_model
 
     if doc.get(COLUMN) == DEGRADED:
@@ -200,12 +206,15 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
 def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
     """Return the rule by which a document's volumes are shown.
 
-    A model that reads volumes itself may do so whatever the rule of the dataset. Errors are those of
-    :func:`image_decoding`.
+    A model that reads volumes itself may do so whatever the rule of the dataset.
 
     Args:
         doc: A document, which may name a prepared dataset.
         settings: Those of :mod:`medtasks.data.images.volume_rule`, for documents of no prepared dataset.
+
+    Raises:
+        SourceError: The settings contradict the prepared dataset.
+        MedTasksError: The settings are impossible.
     """
     from_settings = VolumeRule.of_settings(settings)
     manifest = _manifest_of(doc)
@@ -221,7 +230,7 @@ def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
 
 
 def _manifest_of(doc: Document) -> Manifest | None:
-    """Return the manifest of a document's prepared dataset, if it has one."""
+    """Return the manifest of a document's prepared dataset, None if it names no dataset that is prepared here."""
     with contextlib.suppress(DatasetNotPrepared, UnknownName):
         if doc.get("dataset") is not None:
             return manifest_of(prepared_folder(doc["dataset"]))
@@ -265,6 +274,7 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
 
 
 def _fault_of(path: Path, error: OSError) -> str:
+    """Return what is wrong with the file of an image, after its name in a message, and files with nearly that name."""
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
     if path.is_dir():

@@ -79,7 +79,7 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
 
     Args:
         doc: The document.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
 
     Raises:
         MedTasksError: As of :func:`prompt`.
@@ -203,7 +203,7 @@ def fill_parts(
     Args:
         doc: The document.
         settings: The model family's settings.
-        fields: Names that messages list.
+        fields: Names that the message about an unknown name lists.
         name: Name of the template in the settings.
 
     Raises:
@@ -349,6 +349,13 @@ def target(doc: Document) -> str:
 
 
 def _named_answer(doc: Document, settings: Settings | None = None) -> str:
+    """Return the text of a document's answer: of its option, its class or its findings, or as it is written.
+
+    Args:
+        doc: A document with an answer.
+        settings: ``findings_joined_by`` and ``no_finding`` are for findings. Without settings (None) findings are
+            joined by commas, and none of them is an empty text.
+    """
     if "labels" in doc:
         form = settings or {}
         pairs = zip(doc["options"], doc["labels"], strict=True)

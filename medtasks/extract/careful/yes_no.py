@@ -157,7 +157,7 @@ def _plain(text: str) -> str:
 
 
 def plain_verdict(text: str) -> str | None:
-    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language.
+    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language, else None.
 
     Example:
         >>> plain_verdict("Nein."), plain_verdict("No effusion.")
@@ -172,7 +172,7 @@ def plain_verdict(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def gold_verdict(answer: str) -> str | None:
-    """Return "yes" or "no" where the answer to a question is this word, in the usual form of some language.
+    """Return "yes" or "no" where the answer to a question is this word, in the usual form of some language, else None.
 
     Words such as "negative" are answers to other questions, too.
 
@@ -237,7 +237,13 @@ def _is_whole_or_begins(
     text: str,
     starts: Sequence[int],
 ) -> bool:
-    """Return whether a verdict is all of its sentence, or begins the reply."""
+    """Return whether a verdict is all of its sentence, or begins the reply.
+
+    Args:
+        signal: The verdict.
+        text: The reply.
+        starts: Positions where its sentences begin, and that of its end.
+    """
     number = bisect_right(starts, signal.start)
     if not _OPENING.fullmatch(text, starts[number - 1], signal.start):
         return False
@@ -247,7 +253,10 @@ def _is_whole_or_begins(
 
 
 def _with_second(signal: Signal, text: str) -> set[str]:
-    """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not")."""
+    """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not").
+
+    There is none in an instruction that is repeated ("yes or no: ...").
+    """
     first = min(signal.roles, key=_VERDICTS.index)
     following = _second_verdict().match(text, signal.end)
     if following is None:
@@ -319,7 +328,10 @@ def yes_no(
 
 
 class _Topic(NamedTuple):
-    """The subject of a question: its words, the main one, and whether they are one noun with its adjectives."""
+    """The subject of a question: its words, the main one, and whether they are one noun with its adjectives.
+
+    A question without a single subject has no words. The main word is None if it cannot be told.
+    """
 
     words: frozenset[str] = frozenset()
     main: str | None = None
@@ -379,7 +391,7 @@ def _verdict_of(
     item: Sequence[tuple[Stance, str]],
     degree: re.Pattern[str],
 ) -> str | None:
-    """Return the verdict of a statement, or None.
+    """Return the verdict of a statement, "yes" or "no", None if it does not answer the question.
 
     Args:
         topic: Subject of the question.

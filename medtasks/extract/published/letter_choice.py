@@ -116,7 +116,10 @@ def _lettered_answer(
     *,
     newest: bool,
 ) -> Answer | None:
-    """Return the answer of a reply that has a letter, else None."""
+    """Return the answer of a reply that has one option's letter, or an invalid one for the letter of "none of them".
+
+    None if the reply has neither, so that its text counts.
+    """
     words = spoken_words(reply)
     named = [name for name in letters if name in words]
     if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
@@ -261,7 +264,7 @@ def first_letter(
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:
-    """Return the indices of the options with the smallest loss, none if a loss is NaN.
+    """Return the indices of the options with the smallest loss, none without losses or if one is NaN.
 
     Args:
         losses: Mean negative log-likelihood of each option, shape (options,).
@@ -270,7 +273,7 @@ def most_likely(losses: Sequence[float]) -> list[int]:
         >>> most_likely([2.0, 0.5, 0.5]), most_likely([float("nan"), 0.5])
         ([1, 2], [])
     """
-    if not losses or any(map(math.isnan, losses)):
+    if any(map(math.isnan, losses)):
         return []
     return [index for index, loss in enumerate(losses) if loss == min(losses)]
 

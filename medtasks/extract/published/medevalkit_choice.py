@@ -97,7 +97,7 @@ def tag_contents(text: str, tag: str) -> list[str]:
 
 
 def declared_answer(reply: str | None) -> str:
-    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply.
+    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply; for None an empty text.
 
     Example:
         >>> declared_answer(r"<answer>It is \boxed{B}</answer>")
@@ -188,7 +188,14 @@ def _match_option(
     lines: tuple[str, ...],
     gold: str | None,
 ) -> tuple[str, bool, bool]:
-    """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided."""
+    """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided.
+
+    Args:
+        key: Text that is compared exactly, see :func:`read_reply`.
+        text: Text that is compared by similarity.
+        lines: Lines of the options in lower case.
+        gold: Letter or text of the target in lower case; None without a target, so that no reply is right.
+    """
     letters = _letters(len(lines))
     fallback = False
     if key in letters:
@@ -209,7 +216,8 @@ def _match_option(
 def _gold_to_compare(sample: Sample, *, fixed: bool) -> str | None:
     """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text.
 
-    The gold of a row of OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
+    None if the sample has no target. The gold of a row of OmniMedVQA may be the text of several options: then one that
+    looks like a letter is a text.
 
     Args:
         sample: The sample.
@@ -426,7 +434,10 @@ def mmmu_answer(
     version=4,
 )
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words."""
+    """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words.
+
+    A reply of None is empty.
+    """
     if not is_open(sample):
         return robust_choice(reply, sample)
     text = own_words(reply)

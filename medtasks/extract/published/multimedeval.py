@@ -99,6 +99,15 @@ def _in_both_versions(
     of: str,
     summary: str,
 ) -> Callable[[Extract], Extract]:
+    """Register a function once for each cleaner, which it gets as ``clean``.
+
+    Args:
+        name: Name of the extractors without the version, which follows an underscore.
+        kind: Kind of their answers.
+        of: The questions they are for, for summaries.
+        summary: What they read, for summaries.
+    """
+
     def register(rule: Extract) -> Extract:
         for version, clean, cleaner in (
             ("head", clean_head, "cleaner at d9ac283"),

@@ -160,6 +160,7 @@ def _roles_of(
     roles: str,
     languages: Languages,
 ) -> frozenset[str]:
+    """Return those of some roles, separated by blanks, that ``words`` have as a whole."""
     return frozenset(
         role for role in roles.split() if pattern_of(role, languages).fullmatch(words)
     )

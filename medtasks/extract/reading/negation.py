@@ -163,6 +163,7 @@ class _Sign(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _signs(clause: str, languages: Languages) -> list[_Sign]:
+    """Return the words of a clause that bear on what it mentions, in order."""
     signs = []
     for signal in signals_in(clause, _ROLES, languages):
         kind = _stance_of(signal, clause, languages)

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -117,14 +117,12 @@ def same_word(first: str, second: str) -> bool:
     """
     if first[:_LONG] != second[:_LONG]:
         return False
-    if first == second:
-        return True
     shorter, longer = sorted((first, second), key=len)
     common = max(_LONG, len(shorter) - 1)
     return len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
 
 
-@lru_cache(maxsize=1)
+@cache
 def _numerals() -> Mapping[str, str]:
     """Return Roman numerals and words for numbers, with their digits."""
     numerals = {roman: str(value) for value, roman in enumerate(_ROMANS.split(), 1)}
@@ -144,7 +142,7 @@ def numeral(word: str) -> str:
     return _numerals().get(word, word)
 
 
-@lru_cache(maxsize=64)
+@cache
 def _folded_words(*roles: str) -> frozenset[str]:
     words = set[str]()
     for role in roles:
@@ -314,13 +312,13 @@ def _is_within(
 # ---- mentions by label ----
 
 
-@lru_cache(maxsize=64)
+@cache
 def _capital_pattern(count: int) -> re.Pattern[str]:
     letters = "|".join(reversed(first_letters(count)))
     return re.compile(rf"(?:{letters})(?!{_JOINED})")
 
 
-@lru_cache(maxsize=64)
+@cache
 def _small_pattern(count: int) -> re.Pattern[str]:
     """Return a pattern of small letters in brackets, and at the beginning or the end of a line."""
     small = f"[a-{letter(min(count, 26) - 1).lower()}]"
@@ -395,7 +393,13 @@ def _is_part_of_name(
     following: Signal | None,
     end: int,
 ) -> bool:
-    """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型"."""
+    """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型".
+
+    Args:
+        preceding: Signal that ends at the letter or one character before, None if there is none.
+        following: Signal that begins at the letter's end or one character later, None if there is none.
+        end: Position after the letter.
+    """
     if preceding and "named" in preceding.roles:
         return True
     return following is not None and following.start == end and "named" in following.roles
@@ -408,7 +412,15 @@ def _is_word(
     following: Signal | None,
     languages: Languages,
 ) -> bool:
-    """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells"."""
+    """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells".
+
+    Args:
+        text: The reply.
+        start: Position of the capital.
+        preceding: Signal next to it on the left, None if there is none.
+        following: Signal next to it on the right, None if there is none.
+        languages: Languages of the reply.
+    """
     if _NAME.match(text, start):
         return True
     if not _SENTENCE.match(text, start):

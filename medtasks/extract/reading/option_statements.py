@@ -79,6 +79,7 @@ class Statement(NamedTuple):
 
 
 def _union(findings: Iterable[Finding | Mention]) -> frozenset[int]:
+    """Return all options of findings or mentions, none without any of them."""
     return frozenset[int]().union(*(finding.options for finding in findings))
 
 
@@ -106,7 +107,10 @@ class OptionStatements(NamedTuple):
 
     @property
     def decided_options(self) -> frozenset[int]:
-        """Options of the last final statement, else all that are declared, else those that a walk calls right."""
+        """Options of the last final statement, else all that are declared, else those that a walk calls right.
+
+        It is empty if a reply decides for none.
+        """
         final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
         declared = [
             finding for finding in self.findings if finding.evidence is Evidence.DECLARED
@@ -196,7 +200,7 @@ def _signals(text: str, languages: Languages) -> list[Signal]:
 
 
 def _after_correction(findings: list[Finding], signals: Signals) -> list[Finding]:
-    """Return the findings after the last correction that an option follows."""
+    """Return the findings after the last correction ("wait") that is before an affirmed option, else all of them."""
     latest = max((finding.start for finding in findings if finding.evidence), default=0)
     correction = 0
     for signal in signals:
@@ -270,7 +274,7 @@ def _start(part: Mention | Signal | Statement) -> int:
 
 
 def _ends(text: str, mentions: Mentions) -> list[int]:
-    """Return the positions where statements end: not within a bracket, nor within a mention."""
+    """Return the positions where statements end: not within a bracket, nor within a mention. The last is the text's."""
     ends = []
     start = 0
     last_ends = [0, *(mention.end for mention in mentions)]
@@ -291,7 +295,13 @@ def _walks(
     statements: Statements,
     count: int,
 ) -> list[tuple[int, int]]:
-    """Return the numbers of the first statement of each walk through options, and of the one after its last."""
+    """Return for each walk through options the number of its first statement, and of the one after its last.
+
+    Args:
+        text: The reply.
+        statements: Its statements, in order, which are numbered from 0.
+        count: Number of options of the question.
+    """
     runs: list[dict[int, Statement]] = [{}]  # statement by option
     for item in _items(text, statements):
         option = min(item.groups[0].options)
@@ -434,7 +444,13 @@ def _evidence(
     statement: Statement,
     number: int,
 ) -> Evidence:
-    """Return the evidence of a statement for the options of one of its groups."""
+    """Return the evidence of a statement for the options of one of its groups.
+
+    Args:
+        text: The reply.
+        statement: One of its statements.
+        number: Position of the group in the statement's ``groups``.
+    """
     group = statement.groups[number]
     before = _before(text, statement, number)
     after = _after(text, statement, number)
@@ -523,6 +539,10 @@ def _denies(text: str, before: Signals) -> bool:
 
 def is_cut(text: str, findings: Sequence[Finding]) -> bool:
     """Return whether a reply announces what does not follow, or ends within a sentence, some words after an option.
+
+    Args:
+        text: The reply, not empty.
+        findings: What it says about options. It is looked at from the last of them on, as a whole without any.
 
     Example:
         >>> is_cut("The answer is:", []), is_cut("The answer is A.", [])

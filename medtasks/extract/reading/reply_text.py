@@ -97,7 +97,7 @@ _BRACE = re.compile(r"[{}]")
 
 
 def given_text(reply: str | None) -> str | Reason:
-    """Return the reply as it is, or the reason why it has no text: ``empty`` or ``adapter_failed``.
+    """Return the reply as it is, or the reason why it has no text: ``empty``, also for None, or ``adapter_failed``.
 
     Example:
         >>> given_text(" "), given_text("**B**")
@@ -109,7 +109,7 @@ def given_text(reply: str | None) -> str | Reason:
 
 
 def answered_text(reply: str | None) -> str | Reason:
-    """Return the reply as it is, possibly empty, or ``adapter_failed``."""
+    """Return the reply as it is, empty for None, or ``adapter_failed``."""
     return reply or "" if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
@@ -127,7 +127,8 @@ def own_words(
     Args:
         reply: The raw reply.
         split_names: Whether underscores join words; else they are Markdown.
-        is_answer: Whether the value of a JSON field is an answer, where no field is called one.
+        is_answer: Whether the value of a JSON field is an answer, where no field is called one. With None, the default,
+            only a field's name tells.
 
     Returns:
         The text, or ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
@@ -204,7 +205,12 @@ def _as_text(value: Any) -> str:
 
 
 def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
-    """Return the answer's field, else fields that are an answer, else the prose before an object that was cut."""
+    """Return the answer's field, else fields that are an answer, else the prose before an object that was cut.
+
+    Args:
+        text: Text with something like a JSON object. If nothing in it is an answer, it is returned whole.
+        is_answer: See :func:`own_words`.
+    """
     fields = json_fields(text)
     for role in ("answer", "option"):
         values = [value for key, value in fields if _has_role(key, role)]
@@ -341,8 +347,6 @@ def last_box(text: str) -> str | None:
         >>> last_box(r"\boxed{B} or \boxed{no}")
         'no'
     """
-    if _BOX not in text:
-        return None
     open_braces = []
     ends = {}  # of boxes, by their start
     for brace in _BRACE.finditer(text):
