@@ -150,6 +150,8 @@ def extractor(
     """
 
     def register(extract: Extract) -> Extract:
+        """Register a function, and return it as it is if it has settings, else with the reader in front."""
+
         @functools.wraps(extract)
         def extract_text(reply: Any, sample: Sample) -> Answer:
             text = reply if reader is None else reader(reply)
@@ -199,6 +201,7 @@ def extractors(kind: str | None = None) -> Mapping[str, RegisteredExtractor]:
 
 @functools.cache
 def _import_all() -> None:
+    """Import all modules of this room, which registers their extractors."""
     import medtasks.extract
 
     for module in pkgutil.walk_packages(medtasks.extract.__path__, "medtasks.extract."):

@@ -160,6 +160,7 @@ def _chexbert(settings: ModelSettings) -> Labeler:
     chexbert = Chexbert(settings)
 
     def label(texts: Sequence[str]) -> list[dict[str, Finding]]:
+        """Return the findings of texts, shape (texts,)."""
         try:
             readings = chexbert(texts)
         except MedTasksError:
@@ -197,6 +198,7 @@ def _build_labeler(name: str) -> Labeler | LabelerError:
 
 
 def _origin(error: Exception) -> str:
+    """Name the type of an error and the line that raised it, without its message, which may quote the text."""
     # not its message, which may quote the text
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno} ({frame.name})"
@@ -267,6 +269,7 @@ def from_labels(
 
 
 def _report_once(cause: str) -> None:
+    """Warn of a reply without labels, once per process and cause."""
     warn_once(
         f"A reply got no labels: {cause}. Such samples are judge_failed and left out of the metrics; further ones of "
         f"this kind are not reported."

@@ -66,6 +66,7 @@ def kept_replies(tasks: Mapping[str, Any]) -> KeptReplies:
 
 
 def _is_failed(reply: Any) -> bool:
+    """Return whether a reply is a failure: a text that marks one, or a likelihood that is NaN."""
     if isinstance(reply, str):
         return failure_cause(reply) is not None
     return math.isnan(reply[0])

@@ -142,6 +142,7 @@ def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
 
 
 def _is_ours(task: Any) -> bool:
+    """Return whether a task of the harness is scored by one of our hooks."""
     return is_our_hook(getattr(task.config, "process_results", None))
 
 
@@ -293,6 +294,7 @@ def _watch(
         *args: Any,
         **kwargs: Any,
     ) -> Any:
+        """Score a sample while its hook can look up the name and settings of its task."""
         before = SCORED_TASK.set(name)
         settings = SCORED_SETTINGS.set(
             getattr(ours[name], "lmms_eval_specific_kwargs", None) or {}

@@ -181,6 +181,7 @@ def _is_full(reply: Any, request: Instance) -> bool:
 
 
 def _escape(text: Any, *, may_be_failure: bool = False) -> Any:
+    """Return a text with its own marks escaped, see :func:`escaped_reply`. Anything else stays as it is."""
     return escaped_reply(text, may_be_failure=may_be_failure) if isinstance(text, str) else text
 
 
@@ -242,6 +243,7 @@ def _mark_replies(create: Callable[..., Any]) -> Callable[..., Any]:
         return _mark_reply(await answer, uses_tools)
 
     def create_marked(*args: Any, **kwargs: Any) -> Any:
+        """Ask the server, and mark its answer at once or, from an asynchronous client, once it is there."""
         answer = create(*args, **kwargs)
         mark = mark_later if inspect.isawaitable(answer) else _mark_reply
         return mark(answer, "tools" in kwargs)

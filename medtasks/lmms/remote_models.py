@@ -319,6 +319,7 @@ def live_destinations(lm: Any) -> list[Destination]:
 
 
 def _of_local(module: str) -> list[Destination]:
+    """Return the destinations of a model in its own process: none, unless it may run code of a checkpoint."""
     return [Destination("", runs_code=True)] if allows_checkpoint_code(module) else []
 
 
@@ -417,6 +418,7 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
     silent = any(map(is_private, guarded))
 
     def guarded_call(call: Callable[[Any], Any], requests: Any) -> Any:
+        """Ask a model without redirects and, if text is private, in silence."""
         with _without_redirects(), _silence() if silent else contextlib.nullcontext():
             return call(requests)
 
@@ -482,6 +484,7 @@ def _silence() -> Iterator[None]:
     """Show only progress bars and our own log within the block."""
 
     def redact(record: "Record") -> None:
+        """Redact a line of the log, and withhold those of other packages."""
         redact_record(record)
         if not (record["name"] or "").startswith(_OURS):
             record["message"] = "message withheld"

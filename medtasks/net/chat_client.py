@@ -284,6 +284,7 @@ class ChatClient:
         return replace(self.server, base_url=self._address(path))
 
     def _address(self, path: str) -> str:
+        """Return the address of a path: below the base URL, or with a slash in front above its ``/v1``."""
         # a path is below the base URL, or with a slash above it
         base = self.server.base_url
         above = base.removesuffix("/v1") if urlsplit(base).path else base

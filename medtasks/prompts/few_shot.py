@@ -111,4 +111,5 @@ def _documents(folder: str, name: str) -> tuple[Document, ...]:
 # A few datasets at a time: five decoded mammograms are a hundred megabytes.
 @functools.lru_cache(maxsize=2)
 def _open_examples(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
+    """Return the images of each demonstration, opened once. Nothing may change them."""
     return tuple(tuple(document_images.images(example)) for example in _documents(folder, name))

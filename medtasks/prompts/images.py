@@ -100,6 +100,7 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
 
 
 def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
+    """Open an image as its document's decoding says, and record how it was converted. Errors are SourceErrors."""
     decoding = image_decoding(doc, settings)
     with _name_source_in_errors(path, doc):
         seen = decode_image(path, decoding)
@@ -125,11 +126,13 @@ def _volume_itself(path: Path, doc: Document) -> Any:
 
 
 def _name_of(doc: Document) -> str:
+    """Return the name of a sample in messages, without its id if the data are private."""
     number = hidden_id("doc", doc.get("doc_id")) if _is_private(doc) else doc.get("doc_id", "?")
     return f"sample {number}"
 
 
 def _is_private(doc: Document) -> bool:
+    """Return whether a document is of a dataset whose texts and file names may not be shown."""
     return doc.get("dataset") is not None and is_private(str(doc["dataset"]))
 
 

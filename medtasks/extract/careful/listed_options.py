@@ -60,6 +60,7 @@ def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
     """Return the words of a text without those around an answer, where "ACD" is three words."""
 
     def keep_letters(word: re.Match[str]) -> str:
+        """Return a word around an answer only if it is an option's letter, else a blank."""
         is_letter = word[0].upper() in options.letters and (word[0].isupper() or text.islower())
         return word[0] if is_letter else " "
 
@@ -92,4 +93,5 @@ def _stated_options(
 
 
 def _says_all(text: str, languages: Languages) -> bool:
+    """Return whether a text says "all", and not as part of a phrase that only looks like it ("not at all")."""
     return any("all" in signal.roles for signal in signals_in(text, "all aside", languages))

@@ -71,11 +71,13 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
 
 
 def _without_whole_list(match: re.Match[str]) -> str:
+    """Return a list of relations as it is, or a blank if it names all three and so is the question's."""
     relations = {mention.options for mention in _mentions(match[0])}
     return match[0] if len(relations) < len(_FORMS) else " "
 
 
 def _mentions(text: str) -> list[Mention]:
+    """Return the mentions of relations in a text, in order. Their options are positions in ``_FORMS``."""
     mentions = []
     for match in _RELATION.finditer(text):
         index = (match.lastindex or 1) - 1

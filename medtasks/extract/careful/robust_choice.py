@@ -155,6 +155,7 @@ def _until_invented_question(
 
 @cache
 def _heading(languages: Languages) -> re.Pattern[str]:
+    """Return a pattern of headings such as "Question 2:" at the beginning of a line or sentence."""
     return re.compile(
         rf"(?i)(?:^|\n|[.!?]\s)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*:"
     )

@@ -197,6 +197,7 @@ def _label_pattern(languages: Languages) -> re.Pattern[str]:
 
 @cache
 def _grade_pattern(languages: Languages) -> re.Pattern[str]:
+    """Return a pattern of a scale and its grade. Its groups ``value``, ``other`` and ``roman`` hold grades."""
     number = rf"(?:\d(?=[abc]?\b)(?!\w?[.,/]\d)|\b(?:{'|'.join(words_of('one', languages))})\b)"
     return re.compile(
         rf"(?i){_SCALE}(?:[^.;\n\d]{{0,60}}?(?P<value>{number})[abc]?(?:{_JOINT}(?P<other>{_DIGITS}))?|{_ROMAN})"

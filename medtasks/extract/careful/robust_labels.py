@@ -143,6 +143,7 @@ def _own_list(text: str) -> str:
 
 
 def _is_no_finding(name: str) -> bool:
+    """Return whether a label is "No Finding", in any spelling."""
     return re.sub(r"[\W_]+", "", name).casefold() == "nofinding"
 
 
@@ -172,6 +173,7 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
 
 
 def _sort_key(expression: _Expression) -> tuple[int, int, bool]:
+    """Return the order of an expression: by position, the longest first, and a label before a look-alike."""
     match, label = expression
     return match.start(), -match.end(), label is None
 

@@ -153,6 +153,7 @@ def _second_verdict() -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)
 def _plain(text: str) -> str:
+    """Return a text in lower case, with single blanks in place of marks."""
     return _GAP.sub(" ", with_plain_characters(text)).strip().casefold()
 
 
@@ -488,6 +489,7 @@ def _content(text: str, languages: Languages) -> list[Mention[str]]:
     """Return the words of a text that tell one question about an image from another."""
 
     def blank(match: re.Match[str]) -> str:
+        """Return a word that tells nothing as blanks of its length, but "normal" and "abnormal" as they are."""
         is_kept = pattern_of("normal abnormal", languages).fullmatch(match[0])
         return match[0] if is_kept else " " * len(match[0])
 

@@ -175,10 +175,12 @@ def kit_answer(
 
 
 def _reason_for_none(reply: str) -> Reason:
+    """Return why a reply names no option: ``empty`` if it is blank, else ``no_match``."""
     return Reason.NO_MATCH if reply.strip() else Reason.EMPTY
 
 
 def _flags(sample: Sample) -> Collection[str]:
+    """Return the flags of a sample's published row, none without the column."""
     return sample.document.get("flags") or ()
 
 
@@ -248,6 +250,7 @@ def option_lines(sample: Sample) -> Sequence[str]:
 
 @lru_cache(maxsize=32)
 def _letters(number: int) -> tuple[str, ...]:
+    """Return the letters of as many options, in lower case."""
     return tuple(map(str.lower, first_letters(number)))
 
 
@@ -477,6 +480,7 @@ def _option_or_draw(
 
 
 def _open_answer(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
+    """Return the answer to an open question: whether a candidate is right, never without a gold."""
     gold = sample.document.get("gold")
     right = gold is not None and is_open_right(gold, answers)
     return Answer.ok(NO_LETTER if right else OTHER, target=NO_LETTER, **facts)

@@ -131,6 +131,7 @@ def _read_vqa(
 
 
 def _box_or_tag(reply: str | None) -> str:
+    """Return the content of the last box, else that of ``<answer>``, else the reply, empty for None."""
     box = box_content(reply or "")
     return tag_content(reply, "answer") if box == NO_BOX else box
 
@@ -313,6 +314,7 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
 
 
 def _boxed_or_whole(text: str) -> str:
+    """Return the content of the last box, or the whole text without one or if it is empty."""
     box = box_content(text)
     is_box = box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text  # SLAKE has "None" for an answer
     return box if box and is_box else text

@@ -66,6 +66,7 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def _texts_by_label(choices: str) -> Mapping[str, str]:
+    """Return the text of each option, label included, by the letter of its label."""
     pieces = itertools.pairwise([*starts_of(_LABEL, choices), len(choices)])
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 

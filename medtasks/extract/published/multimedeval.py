@@ -109,6 +109,7 @@ def _in_both_versions(
     """
 
     def register(rule: Extract) -> Extract:
+        """Register a function as two extractors, and return it as it is."""
         for version, clean, cleaner in (
             ("head", clean_head, "cleaner at d9ac283"),
             ("v0_1_0", clean_v0_1_0, "cleaner of v0.1.0"),
@@ -122,6 +123,7 @@ def _in_both_versions(
 
 @lru_cache(maxsize=4096)
 def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
+    """Return cleaned options, prepared for BLEU, in their order."""
     return References(list(map(clean, options)))
 
 

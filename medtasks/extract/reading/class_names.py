@@ -190,6 +190,7 @@ def stems(text: str) -> Words:
 
 @lru_cache(maxsize=1 << 14)
 def _meaning(word: str) -> str:
+    """Return the English word for "normal" and the like of any language, else the folded word."""
     return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), fold(word))
 
 

@@ -124,9 +124,7 @@ def _union_pattern(groups: Mapping[str, Iterable[str]]) -> str:
 
 def lower_case(text: str) -> str:
     """Return a text in lower case, of the same length."""
-    if "İ" in text:
-        text = _DOTTED_I.sub("i", text).replace("İ", "ı")
-    return text.lower()
+    return _DOTTED_I.sub("i", text).replace("İ", "ı").lower()
 
 
 @lru_cache(maxsize=4)  # a text is looked at for labels and for statements
@@ -188,6 +186,7 @@ def _languages_by_word() -> Mapping[str, Languages]:
 
 @cache
 def _latin_languages() -> Languages:
+    """Return the languages that are written in Latin letters."""
     return tuple(language for language in all_languages() if language not in _scripts())
 
 

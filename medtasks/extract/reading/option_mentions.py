@@ -103,6 +103,7 @@ def words_in(text: str) -> Words:
 
 
 def _plain(word: str) -> str:
+    """Return a number with a decimal point and without a final zero after it, any other word as it is."""
     if not word[-1].isdigit():
         return word
     return _ZEROS.sub("", word.replace(",", "."))
@@ -144,6 +145,7 @@ def numeral(word: str) -> str:
 
 @cache
 def _folded_words(*roles: str) -> frozenset[str]:
+    """Return the words of roles in all languages, in lower case and without accents."""
     words = set[str]()
     for role in roles:
         words.update(map(fold, words_of(role)))
@@ -314,6 +316,7 @@ def _is_within(
 
 @cache
 def _capital_pattern(count: int) -> re.Pattern[str]:
+    """Return a pattern of the letters of as many options, the last first, as "AB" begins with "A"."""
     letters = "|".join(reversed(first_letters(count)))
     return re.compile(rf"(?:{letters})(?!{_JOINED})")
 

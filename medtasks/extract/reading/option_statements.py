@@ -270,6 +270,7 @@ def _between(
 
 
 def _start(part: Mention | Signal | Statement) -> int:
+    """Return where a part of a text begins, the key by which parts are searched."""
     return part.start
 
 
@@ -369,6 +370,7 @@ def _is_answer_first(text: str, items: Statements) -> bool:
 
 
 def _roles(signals: Iterable[Signal]) -> frozenset[str]:
+    """Return all roles of signals."""
     return frozenset[str]().union(*(signal.roles for signal in signals))
 
 
@@ -420,6 +422,7 @@ def _is_line(text: str, statement: Statement) -> bool:
 
 
 def _is_about_answer(line: str) -> bool:
+    """Return whether a line is a short one with a word such as "answer"."""
     return len(line.split()) < _FEW and pattern_of("answer").search(line) is not None
 
 

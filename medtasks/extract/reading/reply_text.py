@@ -199,6 +199,7 @@ def _decode_value(written: str) -> Any:
 
 
 def _as_text(value: Any) -> str:
+    """Return a value of JSON as text: a text as it is, null as an empty one, anything else as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
