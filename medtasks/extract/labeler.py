@@ -143,8 +143,9 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
             )
         finding = labels[name]
         if finding is None:
-            kinds = "0 blank, 1 positive, 2 negative, 3 uncertain"
-            raise LabelerError(f"the labeler's value for '{name}' is none of {kinds}")
+            raise LabelerError(
+                f"the labeler's value for '{name}' is none of 0 blank, 1 positive, 2 negative, 3 uncertain"
+            )
         findings.append(Finding(finding))  # a plain number if it went through JSON
     return tuple(findings)
 

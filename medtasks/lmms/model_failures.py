@@ -36,10 +36,7 @@ from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
 _FACTS = packaged_facts(__package__, "harness_models")
-_EMPTY = _FACTS["empty_after_errors"]
-EMPTY_AFTER_ERRORS = frozenset(
-    {*map("chat.{}".format, _EMPTY["chat"]), *map("simple.{}".format, _EMPTY["simple"])}
-)
+EMPTY_AFTER_ERRORS = frozenset(_FACTS["empty_after_errors"])
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply is ambiguous."""
 
 ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {

@@ -198,9 +198,9 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
         return text
     if text and not ("://" in text and servers.readable(text)):
-        example = f"{TRUSTED}=https://api.openai.com"
         raise ModelRefused(
-            f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}"
+            f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example "
+            f"{TRUSTED}=https://api.openai.com"
         )
     return servers.origin(servers.readable(text)) if text else None
 

@@ -31,8 +31,8 @@ _WORD = re.compile(
     r"[^\W\d_\u0e00-\u9fff][^\W_\u0e00-\u9fff]*(?:['’][^\W\d_]+)?"
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
-_RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
-_SPELLINGS = NUMBERS | dict(zip(words_of("first", ENGLISH), _RANKS, strict=True))
+_RANKS = "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th"
+_SPELLINGS = NUMBERS | dict(zip(words_of("first", ENGLISH), _RANKS.split(), strict=True))
 _ARTICLES = frozenset(("an", "the"))
 
 

@@ -97,7 +97,7 @@ def tag_contents(text: str, tag: str) -> list[str]:
 
 
 def declared_answer(reply: str | None) -> str:
-    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply; for None an empty text.
+    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply. None is an empty one.
 
     Example:
         >>> declared_answer(r"<answer>It is \boxed{B}</answer>")
