@@ -155,6 +155,11 @@ def _refuse_examples(
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
+
+    Args:
+        ours: Our tasks, by name.
+        options: Arguments of the harness's ``evaluate``.
+        is_lmms: Whether the harness is lmms-eval, else it is lm-eval.
     """
     asked_for = getattr(options.get("cli_args"), "num_fewshot", None)
     configs = {}
@@ -281,7 +286,13 @@ def _watch(
     ours: HarnessTasks,
     origins: SampleOrigins,
 ) -> Iterator[None]:
-    """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
+    """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored.
+
+    Args:
+        lm: Model of the harness.
+        ours: Our tasks, by name. Without any, nothing is watched.
+        origins: Gets the origins of replies, by task and row.
+    """
     if not ours:
         yield
         return

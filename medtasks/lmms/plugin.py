@@ -200,7 +200,10 @@ def _match_without_variants(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
+    """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task.
+
+    All names stay if they cannot be told apart.
+    """
     names = match(manager, task_list, *args, **kwargs)
     patterns = [task_list] if isinstance(task_list, str) else task_list
     with contextlib.suppress(Exception):  # a pattern is not worth a failed run

@@ -29,6 +29,9 @@ def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
     Args:
         doc: The document, of a dataset with demonstrations.
         lmms_eval_specific_kwargs: The model family's settings, none by default.
+
+    Raises:
+        DatasetNotPrepared: The dataset has no demonstrations.
     """
     settings = lmms_eval_specific_kwargs or {}
     template = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n"))
@@ -49,6 +52,9 @@ def images(
     Args:
         doc: The document, of a dataset with demonstrations.
         lmms_eval_specific_kwargs: The model family's settings, none by default.
+
+    Raises:
+        DatasetNotPrepared: The dataset has no demonstrations.
     """
     opened: list[Image.Image] = []
     for example in _images_of(doc["dataset"]):
@@ -62,6 +68,9 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
     Args:
         doc: The document, of a dataset with demonstrations.
         lmms_eval_specific_kwargs: The model family's settings, none by default.
+
+    Raises:
+        DatasetNotPrepared: The dataset has no demonstrations.
     """
     settings = lmms_eval_specific_kwargs or {}
     examples = demonstrations(doc["dataset"])

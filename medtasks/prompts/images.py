@@ -243,7 +243,8 @@ def _manifest_of(doc: Document) -> Manifest | None:
 def image_path(file: str, doc: Document, settings: Settings) -> Path:
     """Return the path of a file of a document.
 
-    It may differ from the file's name in separators, Unicode form and blanks around it, if it means one file only.
+    It may differ from the file's name in separators, Unicode form and blanks around it, if it means one file only. The
+    path of a file that is missing is returned, too.
 
     Args:
         file: Absolute path, or path below a folder, see :func:`images`.
@@ -414,8 +415,8 @@ def visible_images(
     Args:
         doc: The document.
         opened: Its images.
-        digests: Of the files, shape (images,). They seed the noise of degraded images; a path in their place counts by
-            its last part, so that it is the same on every machine.
+        digests: Of the files, shape (images,), empty if the variant degrades nothing. They seed the noise of degraded
+            images; a path in their place counts by its last part, so that it is the same on every machine.
     """
     if doc.get(COLUMN) == BLANK:
         return [Image.new("RGB", image.size, GREY) for image in opened]

@@ -74,7 +74,7 @@ def _stated_options(
     options: OptionSet,
     sample: Sample,
 ) -> frozenset[int] | Reason:
-    """Return the options that the statements of a reply list, or why there are none."""
+    """Return the indices of the options that the statements of a reply list, or why there are none."""
     languages = few_languages_of(text, sample.languages)
     statements = option_statements(text, options, languages)
     if statements is None:

@@ -92,7 +92,12 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
 
 
 def _denied_words(text: str, words: Sequence[Mention[str]]) -> Iterator[Mention[str]]:
-    """Yield the words of a text that it denies, of some words in order."""
+    """Yield those of some words of a text that its clauses deny.
+
+    Args:
+        text: Text without markup.
+        words: Words of the text, in its order.
+    """
     languages = languages_of(text)
     if "en" in languages:
         languages = ENGLISH

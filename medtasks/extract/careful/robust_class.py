@@ -252,7 +252,13 @@ def _class_in(
     classes: ClassChoices,
     named: Sequence[str] = (),
 ) -> int | Reason:
-    """Return the class that a text names, or why there is none."""
+    """Return the index of the class that a text names, or why there is none.
+
+    Args:
+        text: The model's own words.
+        classes: Classes of the question.
+        named: Languages that the task names, none by default.
+    """
     languages = languages_of(text, named)
     if "en" in languages:
         languages = ENGLISH

@@ -151,7 +151,8 @@ def kit_answer(
 
     Returns:
         An answer with the facts ``fallback``, whether similarity alone decided; ``target``, if MedEvalKit compares
-        with another one than the column ``answer``; and ``stops``, if it raises on such a row.
+        with another one than the column ``answer``; and ``stops``, if it raises on such a row. For a sample without
+        options it is ``empty`` or ``no_match``, without facts.
     """
     lines = tuple(map(str.lower, option_lines(sample)))
     if not lines:

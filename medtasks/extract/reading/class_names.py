@@ -87,7 +87,11 @@ class ClassNames:
         return re.compile(rf"(?<![^\W_])(?:{groups})(?![^\W_])")
 
     def mentions(self, text: str) -> list[Mention]:
-        """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
+        """Return the mentions of classes in a text, in order.
+
+        Of names within one another the longest counts, of what a class denies its :func:`absence`. Names that are said
+        of something else are left out, as in "normal heart size".
+        """
         lower = fold(text)
         classes = list(self.names.values())
         spans: list[_Span] = []
@@ -211,7 +215,10 @@ def _is_aside(
     start: int,
     end: int,
 ) -> bool:
-    """Return whether a name is said of something else: of an attribute ("normal heart size"), of a setting."""
+    """Return whether the name between two positions is said of something else than the image.
+
+    That is "normal" about an attribute ("normal heart size"), or "background" about a setting.
+    """
     before = text[max(0, start - _ATTRIBUTE) : start]
     after = text[end : end + _ATTRIBUTE]
     if pattern_of("normal").fullmatch(text, start, end):

@@ -125,7 +125,7 @@ def own_words(
     answer only what is inside.
 
     Args:
-        reply: The raw reply.
+        reply: The raw reply. None is an empty one.
         split_names: Whether underscores join words; else they are Markdown.
         is_answer: Whether the value of a JSON field is an answer, where no field is called one. With None, the default,
             only a field's name tells.
