@@ -51,7 +51,7 @@ def check_generates(task: TaskFile) -> None:
 
 
 def _similar_task(task: TaskFile) -> str | None:
-    """Return a task with the same questions whose replies are texts, None if there is none.
+    """Return a task with the same questions whose replies are texts, or None.
 
     It is the task that this one was made of, or the first of the same dataset.
     """

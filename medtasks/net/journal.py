@@ -140,7 +140,7 @@ class Journal:
         self._written = set(self._stored)
 
     def replay(self, key: str) -> Entry | None:
-        """Return the answer to an equal request before this object was made, None if there is none.
+        """Return the answer to an equal request before this object was made, or None.
 
         Args:
             key: What :meth:`add` got, a :func:`digest_of` the request.

@@ -278,7 +278,7 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
 
 
 def _fault_of(path: Path, error: OSError) -> str:
-    """Return what is wrong with the file of an image, after its name in a message, and files with nearly that name."""
+    """Describe the fault of an image's file, to follow its name in a message, and name files with nearly that name."""
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
     if path.is_dir():

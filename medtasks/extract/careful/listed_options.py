@@ -32,7 +32,10 @@ NO_OPTION = -1  # index of a letter of no option
     version=3,
 )
 def listed_options(reply: str | None, sample: Sample) -> Answer:
-    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1. None is an empty reply."""
+    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
+
+    None is an empty reply.
+    """
     options = option_set(tuple(sample.options))
     text = own_words(reply, is_answer=lambda value: bool(_nothing_else(value, options)))
     if isinstance(text, Reason):

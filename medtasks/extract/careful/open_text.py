@@ -92,7 +92,7 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
 
 
 def _denied_words(text: str, words: Sequence[Mention[str]]) -> Iterator[Mention[str]]:
-    """Yield those of some words of a text that its clauses deny.
+    """Yield the words among ``words`` that the clauses of a text deny.
 
     Args:
         text: Text without markup.

@@ -350,7 +350,7 @@ def _may_be_look_alike(
 def _only_difference(name: Words, other: Words) -> list[tuple[str, str]]:
     """Return the pair of words in which two names of several words differ, in both orders.
 
-    Without such a pair, or with several, there is none.
+    Empty without such a pair, or with several.
     """
     if len(name) != len(other) or len(name) < 2:
         return []

@@ -256,7 +256,7 @@ def _is_whole_or_begins(
 def _with_second(signal: Signal, text: str) -> set[str]:
     """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not").
 
-    There is none in an instruction that is repeated ("yes or no: ...").
+    Empty for an instruction that is repeated ("yes or no: ...").
     """
     first = min(signal.roles, key=_VERDICTS.index)
     following = _second_verdict().match(text, signal.end)

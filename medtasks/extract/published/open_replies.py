@@ -101,7 +101,7 @@ def _texts(
     """Return an answer whose value is the judged text, with the texts as facts.
 
     Args:
-        text: Text of the reply, which may be blank, or the reason why there is none. Both make the answer invalid.
+        text: Text of the reply, which may be blank, or the reason why it has no text. Both make the answer invalid.
         judged: Text for the judge.
         labelled: Text for the labeler.
         compared: Text for the text metrics.

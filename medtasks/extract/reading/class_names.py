@@ -89,8 +89,8 @@ class ClassNames:
     def mentions(self, text: str) -> list[Mention]:
         """Return the mentions of classes in a text, in order.
 
-        Of names within one another the longest counts, of what a class denies its :func:`absence`. Names that are said
-        of something else are left out, as in "normal heart size".
+        Of names within one another the longest counts, of what a class denies its :func:`absence`. Names that are
+        about something else are left out, as in "normal heart size".
         """
         lower = fold(text)
         classes = list(self.names.values())
@@ -215,7 +215,7 @@ def _is_aside(
     start: int,
     end: int,
 ) -> bool:
-    """Return whether the name between two positions is said of something else than the image.
+    """Return whether the name between two positions is about something else than the image.
 
     That is "normal" about an attribute ("normal heart size"), or "background" about a setting.
     """

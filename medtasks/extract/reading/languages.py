@@ -158,7 +158,7 @@ def _roles_of(
     roles: str,
     languages: Languages,
 ) -> frozenset[str]:
-    """Return those of some roles, separated by blanks, that ``words`` have as a whole."""
+    """Return the roles of words as a whole, out of ``roles``, which are separated by blanks."""
     return frozenset(
         role for role in roles.split() if pattern_of(role, languages).fullmatch(words)
     )

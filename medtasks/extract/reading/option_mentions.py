@@ -399,8 +399,8 @@ def _is_part_of_name(
     """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型".
 
     Args:
-        preceding: Signal that ends at the letter or one character before, None if there is none.
-        following: Signal that begins at the letter's end or one character later, None if there is none.
+        preceding: Signal that ends at the letter or one character before, or None.
+        following: Signal that begins at the letter's end or one character later, or None.
         end: Position after the letter.
     """
     if preceding and "named" in preceding.roles:
@@ -420,8 +420,8 @@ def _is_word(
     Args:
         text: The reply.
         start: Position of the capital.
-        preceding: Signal next to it on the left, None if there is none.
-        following: Signal next to it on the right, None if there is none.
+        preceding: Signal next to it on the left, or None.
+        following: Signal next to it on the right, or None.
         languages: Languages of the reply.
     """
     if _NAME.match(text, start):
