@@ -150,6 +150,8 @@ def extractor(
     """
 
     def register(extract: Extract) -> Extract:
+        """Register a function, and return it as it is if it has settings, else with the reader in front."""
+
         @functools.wraps(extract)
         def extract_text(reply: Any, sample: Sample) -> Answer:
             text = reply if reader is None else reader(reply)
@@ -184,7 +186,10 @@ def extractor_of(name: str, kind: str | None = None) -> RegisteredExtractor:
 
 
 def extractors(kind: str | None = None) -> Mapping[str, RegisteredExtractor]:
-    """Return the extractors of a kind, or of all kinds, by name: those of this room, and of question types in use.
+    """Return the extractors of a kind by name: those of this room, and of question types in use.
+
+    Args:
+        kind: An :class:`AnswerKind`, or one of a question type's own; None for all kinds.
 
     Example:
         >>> sorted(extractors(AnswerKind.LIKELIHOODS))
@@ -196,6 +201,7 @@ def extractors(kind: str | None = None) -> Mapping[str, RegisteredExtractor]:
 
 @functools.cache
 def _import_all() -> None:
+    """Import all modules of this room, which registers their extractors."""
     import medtasks.extract
 
     for module in pkgutil.walk_packages(medtasks.extract.__path__, "medtasks.extract."):
@@ -204,6 +210,7 @@ def _import_all() -> None:
 
 @functools.cache
 def _of_kind(kind: str | None, _count: int) -> Mapping[str, RegisteredExtractor]:
+    """Return the extractors of a kind, None for all, by module. With the count of all, a new one renews the cache."""
     ordered = sorted(REGISTERED.values(), key=lambda rule: rule.extract.__module__)
     return MappingProxyType({rule.name: rule for rule in ordered if kind in (None, rule.kind)})
 

@@ -55,6 +55,7 @@ def escaped_reply(text: str, *, may_be_failure: bool = False) -> str:
 
 
 def _broken_mark(mark: re.Match[str]) -> str:
+    """Return the beginning of a forged mark so that it is none: see :func:`escaped_reply`."""
     first = mark[0][0]
     gap = " " if first == "{" else _INVISIBLE
     return f"{first}{gap}{mark[0][1:]}"

@@ -43,7 +43,7 @@ def labeler() -> Labeler:
     """Return the labeler that the environment names, else CheXbert.
 
     Raises:
-        LabelerError: It cannot be built.
+        LabelerError: It cannot be built, or the environment names none and CheXbert's weights are not on this machine.
     """
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
@@ -111,7 +111,7 @@ def _mistake(results: Sequence[Any], count: int) -> str:
 
 
 def _as_findings(result: Mapping[Any, Any]) -> Labels:
-    """Return the findings of a labeler's result, None for a value that is no finding."""
+    """Return the findings of a labeler's result, None for a value that is no finding. Names without a value go."""
     labels: dict[str, Finding | None] = {}
     for name, value in result.items():
         if value is None:
@@ -143,29 +143,33 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
             )
         finding = labels[name]
         if finding is None:
-            kinds = "0 blank, 1 positive, 2 negative, 3 uncertain"
-            raise LabelerError(f"the labeler's value for '{name}' is none of {kinds}")
+            raise LabelerError(
+                f"the labeler's value for '{name}' is none of 0 blank, 1 positive, 2 negative, 3 uncertain"
+            )
         findings.append(Finding(finding))  # a plain number if it went through JSON
     return tuple(findings)
 
 
 @functools.cache
 def _chexbert(settings: ModelSettings) -> Labeler:
+    """Return CheXbert as a labeler, loaded once per settings.
+
+    The labeler raises LabelerError for any error that is none of ours, so that texts are not tried one by one.
+    """
     from medtasks.metrics.neural.chexbert import Chexbert
 
     chexbert = Chexbert(settings)
 
     def label(texts: Sequence[str]) -> list[dict[str, Finding]]:
+        """Return the findings of texts, shape (texts,)."""
         try:
             readings = chexbert(texts)
         except MedTasksError:
             raise
         except Exception as error:  # such as the driver's; loading the network for every single text would not help
             raise LabelerError(f"CheXbert raised {_origin(error)}") from error
-        labels = []
-        for reading in readings:
-            labels.append(dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)))
-        return labels
+        findings = (map(Finding, reading.classes) for reading in readings)
+        return [dict(zip(CONDITIONS, of_text, strict=True)) for of_text in findings]
 
     return label
 
@@ -195,6 +199,7 @@ def _build_labeler(name: str) -> Labeler | LabelerError:
 
 
 def _origin(error: Exception) -> str:
+    """Name the type of an error and the line that raised it, without its message, which may quote the text."""
     # not its message, which may quote the text
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno} ({frame.name})"
@@ -221,10 +226,10 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
     Returns:
         The labels of each reply, shape (replies,), None for one without labels. The cause is logged once.
     """
-    texts = list(map(given_text, replies))
-    valid = {
-        position: text for position, text in enumerate(texts) if not isinstance(text, Reason)
-    }
+    valid = {}
+    for position, text in enumerate(map(given_text, replies)):
+        if not isinstance(text, Reason):
+            valid[position] = text
     of_replies: list[Labels | None] = [None] * len(replies)
     try:
         results = label_texts([*valid.values()])
@@ -247,8 +252,8 @@ def from_labels(
     """Read which conditions are present.
 
     Args:
-        reply: The raw reply.
-        labels: Its result of :func:`label_replies`.
+        reply: The raw reply. None is empty.
+        labels: The reply's result of :func:`label_replies`. With None the answer is ``judge_failed``.
         names: Names of the conditions, in order.
     """
     text = given_text(reply)
@@ -265,6 +270,7 @@ def from_labels(
 
 
 def _report_once(cause: str) -> None:
+    """Warn of a reply without labels, once per process and cause."""
     warn_once(
         f"A reply got no labels: {cause}. Such samples are judge_failed and left out of the metrics; further ones of "
         f"this kind are not reported."

@@ -57,6 +57,7 @@ def mean_of_settings(
 
 
 def _forbid_pooled_error(sizes: list[_Number]) -> None:
+    """Make the members' sizes NaN in place, so that the harness gives no standard error."""
     # After this call the harness computes a standard error from the same list, with the formula for the mean of
     # independent samples. For several modes on the same images it would be far too small; sizes of NaN make it NaN.
     sizes[:] = [math.nan] * len(sizes)

@@ -40,6 +40,7 @@ def hook(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], Log
     names = [entry["metric"] for entry in metric_list(family.metrics)]
 
     def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> LoggedSample:
+        """Score the results that the harness has for one document, and save the reply where it must be."""
         reply, row = open_results(results)
         must_save = family.saves_replies or (
             may_hold_words(results) and is_private_document(doc)
@@ -72,7 +73,13 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
 
 
 def _entry(name: str, direction: bool | None, aggregation: Aggregation) -> dict[str, Any]:
-    # The harness writes the function's name into its results.
+    """Return an entry of ``metric_list``.
+
+    Args:
+        name: Name of the metric. The harness writes the name of the function into its results.
+        direction: Whether higher values are better, None if neither higher nor lower ones are.
+        aggregation: Function from scores to the value.
+    """
     aggregation.__name__ = aggregation.__qualname__ = name
     return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
 

@@ -66,6 +66,7 @@ def kept_replies(tasks: Mapping[str, Any]) -> KeptReplies:
 
 
 def _is_failed(reply: Any) -> bool:
+    """Return whether a reply is a failure: a text that marks one, or a likelihood that is NaN."""
     if isinstance(reply, str):
         return failure_cause(reply) is not None
     return math.isnan(reply[0])
@@ -87,10 +88,13 @@ def _rows(
     withheld = {}
     changed = set()
     for line in _lines_of_one_run(samples):
-        row = _unchanged_row(line, index, settings)
-        if row is None:
-            changed.add(line.row)
-            continue
+        row = line.row
+        if line.fingerprint is not None:
+            doc_id, changes = line.match(index, settings)
+            if changes:  # in the sample since it was asked
+                changed.add(row)
+                continue
+            row = index.rows[doc_id]
         replies = _single_replies(line)
         if any(map(is_withheld, map(str, replies))):
             withheld[row] = line
@@ -114,18 +118,6 @@ def _replies_to_requests(replies: Sequence[Any], output_type: str) -> list[Any]:
     return [reply for reply in replies if len(replies) == 1 and isinstance(reply, str)]
 
 
-def _unchanged_row(
-    line: SampleLine,
-    index: QuestionIndex,
-    settings: Mapping[str, Any],
-) -> int | None:
-    """Return the row that a line answers, or None if its sample has changed since it was asked."""
-    if line.fingerprint is None:
-        return line.row
-    doc_id, changes = line.match(index, settings)
-    return None if changes else index.rows[doc_id]
-
-
 def _single_replies(line: SampleLine) -> list[Any]:
     """Return the replies of a line, each without the list around it."""
     replies = []
@@ -142,7 +134,15 @@ def _saved_replies(
     withheld: Mapping[int, SampleLine],
 ) -> Iterator[tuple[int, SampleLine, SampleLine]]:
     """Yield each row whose reply the samples file withholds, with its line there and the saved one."""
-    saved = _saved_lines(manifest, name) if withheld else {}
+    if not withheld:
+        return
+    # The processes of the run saved its replies under ``MEDTASKS_HOME``.
+    began = datetime.fromisoformat(manifest.started)
+    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
+    saved: dict[str, SampleLine] = {}  # by document
+    for file in sorted(replies_folder(name).glob("*.jsonl")):
+        if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
+            saved |= {line.record["doc_id"]: line for line in read_lines(file)}
     for row, line in withheld.items():
         saved_line = saved.get(documents[row].get("doc_id")) if row < len(documents) else None
         if saved_line is not None:
@@ -161,17 +161,6 @@ def _lines_of_one_run(samples: Path) -> Iterator[SampleLine]:
             contradicting += 1
     if contradicting:
         warn_once(WRITTEN_TWICE.format(contradicting, samples))
-
-
-def _saved_lines(manifest: RunManifest, name: str) -> dict[str, SampleLine]:
-    """Return the replies to a task that the processes of a run saved under ``MEDTASKS_HOME``, by document."""
-    began = datetime.fromisoformat(manifest.started)
-    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-    saved: dict[str, SampleLine] = {}
-    for file in sorted(replies_folder(name).glob("*.jsonl")):
-        if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
-            saved |= {line.record["doc_id"]: line for line in read_lines(file)}
-    return saved
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:

@@ -12,7 +12,6 @@ from collections.abc import (
     Collection,
     Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
     Set,
 )
@@ -67,6 +66,15 @@ def guard_evaluation(module: ModuleType) -> None:
 
 
 def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
+    """Call the harness's ``evaluate`` with our guards around it.
+
+    Returns:
+        The harness's results with what we record in them, None in all processes but the first.
+
+    Raises:
+        MedTasksError: A check before the first request fails. A ModelRefused is one of credentialed data.
+        SystemExit: An error ended the evaluation in one of torchrun's processes.
+    """
     from medtasks.lmms.remote_models import private_calls, refuse_remote_model
 
     options = inspect.signature(evaluate).bind(*args, **kwargs).arguments
@@ -83,7 +91,12 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     check_family(lm, tasks.values())
     datasets = datasets_of(tasks, ours)
     refuse_remote_model(lm, datasets)
-    _prepare_model(lm, tasks, datasets)
+    # A model of ours may quote no private text in errors, and a served one tells instructions from data by its tasks.
+    if hasattr(lm, "quote_errors"):
+        lm.quote_errors(allowed=not any(map(is_private, datasets)))
+    if hasattr(lm, "harness_tasks"):
+        lm.harness_tasks = tasks
+    getattr(lm, "copied", set()).clear()
     origins: SampleOrigins = {}
     with (
         _end_under_agent(options),
@@ -128,20 +141,8 @@ def _keep_text_out_of_logs(tasks: HarnessTasks) -> None:
             task.config.process_results = without_scoring
 
 
-def _prepare_model(
-    lm: Any,
-    tasks: HarnessTasks,
-    datasets: Collection[str],
-) -> None:
-    """Tell a model of ours its tasks and whether its errors may quote text, and forget what it copied."""
-    if hasattr(lm, "quote_errors"):
-        lm.quote_errors(allowed=not any(map(is_private, datasets)))
-    if hasattr(lm, "harness_tasks"):  # a served model of ours tells instructions from data
-        lm.harness_tasks = tasks
-    getattr(lm, "copied", set()).clear()
-
-
 def _is_ours(task: Any) -> bool:
+    """Return whether a task of the harness is scored by one of our hooks."""
     return is_our_hook(getattr(task.config, "process_results", None))
 
 
@@ -154,6 +155,11 @@ def _refuse_examples(
     """Raise MedTasksError for few-shot examples that tasks of ours do not have.
 
     lmms-eval would fail or ignore the option without a word, and lm-eval would show the asked question with its answer.
+
+    Args:
+        ours: Our tasks, by name.
+        options: Arguments of the harness's ``evaluate``.
+        is_lmms: Whether the harness is lmms-eval, else it is lm-eval.
     """
     asked_for = getattr(options.get("cli_args"), "num_fewshot", None)
     configs = {}
@@ -171,7 +177,7 @@ def _part_from_environment(options: Mapping[str, Any], *, is_lmms: bool) -> Shar
     """Return the part of the rows to ask, None for all.
 
     Raises:
-        MedTasksError: Options also choose rows of a shard, which 'medtasks run' refuses earlier.
+        MedTasksError: Options also choose rows of a shard, or the harness is lm-eval. 'medtasks run' refuses earlier.
     """
     look = os.environ.get(LOOK_VARIABLE)
     if look:
@@ -206,23 +212,19 @@ def datasets_of(tasks: HarnessTasks, ours: HarnessTasks) -> set[str]:
         datasets |= datasets_of_files(vars(task.config))
         if name not in ours:
             continue
-        in_file = (getattr(task.config, "metadata", None) or {}).get("dataset")
-        names = (*_datasets_in(getattr(task, "eval_docs_no_media", ())), in_file)
+        names = [(getattr(task.config, "metadata", None) or {}).get("dataset")]
+        documents: Any = getattr(task, "eval_docs_no_media", ())
+        if not hasattr(documents, "unique"):
+            names += [document.get("dataset") for document in documents]
+        # Documents of the datasets library, which need not read the rows.
+        elif "dataset" in documents.column_names:
+            names += documents.unique("dataset")
         datasets |= {str(dataset) for dataset in names if dataset}
     return datasets
 
 
-def _datasets_in(documents: Any) -> list[Any]:
-    if not hasattr(documents, "unique"):
-        return [document.get("dataset") for document in documents]
-    # Documents of the datasets library, which need not read the rows.
-    if "dataset" not in documents.column_names:
-        return []
-    return list(documents.unique("dataset"))
-
-
 def _gather(part: Any) -> list[Any]:
-    """Return the parts of all processes of the harness."""
+    """Return the parts of all processes of the harness, in the order of their ranks. Each process calls this."""
     from torch import distributed
 
     if not distributed.is_initialized():
@@ -233,7 +235,11 @@ def _gather(part: Any) -> list[Any]:
 
 
 def _record_notices(results: Any) -> None:
-    """Record in the results what went wrong besides, in any process."""
+    """Record in the results why replies could not be saved, in any process.
+
+    Args:
+        results: The harness's results, None in all processes but the first.
+    """
     notices = list(chain.from_iterable(_gather(faults_of_saving())))
     if notices and results is not None:
         results[NOTICES] = notices
@@ -265,6 +271,7 @@ def _record_origins(
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and object of each task in the harness's mapping, in which groups hold mappings of their own."""
     for name, entry in task_dict.items():
         task = entry[1] if isinstance(entry, tuple) else entry
         if isinstance(task, Mapping):
@@ -279,7 +286,13 @@ def _watch(
     ours: HarnessTasks,
     origins: SampleOrigins,
 ) -> Iterator[None]:
-    """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored."""
+    """Mark failed replies to our tasks, and record the origins of replies and the task that is being scored.
+
+    Args:
+        lm: Model of the harness.
+        ours: Our tasks, by name. Without any, nothing is watched.
+        origins: Gets the origins of replies, by task and row.
+    """
     if not ours:
         yield
         return
@@ -292,6 +305,7 @@ def _watch(
         *args: Any,
         **kwargs: Any,
     ) -> Any:
+        """Score a sample while its hook can look up the name and settings of its task."""
         before = SCORED_TASK.set(name)
         settings = SCORED_SETTINGS.set(
             getattr(ours[name], "lmms_eval_specific_kwargs", None) or {}
@@ -312,7 +326,12 @@ def _watch(
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> None:
-    """Record how images and volumes were shown in the results of each task, and warn of nearly flat ones."""
+    """Record how images and volumes were shown in the results of each task, and warn of nearly flat ones.
+
+    Args:
+        results: The harness's results, None in all processes but the first, which only send what they opened.
+        tasks: Tasks whose results get the record, by name.
+    """
     from medtasks.data.dataset_manifest import SHOWN_VOLUMES
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
@@ -366,13 +385,21 @@ def _facts_of_images(keys: Set[Any], opened: Mapping[Any, Any]) -> dict[str, Any
 
 
 def _annotate(
-    results: MutableMapping[str, Any],
+    results: dict[str, Any],
     lm: Any,
     ours: HarnessTasks,
     shard: Shard | Look | None,
     rows: Mapping[str, int],
 ) -> None:
-    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
+    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples.
+
+    Args:
+        results: The harness's results.
+        lm: Its model.
+        ours: Our tasks, by name.
+        shard: The part of the rows that was asked, None for all.
+        rows: Number of rows of the part, by task.
+    """
     remarks = []
     if shard is not None:
         kind = "PARTIAL, LOOK" if isinstance(shard, Look) else "SHARD"
@@ -387,11 +414,6 @@ def _annotate(
     for row in chain(scores.values(), groups.values()):
         if "alias" in row:
             row["alias"] = " ".join([row["alias"], *remarks])
-    _report_lost(scores, ours)
-
-
-def _report_lost(scores: Mapping[str, Any], ours: HarnessTasks) -> None:
-    """Print how many samples of each task are in no score."""
     lost = []
     for name in ours:
         counts = counts_of(scores.get(name, {}))
@@ -425,7 +447,10 @@ def _record_shard(
 
 @contextlib.contextmanager
 def _asking_only(shard: Shard | Look | None, tasks: HarnessTasks) -> Iterator[dict[str, int]]:
-    """Let the harness's tasks ask only the rows of a part within the block, and yield their number by task."""
+    """Let the harness's tasks ask only the rows of a part within the block, and yield their number by task.
+
+    Without a part (None) all rows are asked, and no number is yielded.
+    """
     if shard is None:
         yield {}
         return

@@ -81,6 +81,7 @@ def _apply_with_documents(
     task: Any,
     readers: Sequence[ReadWith],
 ) -> Any:
+    """Apply a task's filters while ours among them know the documents of the replies."""
     documents = task.eval_docs_no_media
     answered = [documents[request.doc_id] for request in task.instances]
     with contextlib.ExitStack() as stack:
@@ -94,6 +95,7 @@ def _check_options(
     task: Any,
     readers: Sequence[ReadWith],
 ) -> None:
+    """Raise MedTasksError if a filter of ours reads answers among options that a task's first document lacks."""
     documents = task.eval_docs_no_media
     if not len(documents):
         return

@@ -30,6 +30,9 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
     Args:
         error: The error. One that the user can fix shows no traceback.
         debug: Whether to show the traceback of any error.
+
+    Raises:
+        SystemExit: Always, with code 1.
     """
     sentence = " ".join(redact(str(error)).split())[:500]
     if debug or not isinstance(error, MedTasksError):
@@ -118,6 +121,7 @@ def main() -> None:
         error: BaseException,
         trace: TracebackType | None,
     ) -> None:
+        """Show an error as Python does, but redacted, and nothing for Ctrl-C."""
         if not issubclass(kind, KeyboardInterrupt):
             with redacted_streams():
                 show(kind, error, trace)
@@ -128,6 +132,7 @@ def main() -> None:
     evaluate = harness.cli_evaluate_single
 
     def evaluate_or_end(args: Any) -> Any:
+        """Evaluate as the harness does, and end the process after an error, which the harness would only print."""
         try:
             with _unclaimed_stamps(harness, Path(args.output_path or ".")):
                 return evaluate(args)

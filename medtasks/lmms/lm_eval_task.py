@@ -17,19 +17,10 @@ from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.tasks.task_files import task_config
 from medtasks.tasks.task_index import resolve_names
 
+# Keys of a task's file that mean the same to both harnesses.
 _SHARED = (
-    "task",
-    "task_alias",
-    "output_type",
-    "test_split",
-    "generation_kwargs",
-    "doc_to_target",
-    "doc_to_choice",
-    "target_delimiter",
-    "process_results",
-    "metric_list",
-    "filter_list",
-    "metadata",
+    "task task_alias output_type test_split generation_kwargs doc_to_target doc_to_choice target_delimiter "
+    "process_results metric_list filter_list metadata"
 )
 
 
@@ -50,7 +41,7 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
         if len(inspect.signature(prompt).parameters) > 1:
             settings = file.get("lmms_eval_specific_kwargs", {}).get("default", {})
             prompt = functools.partial(prompt, lmms_eval_specific_kwargs=settings)
-        shared = {key: file[key] for key in _SHARED if key in file}
+        shared = {key: file[key] for key in _SHARED.split() if key in file}
         super().__init__(config={**shared, "doc_to_text": prompt})
         if evaluator := sys.modules.get("lm_eval.evaluator"):
             guard_evaluation(evaluator)
@@ -60,7 +51,11 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
         dataset_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Open the prepared documents."""
+        """Open the prepared documents. The harness's arguments are not used.
+
+        Raises:
+            MedTasksError: A document has images.
+        """
         self.dataset = open_documents(self.config.metadata["dataset"])
         if any(self.dataset[self.config.test_split]["image_files"]):
             raise MedTasksError(f"'{self.config.task}' shows images; run it with lmms_eval")

@@ -36,10 +36,7 @@ from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
 _FACTS = packaged_facts(__package__, "harness_models")
-_EMPTY = _FACTS["empty_after_errors"]
-EMPTY_AFTER_ERRORS = frozenset(
-    {*map("chat.{}".format, _EMPTY["chat"]), *map("simple.{}".format, _EMPTY["simple"])}
-)
+EMPTY_AFTER_ERRORS = frozenset(_FACTS["empty_after_errors"])
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply is ambiguous."""
 
 ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
@@ -147,14 +144,18 @@ def watch_replies(
         earlier: Replies that are not asked again.
         origins: Gets the origins of the replies.
     """
-    completions = chat_completions(lm)
-    marks_replies = completions is not None or getattr(lm, "marks_replies", False)
-    watch = _Watch(replies_module(lm), marks_replies, tasks, earlier, origins)
+    completions: Any = getattr(
+        getattr(getattr(lm, "client", None), "chat", None), "completions", None
+    )
+    has_client = callable(getattr(completions, "create", None))  # of openai
+    marks_replies = has_client or getattr(lm, "marks_replies", False)
+    module = type(lm).generate_until.__module__.removeprefix("lmms_eval.models.")
+    watch = _Watch(module, marks_replies, tasks, earlier, origins)
     with contextlib.ExitStack() as stack:
         for method in ("generate_until", "loglikelihood"):
             answer = functools.partial(watch.answers, method, getattr(lm, method))
             stack.enter_context(replace_attribute(lm, method, answer))
-        if completions is not None:
+        if has_client:
             create = _mark_replies(completions.create)
             stack.enter_context(replace_attribute(completions, "create", create))
         yield
@@ -173,26 +174,16 @@ def _is_full(reply: Any, request: Instance) -> bool:
     return bool(tokens and limit and tokens >= int(limit))
 
 
-def replies_module(lm: Any) -> str:
-    """Return the harness's module that gives a model's replies, such as ``chat.openai``."""
-    return str(type(lm).generate_until.__module__).removeprefix("lmms_eval.models.")
-
-
-def chat_completions(lm: Any) -> Any:
-    """Return the object with the ``create`` that asks a server, or None for a model without an openai client."""
-    chat = getattr(getattr(lm, "client", None), "chat", None)
-    completions = getattr(chat, "completions", None)
-    return completions if callable(getattr(completions, "create", None)) else None
-
-
 # ---- replies ----
 
 
 def _escape(text: Any, *, may_be_failure: bool = False) -> Any:
+    """Return a text with its own marks escaped, see :func:`escaped_reply`. Anything else stays as it is."""
     return escaped_reply(text, may_be_failure=may_be_failure) if isinstance(text, str) else text
 
 
-def _without_marks(text: Any) -> Any:  # of ours, for tasks of others
+def _without_marks(text: Any) -> Any:
+    """Return a text without our marks, empty for a failure's, for tasks of others."""
     if not isinstance(text, str):
         return text
     unmarked = without_reasoning(without_cut_mark(text)[0])[0]
@@ -221,6 +212,7 @@ def _mark_failure(text: Any, module: str, *, is_full: bool) -> Any:
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a reply of the harness with its text changed, and its token counts, if it has any, as they are."""
     if isinstance(reply, GenerationResult):
         return dataclasses.replace(reply, text=change(reply.text))
     if _has_counts(reply):
@@ -248,6 +240,7 @@ def _mark_replies(create: Callable[..., Any]) -> Callable[..., Any]:
         return _mark_reply(await answer, uses_tools)
 
     def create_marked(*args: Any, **kwargs: Any) -> Any:
+        """Ask the server, and mark its answer at once or, from an asynchronous client, once it is there."""
         answer = create(*args, **kwargs)
         mark = mark_later if inspect.isawaitable(answer) else _mark_reply
         return mark(answer, "tools" in kwargs)

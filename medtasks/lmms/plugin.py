@@ -108,6 +108,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of the harness's tasks with a loader that adds ours, None for any other module."""
         if fullname != _TASKS_MODULE:
             return None
         sys.meta_path.remove(self)
@@ -128,7 +129,8 @@ def extend_task_search(module: ModuleType) -> None:
     """Wrap the index builder: our folder comes after the harness's and the user's, and only with the defaults.
 
     Loading of documents is wrapped, too, so that a user's own are checked for the columns that our hooks need before
-    the harness builds a prompt of the first one: a missing column would be a ``KeyError`` of some hook.
+    the harness builds a prompt of the first one: a missing column would be a ``KeyError`` of some hook. It never
+    raises: what does not fit this version of the harness becomes a warning.
 
     Args:
         module: ``lmms_eval.tasks``.
@@ -198,7 +200,10 @@ def _match_without_variants(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
+    """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task.
+
+    All names stay if they cannot be told apart.
+    """
     names = match(manager, task_list, *args, **kwargs)
     patterns = [task_list] if isinstance(task_list, str) else task_list
     with contextlib.suppress(Exception):  # a pattern is not worth a failed run
@@ -269,6 +274,7 @@ def download_and_check(
 
 
 def _set_image_roots(task: Any, folder: Path) -> None:
+    """Make a relative ``image_root`` in the settings of a harness's task one below the folder of the task's file."""
     from medtasks.tasks.task_index import SETTINGS, with_image_roots
 
     for holder in (task.config, task):  # the task has its model's settings already
@@ -318,6 +324,7 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     or JudgeRefused where a judge may not see the data, and MedTasksError if no model is named.
     """
     from medtasks.lmms.prompt_family import asked_as_family
+    from medtasks.runs.redaction import redacted_values
     from medtasks.tasks.documents import check_judge
 
     call = inspect.signature(evaluate).bind(*args, **kwargs)
@@ -334,7 +341,14 @@ def _check_and_redact(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
             ) from None
         raise
     if isinstance(results, dict):
-        _redact(results, call.arguments.get("cli_args"))
+        results["config"] = redacted_values(results.get("config"))
+        for config in results.get("configs", {}).values():
+            for name in _WITH_SECRETS & config.keys():
+                config[name] = redacted_values(config[name])
+        arguments = call.arguments.get("cli_args")
+        for name in ("model_args", "gen_kwargs"):
+            if hasattr(arguments, name):
+                setattr(arguments, name, redacted_values(getattr(arguments, name)))
     return results
 
 
@@ -354,17 +368,3 @@ def _members(arguments: dict[str, Any]) -> list[Any]:
         for name in arguments["tasks"]:
             tasks += members_of(name)
     return tasks
-
-
-def _redact(results: dict[str, Any], arguments: Any) -> None:
-    """Redact the configuration in the harness's results, and the arguments of its command line."""
-    from medtasks.runs.redaction import redacted_values
-
-    results["config"] = redacted_values(results.get("config"))
-    for config in results.get("configs", {}).values():
-        config |= {
-            name: redacted_values(config[name]) for name in _WITH_SECRETS & config.keys()
-        }
-    for name in ("model_args", "gen_kwargs"):
-        if hasattr(arguments, name):
-            setattr(arguments, name, redacted_values(getattr(arguments, name)))

@@ -84,4 +84,5 @@ def check_family(lm: Any, tasks: Collection[Any]) -> None:
 
 
 def _family_of(lm: Any) -> str:
+    """Return the family that the arguments of a built model name, empty if they name none."""
     return str(getattr(getattr(lm, "arguments", None), _ARGUMENT, None) or "")

@@ -155,15 +155,11 @@ def check_model(
         )
 
 
-def check_question_files(
-    datasets: Iterable[str],
-    environment: Mapping[str, str] = os.environ,
-) -> bool:
+def check_question_files(datasets: Iterable[str]) -> bool:
     """Refuse to write credentialed questions into files for a model elsewhere, unless the user permits it.
 
     Args:
-        datasets: Names of the questions' datasets.
-        environment: Variables, of which ``MEDTASKS_TRUSTED_MODEL`` may hold the permission.
+        datasets: Names of the questions' datasets. ``MEDTASKS_TRUSTED_MODEL`` may hold the permission.
 
     Returns:
         Whether a dataset is credentialed.
@@ -172,7 +168,7 @@ def check_question_files(
         ModelRefused: A dataset is credentialed, and there is no permission.
     """
     private = credentialed_datasets(datasets)
-    if private and environment.get(TRUSTED, "").strip() != QUESTION_FILES:
+    if private and os.environ.get(TRUSTED, "").strip() != QUESTION_FILES:
         raise ModelRefused(
             f"questions of credentialed data ({', '.join(private)}) are not written into files, because it is unknown "
             f"which model will see them, and data use agreements forbid most services of others; run a model on this "
@@ -202,9 +198,9 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
         return text
     if text and not ("://" in text and servers.readable(text)):
-        example = f"{TRUSTED}=https://api.openai.com"
         raise ModelRefused(
-            f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}"
+            f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example "
+            f"{TRUSTED}=https://api.openai.com"
         )
     return servers.origin(servers.readable(text)) if text else None
 
@@ -323,6 +319,7 @@ def live_destinations(lm: Any) -> list[Destination]:
 
 
 def _of_local(module: str) -> list[Destination]:
+    """Return the destinations of a model in its own process: none, unless it may run code of a checkpoint."""
     return [Destination("", runs_code=True)] if allows_checkpoint_code(module) else []
 
 
@@ -421,6 +418,7 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
     silent = any(map(is_private, guarded))
 
     def guarded_call(call: Callable[[Any], Any], requests: Any) -> Any:
+        """Ask a model without redirects and, if text is private, in silence."""
         with _without_redirects(), _silence() if silent else contextlib.nullcontext():
             return call(requests)
 
@@ -464,6 +462,8 @@ def _without_redirects() -> Iterator[None]:
         send: Callable[..., Any],
         argument: str,
     ) -> Callable[..., Any]:
+        """Return a client's ``send`` with the argument that forbids redirects."""
+
         def send_directly(self: Any, request: Any, **options: Any) -> Any:
             return send(self, request, **{**options, argument: False})
 
@@ -484,6 +484,7 @@ def _silence() -> Iterator[None]:
     """Show only progress bars and our own log within the block."""
 
     def redact(record: "Record") -> None:
+        """Redact a line of the log, and withhold those of other packages."""
         redact_record(record)
         if not (record["name"] or "").startswith(_OURS):
             record["message"] = "message withheld"

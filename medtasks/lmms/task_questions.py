@@ -51,7 +51,10 @@ def check_generates(task: TaskFile) -> None:
 
 
 def _similar_task(task: TaskFile) -> str | None:
-    """Return a task with the same questions whose replies are texts: the one that it was made of, or the first."""
+    """Return a task with the same questions whose replies are texts, or None.
+
+    It is the task that this one was made of, or the first of the same dataset.
+    """
     if task.origin is not None and task_file(task.origin).output_type == _GENERATES:
         return task.origin
     if task.dataset is None:

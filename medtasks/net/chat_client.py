@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -54,12 +53,7 @@ class AdaptiveLimit:
             await self._free.wait_for(lambda: self.busy < self.allowed)
             self.busy += 1
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         async with self._free:
             self.busy -= 1
             self._free.notify(max(math.ceil(self.allowed - self.busy), 0))
@@ -217,6 +211,13 @@ class ChatClient:
         body: Mapping[str, Any],
         take: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
+        """Send a request once, and return the result of ``take`` on its answer.
+
+        Raises:
+            NotSent: The server is gone. ``before_each`` may raise other errors.
+            RemoteTrouble: ``take`` finds no answer.
+            Exception: That of ``trouble``, for an error of the SDK or for JSON that is no answer.
+        """
         from openai import APIStatusError, OpenAIError
 
         if self.gone is not None:
@@ -283,6 +284,7 @@ class ChatClient:
         return replace(self.server, base_url=self._address(path))
 
     def _address(self, path: str) -> str:
+        """Return the address of a path: below the base URL, or with a slash in front above its ``/v1``."""
         # a path is below the base URL, or with a slash above it
         base = self.server.base_url
         above = base.removesuffix("/v1") if urlsplit(base).path else base

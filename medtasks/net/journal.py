@@ -140,7 +140,7 @@ class Journal:
         self._written = set(self._stored)
 
     def replay(self, key: str) -> Entry | None:
-        """Return the answer to an equal request before this object was made.
+        """Return the answer to an equal request before this object was made, or None.
 
         Args:
             key: What :meth:`add` got, a :func:`digest_of` the request.
@@ -214,6 +214,7 @@ class AsyncJournal:
         await asyncio.wrap_future(written)
 
     def _write(self, written: "Future[None]") -> None:
+        """Write all waiting answers, and end or fail the future that their requests wait for."""
         with self._lock:
             entries = self._waiting
             self._waiting = {}

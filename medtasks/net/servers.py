@@ -194,8 +194,7 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
         return RemoteTrouble(cause, retry=True, outage=True)
     # Some versions wrap it.
     if isinstance(error, AnswerTooLong) or isinstance(error.__cause__, AnswerTooLong):
-        limit = f"{LARGEST_ANSWER // 2**20} MiB"
-        cause = f"{name} answered with more than {limit}; {server.fix_address}"
+        cause = f"{name} answered with more than {LARGEST_ANSWER // 2**20} MiB; {server.fix_address}"
         return RemoteTrouble(cause, retry=False, outage=True)
     if isinstance(error, openai.APIConnectionError):
         reached = transport in _BROKEN

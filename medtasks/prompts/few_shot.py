@@ -28,7 +28,10 @@ def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
 
     Args:
         doc: The document, of a dataset with demonstrations.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
+
+    Raises:
+        DatasetNotPrepared: The dataset has no demonstrations.
     """
     settings = lmms_eval_specific_kwargs or {}
     template = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n"))
@@ -48,7 +51,10 @@ def images(
 
     Args:
         doc: The document, of a dataset with demonstrations.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
+
+    Raises:
+        DatasetNotPrepared: The dataset has no demonstrations.
     """
     opened: list[Image.Image] = []
     for example in _images_of(doc["dataset"]):
@@ -61,7 +67,10 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
 
     Args:
         doc: The document, of a dataset with demonstrations.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
+
+    Raises:
+        DatasetNotPrepared: The dataset has no demonstrations.
     """
     settings = lmms_eval_specific_kwargs or {}
     examples = demonstrations(doc["dataset"])
@@ -90,6 +99,11 @@ def _images_of(name: str) -> list[list[Image.Image]]:
 
 @functools.cache
 def _documents(folder: str, name: str) -> tuple[Document, ...]:
+    """Return the demonstrations of a dataset in a folder, which is part of the cache's key.
+
+    Raises:
+        DatasetNotPrepared: It has none.
+    """
     examples = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
     if not examples:
         notes = Manifest.read(prepared_folder(name)).left_out
@@ -106,4 +120,5 @@ def _documents(folder: str, name: str) -> tuple[Document, ...]:
 # A few datasets at a time: five decoded mammograms are a hundred megabytes.
 @functools.lru_cache(maxsize=2)
 def _open_examples(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
+    """Return the images of each demonstration, opened once. Nothing may change them."""
     return tuple(tuple(document_images.images(example)) for example in _documents(folder, name))

@@ -84,15 +84,23 @@ def images(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> 
         digest = images_of(doc)[index].sha256
         if not holds_volume(path):
             opened += visible_images(doc, [_open_image(path, doc, settings)], [digest])
-        elif slices := _slices_of(path, doc, settings):
-            digests = [f"{digest} {number}" for number in range(len(slices))]
-            opened += visible_images(doc, slices, digests)
-        else:
+            continue
+        rule = volume_rule(doc, settings)
+        if not rule.slices:
             opened.append(_volume_itself(path, doc))
+            continue
+        from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
+
+        with _name_source_in_errors(path, doc):
+            seen = show_volume(path, rule)
+        _record(path, doc, rule, seen.conversions, "a volume")
+        digests = [f"{digest} {number}" for number in range(len(seen.images))]
+        opened += visible_images(doc, seen.images, digests)
     return opened
 
 
 def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
+    """Open an image as its document's decoding says, and record how it was converted. Errors are SourceErrors."""
     decoding = image_decoding(doc, settings)
     with _name_source_in_errors(path, doc):
         seen = decode_image(path, decoding)
@@ -100,20 +108,13 @@ def _open_image(path: Path, doc: Document, settings: Settings) -> Image.Image:
     return seen.pixels
 
 
-def _slices_of(path: Path, doc: Document, settings: Settings) -> list[Image.Image]:
-    """Return the images of a volume, none if the model reads the volume itself."""
-    from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
-
-    rule = volume_rule(doc, settings)
-    if not rule.slices:
-        return []
-    with _name_source_in_errors(path, doc):
-        seen = show_volume(path, rule)
-    _record(path, doc, rule, seen.conversions, "a volume")
-    return seen.images
-
-
 def _volume_itself(path: Path, doc: Document) -> Any:
+    """Return a volume as models that read volumes get it, grey if the document's variant is blank.
+
+    Raises:
+        MedTasksError: The variant degrades images, which files of volumes cannot be.
+        SourceError: The file is missing or broken.
+    """
     from medtasks.data.images.volume_slices import grey_volume, volume_for_model
 
     if doc.get(COLUMN) == DEGRADED:
@@ -125,11 +126,13 @@ def _volume_itself(path: Path, doc: Document) -> Any:
 
 
 def _name_of(doc: Document) -> str:
+    """Return the name of a sample in messages, without its id if the data are private."""
     number = hidden_id("doc", doc.get("doc_id")) if _is_private(doc) else doc.get("doc_id", "?")
     return f"sample {number}"
 
 
 def _is_private(doc: Document) -> bool:
+    """Return whether a document is of a dataset whose texts and file names may not be shown."""
     return doc.get("dataset") is not None and is_private(str(doc["dataset"]))
 
 
@@ -206,12 +209,15 @@ def image_decoding(doc: Document, settings: Settings) -> Decoding:
 def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
     """Return the rule by which a document's volumes are shown.
 
-    A model that reads volumes itself may do so whatever the rule of the dataset. Errors are those of
-    :func:`image_decoding`.
+    A model that reads volumes itself may do so whatever the rule of the dataset.
 
     Args:
         doc: A document, which may name a prepared dataset.
         settings: Those of :mod:`medtasks.data.images.volume_rule`, for documents of no prepared dataset.
+
+    Raises:
+        SourceError: The settings contradict the prepared dataset.
+        MedTasksError: The settings are impossible.
     """
     from_settings = VolumeRule.of_settings(settings)
     manifest = _manifest_of(doc)
@@ -227,7 +233,7 @@ def volume_rule(doc: Document, settings: Settings) -> VolumeRule:
 
 
 def _manifest_of(doc: Document) -> Manifest | None:
-    """Return the manifest of a document's prepared dataset, if it has one."""
+    """Return the manifest of a document's prepared dataset, None if it names no dataset that is prepared here."""
     with contextlib.suppress(DatasetNotPrepared, UnknownName):
         if doc.get("dataset") is not None:
             return manifest_of(prepared_folder(doc["dataset"]))
@@ -237,7 +243,8 @@ def _manifest_of(doc: Document) -> Manifest | None:
 def image_path(file: str, doc: Document, settings: Settings) -> Path:
     """Return the path of a file of a document.
 
-    It may differ from the file's name in separators, Unicode form and blanks around it, if it means one file only.
+    It may differ from the file's name in separators, Unicode form and blanks around it, if it means one file only. The
+    path of a file that is missing is returned, too.
 
     Args:
         file: Absolute path, or path below a folder, see :func:`images`.
@@ -252,9 +259,16 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
     if stored is not None:
         return stored
     path = Path(file)
-    root = settings.get("image_root")
+    root = str(settings.get("image_root") or "")
     if path.is_absolute() or root:
-        return _path_below(str(root or ""), path)
+        folder = Path(root).expanduser()
+        if folder.suffix.lower() in _ARCHIVES:
+            raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
+        path = folder / path
+        if path.exists():
+            return path
+        same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
+        return same[0] if len(same) == 1 else path
     if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
@@ -263,19 +277,8 @@ def image_path(file: str, doc: Document, settings: Settings) -> Path:
     return prepared_folder(doc["dataset"]) / path
 
 
-def _path_below(root: str, path: Path) -> Path:
-    """Return the path of a file below an ``image_root``, or of the only one whose path means the same."""
-    folder = Path(root).expanduser()
-    if folder.suffix.lower() in _ARCHIVES:
-        raise SourceError(f"image_root {root} is an archive; unpack it and name the folder")
-    path = folder / path
-    if path.exists():
-        return path
-    same = [near for near in _near_files(path) if _plain(near) == _plain(path)]
-    return same[0] if len(same) == 1 else path
-
-
 def _fault_of(path: Path, error: OSError) -> str:
+    """Describe the fault of an image's file, to follow its name in a message, and name files with nearly that name."""
     if isinstance(error, UnclearRange):
         return f"cannot be shown: {error}"
     if path.is_dir():
@@ -412,8 +415,8 @@ def visible_images(
     Args:
         doc: The document.
         opened: Its images.
-        digests: Of the files, shape (images,). They seed the noise of degraded images; a path in their place counts by
-            its last part, so that it is the same on every machine.
+        digests: Of the files, shape (images,), empty if the variant degrades nothing. They seed the noise of degraded
+            images; a path in their place counts by its last part, so that it is the same on every machine.
     """
     if doc.get(COLUMN) == BLANK:
         return [Image.new("RGB", image.size, GREY) for image in opened]

@@ -32,6 +32,7 @@ def _after(
     def check_and_build(
         doc: Document, lmms_eval_specific_kwargs: Settings | None = None
     ) -> Built:
+        """Look for the judge, unless :func:`without_judge` is in force, and build what the hook builds."""
         if _NEEDS_JUDGE.get():
             look_for_judge(doc.get("dataset"))
         return hook(doc, lmms_eval_specific_kwargs)

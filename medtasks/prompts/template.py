@@ -33,7 +33,7 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.data.samples import Document, letter
+from medtasks.data.samples import Document, first_letters
 from medtasks.data.variants import COLUMN, NOT_SHOWN, TOLD
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, fill_template, written_options
@@ -79,7 +79,7 @@ def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -
 
     Args:
         doc: The document.
-        lmms_eval_specific_kwargs: The model family's settings.
+        lmms_eval_specific_kwargs: The model family's settings, none by default.
 
     Raises:
         MedTasksError: As of :func:`prompt`.
@@ -132,8 +132,12 @@ def lettered_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = 
         'Left lung?'
     """
     template = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
-    form = {"option": "{{ letter }}: {{ text }}", "options_joined_by": "\n"}
-    settings = {"template": template, **(lmms_eval_specific_kwargs or {}), **form}
+    settings = {
+        "template": template,
+        **(lmms_eval_specific_kwargs or {}),
+        "option": "{{ letter }}: {{ text }}",
+        "options_joined_by": "\n",
+    }
     fields = ["question", "options", *(f"option_{name.lower()}" for name in letters(doc))]
     return join_parts(fill_parts(doc, settings, fields), settings)
 
@@ -199,7 +203,7 @@ def fill_parts(
     Args:
         doc: The document.
         settings: The model family's settings.
-        fields: Names that messages list.
+        fields: Names that the message about an unknown name lists.
         name: Name of the template in the settings.
 
     Raises:
@@ -218,8 +222,8 @@ def fill_parts(
     option_lines = written_options(settings.get("option"), texts)
     options.listed = str(settings.get("options_joined_by", "\n")).join(option_lines)
     values = _document_values(doc, settings, option_lines)
-    for index, text in enumerate(texts):
-        values[f"option_{letter(index).lower()}"] = text
+    for option_letter, text in zip(first_letters(len(texts)), texts, strict=True):
+        values[f"option_{option_letter.lower()}"] = text
     values["options"] = options
     if doc.get(COLUMN) == TOLD and not settings.get("demonstrations"):
         template = f"{NO_IMAGE}\n{template}"
@@ -345,6 +349,13 @@ def target(doc: Document) -> str:
 
 
 def _named_answer(doc: Document, settings: Settings | None = None) -> str:
+    """Return the text of a document's answer: of its option, its class or its findings, or as it is written.
+
+    Args:
+        doc: A document with an answer.
+        settings: ``findings_joined_by`` and ``no_finding`` are for findings. Without settings (None) findings are
+            joined by commas, and none of them is an empty text.
+    """
     if "labels" in doc:
         form = settings or {}
         pairs = zip(doc["options"], doc["labels"], strict=True)
@@ -370,7 +381,7 @@ def letters(doc: Document) -> list[str]:
         >>> letters({"options": ["yes", "no", "maybe"]})
         ['A', 'B', 'C']
     """
-    return [letter(index) for index in range(len(doc["options"]) or 2)]
+    return first_letters(len(doc["options"]) or 2)
 
 
 def option_texts(doc: Document) -> list[str]:

@@ -32,7 +32,10 @@ NO_OPTION = -1  # index of a letter of no option
     version=3,
 )
 def listed_options(reply: str | None, sample: Sample) -> Answer:
-    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1."""
+    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
+
+    None is an empty reply.
+    """
     options = option_set(tuple(sample.options))
     text = own_words(reply, is_answer=lambda value: bool(_nothing_else(value, options)))
     if isinstance(text, Reason):
@@ -60,6 +63,7 @@ def _bare_names(text: str, options: OptionSet) -> Sequence[str]:
     """Return the words of a text without those around an answer, where "ACD" is three words."""
 
     def keep_letters(word: re.Match[str]) -> str:
+        """Return a word around an answer only if it is an option's letter, else a blank."""
         is_letter = word[0].upper() in options.letters and (word[0].isupper() or text.islower())
         return word[0] if is_letter else " "
 
@@ -73,11 +77,14 @@ def _stated_options(
     options: OptionSet,
     sample: Sample,
 ) -> frozenset[int] | Reason:
-    """Return the options that the statements of a reply list, or why there are none."""
+    """Return the indices of the options that the statements of a reply list, or why there are none."""
     languages = few_languages_of(text, sample.languages)
     statements = option_statements(text, options, languages)
     if statements is None:
-        return _unnamed_options(text, options, sample, languages)
+        if _says_all(text, languages) and quantity_option("all", options) is None:
+            return frozenset(options.letters.values())
+        unnamed = unnamed_option(text, options, sample, languages)
+        return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
     excepts = pattern_of("except", languages)
     if excepts.match(text) or (excepts.search(text) and _says_all(text, languages)):
         return frozenset(options.letters.values()) - statements.named or Reason.AMBIGUOUS
@@ -88,19 +95,6 @@ def _stated_options(
     return Reason.REFUSED if is_refusal else Reason.NO_MATCH
 
 
-def _unnamed_options(
-    text: str,
-    options: OptionSet,
-    sample: Sample,
-    languages: Languages,
-) -> frozenset[int] | Reason:
-    """Return the options that a reply without any mention means, or why there are none."""
-    if _says_all(text, languages) and quantity_option("all", options) is None:
-        return frozenset(options.letters.values())
-    unnamed = unnamed_option(text, options, sample, languages)
-    return unnamed if isinstance(unnamed, Reason) else frozenset({unnamed})
-
-
 def _says_all(text: str, languages: Languages) -> bool:
-    signals = signals_in(text, "all aside", languages)
-    return any("all" in signal.roles for signal in signals)
+    """Return whether a text says "all", and not as part of a phrase that only looks like it ("not at all")."""
+    return any("all" in signal.roles for signal in signals_in(text, "all aside", languages))

@@ -52,7 +52,10 @@ _NEITHER = re.compile(
 )
 def robust_nli(reply: str, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI), where options are words in the order of the letters."""
-    text = _own_claim(reply)
+    # Without an invented next sample, and without the repeated question and its list of the three relations.
+    following = _NEXT.search(reply, 1)
+    own_reply = reply[: following.start()] if following else reply
+    text = _LIST.sub(_without_whole_list, _QUESTION.sub(" ", own_reply)).strip()
     if text != reply and not re.search(r"\w", text):
         return Answer.invalid(Reason.AMBIGUOUS)
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
@@ -67,22 +70,16 @@ def robust_nli(reply: str, sample: Sample) -> Answer:
     return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 
-def _own_claim(reply: str) -> str:
-    """Return a reply without a repeated question, its list of the three relations, and an invented next sample."""
-    following = _NEXT.search(reply, 1)
-    if following:
-        reply = reply[: following.start()]
-    return _LIST.sub(_without_whole_list, _QUESTION.sub(" ", reply)).strip()
-
-
 def _without_whole_list(match: re.Match[str]) -> str:
+    """Return a list of relations as it is, or a blank if it names all three and so is the question's."""
     relations = {mention.options for mention in _mentions(match[0])}
     return match[0] if len(relations) < len(_FORMS) else " "
 
 
 def _mentions(text: str) -> list[Mention]:
+    """Return the mentions of relations in a text, in order. Their options are positions in ``_FORMS``."""
     mentions = []
     for match in _RELATION.finditer(text):
-        relation = frozenset({(match.lastindex or 1) - 1})
-        mentions.append(Mention(relation, *match.span(), False, True))
+        index = (match.lastindex or 1) - 1
+        mentions.append(Mention(frozenset({index}), *match.span(), False, True))
     return mentions

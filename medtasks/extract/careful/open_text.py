@@ -31,8 +31,8 @@ _WORD = re.compile(
     r"[^\W\d_\u0e00-\u9fff][^\W_\u0e00-\u9fff]*(?:['’][^\W\d_]+)?"
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
-_RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
-_SPELLINGS = NUMBERS | dict(zip(words_of("first", ENGLISH), _RANKS, strict=True))
+_RANKS = "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th"
+_SPELLINGS = NUMBERS | dict(zip(words_of("first", ENGLISH), _RANKS.split(), strict=True))
 _ARTICLES = frozenset(("an", "the"))
 
 
@@ -44,12 +44,11 @@ def _spelling_of(written: str) -> str:
 
 
 # A denial is about the finding; "no effusion is seen" and "there is no effusion" share the word "is".
-_UNDENIABLE = frozenset(map(_spelling_of, (
-    "am", "and", "any", "are", "at", "be", "been", "being", "but", "by", "can", "cannot", "could", "did", "do",
-    "does", "evidence", "for", "from", "had", "has", "have", "i", "in", "is", "it", "its", "no", "not", "of",
-    "on", "or", "sign", "that", "there", "these", "they", "this", "those", "to", "was", "we", "were", "with",
-    "yes",
-)))  # fmt: skip
+_UNDENIABLE_WORDS = (
+    "am and any are at be been being but by can cannot could did do does evidence for from had has have i in is it "
+    "its no not of on or sign that there these they this those to was we were with yes"
+)
+_UNDENIABLE = frozenset(map(_spelling_of, _UNDENIABLE_WORDS.split()))
 _NOUN_FOLLOWS = re.compile(r"\s+(?!(?:and|or|vs|versus|is|was|because)\b)[^\W_]", re.IGNORECASE)
 _SENTENCE_STARTS = re.compile(r"(?:^|[.!?:;\n])[\s\"'(]*$")
 _LABELLED = re.compile(
@@ -93,7 +92,12 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
 
 
 def _denied_words(text: str, words: Sequence[Mention[str]]) -> Iterator[Mention[str]]:
-    """Yield the words of a text that it denies, of some words in order."""
+    """Yield the words among ``words`` that the clauses of a text deny.
+
+    Args:
+        text: Text without markup.
+        words: Words of the text, in its order.
+    """
     languages = languages_of(text)
     if "en" in languages:
         languages = ENGLISH
@@ -122,18 +126,13 @@ def _spoken_words(text: str) -> list[Mention[str]]:
     shouting = text.isupper()
     spoken = []
     for match in _WORD.finditer(text):
-        if match.lastgroup == "number":
-            spoken.append(Mention(_plain_number(match[0]), *match.span()))
+        if match.lastgroup == "number":  # without thousands separators and outer zeros
+            whole, _, fraction = match[0].replace(",", "").partition(".")
+            parts = (whole.lstrip("0") or "0", fraction.rstrip("0"))
+            spoken.append(Mention(".".join(filter(None, parts)), *match.span()))
         elif match[0].casefold() not in _ARTICLES and not _is_article_a(match, text, shouting):
             spoken.append(Mention(_spelling_of(match[0]), *match.span()))
     return spoken
-
-
-def _plain_number(number: str) -> str:
-    """Return a number without thousands separators and outer zeros."""
-    whole, _, fraction = number.replace(",", "").partition(".")
-    parts = (whole.lstrip("0") or "0", fraction.rstrip("0"))
-    return ".".join(filter(None, parts))
 
 
 def _is_article_a(
@@ -238,12 +237,14 @@ def open_answer(
         closed: Whether the target is "yes" or "no".
         correct: Whether the reply is right.
     """
-    shares = {
-        "bleu_1": References([target]).scores(text)[0],
-        "token_f1": overlap.f1,
-        "token_recall": overlap.recall,
-    }
-    return Answer.ok(text, closed=closed, correct=correct, **shares)
+    return Answer.ok(
+        text,
+        closed=closed,
+        correct=correct,
+        bleu_1=References([target]).scores(text)[0],
+        token_f1=overlap.f1,
+        token_recall=overlap.recall,
+    )
 
 
 def invalid_open_answer(reason: Reason, *, closed: bool) -> Answer:

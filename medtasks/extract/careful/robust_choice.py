@@ -96,7 +96,7 @@ def _choice_in(
     sample: Sample,
     languages: Languages,
 ) -> int | Reason:
-    """Return the option that a text chooses, or why there is none."""
+    """Return the index of the option that a text chooses, or why there is none."""
     whole = whole_option(text, options)
     if whole is not None:
         return whole
@@ -119,7 +119,7 @@ def _undeclared_choice(
     statements: OptionStatements,
     languages: Languages,
 ) -> int | Reason:
-    """Return the option that a reply without a declaration names, or why there is none."""
+    """Return the index of the option that a reply without a declaration names, or why there is none."""
     affirmed = statements.affirmed_options
     if (affirmed or statements.walk) and is_cut(text, statements.findings):
         return Reason.TRUNCATED
@@ -155,6 +155,7 @@ def _until_invented_question(
 
 @cache
 def _heading(languages: Languages) -> re.Pattern[str]:
+    """Return a pattern of headings such as "Question 2:" at the beginning of a line or sentence."""
     return re.compile(
         rf"(?i)(?:^|\n|[.!?]\s)\W*(?:{pattern_of('question', languages).pattern})[^\w\n]*\d*\s*:"
     )

@@ -138,7 +138,7 @@ class ClassChoices:
     ) -> list[Mention]:
         """Return the options of a list of numbers. Of shifted grades these are all they may mean: "1 or 0"."""
         mentions = []
-        for number in _number_pattern(languages).finditer(text, *match.span("labels")):
+        for number in _numbers(languages).finditer(text, *match.span("labels")):
             value = number_of(number[0])
             options = {self.position(value)}
             if self.has_shifted_grades:
@@ -179,20 +179,17 @@ def number_of(text: str) -> int:
 
 
 @cache
-def _numbers(languages: Languages) -> str:
-    return rf"(?:{_DIGITS}|\b(?:{'|'.join(words_of('one', languages))})\b)"
-
-
-@cache
-def _number_pattern(languages: Languages) -> re.Pattern[str]:
-    return re.compile(_numbers(languages), re.IGNORECASE)
+def _numbers(languages: Languages) -> re.Pattern[str]:
+    """Return a pattern of numbers of one or two digits, and of words for numbers."""
+    words = "|".join(words_of("one", languages))
+    return re.compile(rf"(?:{_DIGITS}|\b(?:{words})\b)", re.IGNORECASE)
 
 
 @cache
 def _label_pattern(languages: Languages) -> re.Pattern[str]:
     """Return a pattern of numbers that stand for options: at the beginning of a line, or after a word for an answer."""
     nouns = pattern_of("answer option choose correct final", languages).pattern
-    number = _numbers(languages)
+    number = _numbers(languages).pattern
     return re.compile(
         rf"(?i)(?P<lead>\A|[\n:#(\[]|\bas\b|\bbetween\b|{nouns}){_LINK}(?P<labels>{number}(?:{_JOINT}{number})*){_ENDS}"
     )
@@ -200,6 +197,7 @@ def _label_pattern(languages: Languages) -> re.Pattern[str]:
 
 @cache
 def _grade_pattern(languages: Languages) -> re.Pattern[str]:
+    """Return a pattern of a scale and its grade. Its groups ``value``, ``other`` and ``roman`` hold grades."""
     number = rf"(?:\d(?=[abc]?\b)(?!\w?[.,/]\d)|\b(?:{'|'.join(words_of('one', languages))})\b)"
     return re.compile(
         rf"(?i){_SCALE}(?:[^.;\n\d]{{0,60}}?(?P<value>{number})[abc]?(?:{_JOINT}(?P<other>{_DIGITS}))?|{_ROMAN})"
@@ -254,14 +252,25 @@ def _class_in(
     classes: ClassChoices,
     named: Sequence[str] = (),
 ) -> int | Reason:
-    """Return the class that a text names, or why there is none."""
+    """Return the index of the class that a text names, or why there is none.
+
+    Args:
+        text: The model's own words.
+        classes: Classes of the question.
+        named: Languages that the task names, none by default.
+    """
     languages = languages_of(text, named)
     if "en" in languages:
         languages = ENGLISH
-    mentions = classes.mentions(text, languages)
-    statements = statements_on(text, mentions, len(classes), languages)
+    statements = statements_on(text, classes.mentions(text, languages), len(classes), languages)
     if statements is None:
-        return _unmentioned_class(text, classes, languages)
+        if pattern_of("refusal none writer", languages).search(text):
+            return Reason.REFUSED
+        position = position_in_words(text, option_set(classes.names.options), languages)
+        if position is not None:
+            return position
+        matching = classes.names.beginning_with(text)
+        return matching.pop() if len(matching) == 1 else Reason.NO_MATCH
     statements = statements._replace(findings=_without_absence(statements.findings))
     chosen = statements.decided_options
     if not chosen:
@@ -287,24 +296,9 @@ def _without_absence(findings: list[Finding]) -> list[Finding]:
         if code >= NO_OPTION:
             turned.append(finding)
         elif finding.evidence is Evidence.DENIED:
-            affirmed = frozenset({absence(code)})
-            turned.append(finding._replace(options=affirmed, evidence=Evidence.DECLARED))
+            options = frozenset({absence(code)})
+            turned.append(finding._replace(options=options, evidence=Evidence.DECLARED))
     return turned
-
-
-def _unmentioned_class(
-    text: str,
-    classes: ClassChoices,
-    languages: Languages,
-) -> int | Reason:
-    """Return the class that a reply without any mention means, or why there is none."""
-    if pattern_of("refusal none writer", languages).search(text):
-        return Reason.REFUSED
-    position = position_in_words(text, option_set(classes.names.options), languages)
-    if position is not None:
-        return position
-    matching = classes.names.beginning_with(text)
-    return matching.pop() if len(matching) == 1 else Reason.NO_MATCH
 
 
 def _distinct_class(
@@ -354,7 +348,10 @@ def _may_be_look_alike(
 
 
 def _only_difference(name: Words, other: Words) -> list[tuple[str, str]]:
-    """Return the pair of words in which two names of several words differ, in both orders, if it is only one."""
+    """Return the pair of words in which two names of several words differ, in both orders.
+
+    Empty without such a pair, or with several.
+    """
     if len(name) != len(other) or len(name) < 2:
         return []
     pairs = [pair for pair in zip(name, other, strict=True) if pair[0] != pair[1]]

@@ -11,7 +11,6 @@ the chest. Otherwise it is a refusal, or no match. "No findings" next to an affi
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import lru_cache
 
 from medtasks.data.samples import Sample
@@ -25,45 +24,35 @@ _SLIGHTLY = (
     r"(?:is|are|was|appears?|remains?|to be|not|n't|mildly|moderately|markedly|severely|slightly|again|also|still|"
     r"stable|borderline|within|and)"
 )
-# Patterns of other expressions, by the words of the label. Expressions may contain a "not".
-_CALLED: dict[str, tuple[str, ...]] = {
-    "atelectasis": (r"atelecta(?:sis|ses|tic)", r"lobar collapse"),
+# Pattern of other expressions, by the words of the label. Expressions may contain a "not".
+_CALLED = {
+    "atelectasis": r"atelecta(?:sis|ses|tic)|lobar collapse",
     "cardiomegaly": (
-        r"cardiomegaly",
-        rf"{_LARGE}\s+{_HEART}",
-        rf"{_HEART}\s+enlargement",
-        rf"enlargement\s+of\s+(?:the\s+)?{_HEART}",
-        rf"{_HEART}\s+(?:{_SLIGHTLY}\s+){{0,4}}(?:enlarged|increased)",
+        rf"cardiomegaly|{_LARGE}\s+{_HEART}|{_HEART}\s+enlargement|enlargement\s+of\s+(?:the\s+)?{_HEART}|"
+        rf"{_HEART}\s+(?:{_SLIGHTLY}\s+){{0,4}}(?:enlarged|increased)"
     ),
-    "consolidation": (r"consolidat(?:ions?|ed|ive)",),
-    "edema": (r"o?edema", r"(?:pulmonary|interstitial|alveolar)\s+o?edema"),
-    "pleural effusion": (r"(?:pleural\s+)?effusions?", r"pleural\s+fluid", r"hydrothorax"),
-    "effusion": (r"(?:pleural\s+)?effusions?", r"pleural\s+fluid", r"hydrothorax"),
-    "infiltration": (r"infiltrat(?:ions?|es?|ive)",),
-    "mass": (r"mass(?:es)?",),
-    "nodule": (r"nodul(?:es?|arity)",),
-    "lung nodule": (r"(?:(?:lung|pulmonary)\s+)?nodules?",),
-    "pneumonia": (r"pneumonias?",),
-    "pneumothorax": (r"(?:hydro)?pneumothora(?:x|ces)",),
-    "emphysema": (r"emphysema(?:tous)?",),
-    "fibrosis": (r"fibro(?:sis|tic)",),
-    "pulmonary fibrotic sequela": (
-        r"fibrotic\s+(?:sequelae?|changes?)",
-        r"pulmonary\s+fibrosis",
-    ),
-    "pleural thickening": (
-        r"pleural\s+thickening",
-        r"thickening\s+of\s+the\s+pleura",
-        r"thickened\s+pleura",
-    ),
-    "hernia": (r"hernias?", r"herniations?"),
-    "hiatal hernia": (r"hiat(?:al|us)\s+hernias?",),
+    "consolidation": r"consolidat(?:ions?|ed|ive)",
+    "edema": r"o?edema|(?:pulmonary|interstitial|alveolar)\s+o?edema",
+    "pleural effusion": r"(?:pleural\s+)?effusions?|pleural\s+fluid|hydrothorax",
+    "effusion": r"(?:pleural\s+)?effusions?|pleural\s+fluid|hydrothorax",
+    "infiltration": r"infiltrat(?:ions?|es?|ive)",
+    "mass": r"mass(?:es)?",
+    "nodule": r"nodul(?:es?|arity)",
+    "lung nodule": r"(?:(?:lung|pulmonary)\s+)?nodules?",
+    "pneumonia": r"pneumonias?",
+    "pneumothorax": r"(?:hydro)?pneumothora(?:x|ces)",
+    "emphysema": r"emphysema(?:tous)?",
+    "fibrosis": r"fibro(?:sis|tic)",
+    "pulmonary fibrotic sequela": r"fibrotic\s+(?:sequelae?|changes?)|pulmonary\s+fibrosis",
+    "pleural thickening": r"pleural\s+thickening|thickening\s+of\s+the\s+pleura|thickened\s+pleura",
+    "hernia": r"hernias?|herniations?",
+    "hiatal hernia": r"hiat(?:al|us)\s+hernias?",
     "lung opacity": (
-        r"(?:(?:lung|pulmonary|airspace|ground[- ]glass)\s+)?(?:opacit(?:y|ies)|opacifications?)",
+        r"(?:(?:lung|pulmonary|airspace|ground[- ]glass)\s+)?(?:opacit(?:y|ies)|opacifications?)"
     ),
-    "lymphadenopathy": (r"lymphadenopath(?:y|ies)", r"enlarged\s+lymph\s+nodes?"),
-    "bronchiectasis": (r"bronchiectas(?:is|es)", r"bronchiectatic"),
-    "fracture": (r"fractur(?:es?|ed)",),
+    "lymphadenopathy": r"lymphadenopath(?:y|ies)|enlarged\s+lymph\s+nodes?",
+    "bronchiectasis": r"bronchiectas(?:is|es)|bronchiectatic",
+    "fracture": r"fractur(?:es?|ed)",
 }
 # Longer expressions with a label's word and another meaning, unless they are labels, too.
 _OTHERS = (
@@ -154,6 +143,7 @@ def _own_list(text: str) -> str:
 
 
 def _is_no_finding(name: str) -> bool:
+    """Return whether a label is "No Finding", in any spelling."""
     return re.sub(r"[\W_]+", "", name).casefold() == "nofinding"
 
 
@@ -168,7 +158,10 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
     for clause in clauses(text):
         # Of expressions that contain one another only the longest counts. A look-alike is no label.
         end = 0
-        for match, label in sorted(_expressions(clause, names), key=_sort_key):
+        expressions: list[_Expression] = []
+        for label, pattern in _patterns(names):
+            expressions += ((match, label) for match in pattern.finditer(clause))
+        for match, label in sorted(expressions, key=_sort_key):
             if match.start() < end:
                 continue
             end = match.end()
@@ -179,14 +172,8 @@ def _by_stance(text: str, names: tuple[str, ...]) -> dict[Stance, set[int]]:
     return by_stance
 
 
-def _expressions(clause: str, names: tuple[str, ...]) -> Iterator[_Expression]:
-    """Yield the expressions for labels in a clause with the label, None for those of look-alikes."""
-    for label, pattern in _patterns(names):
-        for match in pattern.finditer(clause):
-            yield match, label
-
-
 def _sort_key(expression: _Expression) -> tuple[int, int, bool]:
+    """Return the order of an expression: by position, the longest first, and a label before a look-alike."""
     match, label = expression
     return match.start(), -match.end(), label is None
 
@@ -200,12 +187,13 @@ def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]
     for label, words in enumerate(words_of_names):
         if not words:
             continue
-        forms = [r"[\W_]*".join(map(re.escape, words)) + "s?"]
+        forms = r"[\W_]*".join(map(re.escape, words)) + "s?"
+        called = _CALLED.get(" ".join(words))
         # Of two labels that are kinds of effusion, a mere "effusion" is neither.
         is_kind_of_several = len(words) > 1 and last_words.count(words[-1:]) > 1
-        if not is_kind_of_several:
-            forms += _CALLED.get(" ".join(words), ())
-        patterns.append((label, re.compile(rf"\b(?:{'|'.join(forms)})\b", re.IGNORECASE)))
+        if called and not is_kind_of_several:
+            forms += f"|{called}"
+        patterns.append((label, re.compile(rf"\b(?:{forms})\b", re.IGNORECASE)))
     for expression in _OTHERS:
         patterns.append((None, re.compile(rf"\b{expression}\b", re.IGNORECASE)))
     return patterns

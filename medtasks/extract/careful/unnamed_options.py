@@ -73,7 +73,10 @@ def position_in_words(
 
 
 def _position(text: str, languages: Languages) -> int | None:
-    """Return the position that a text says by a number, a letter of another script, or an ordinal, from 0."""
+    """Return the position that a text says by a number, a letter of another script, or an ordinal.
+
+    It counts from 0, may lie beyond the options, and is None if the text says none.
+    """
     content = _words_of_content(text, languages)
     name = content[0] if len(content) == 1 else ""
     if name.isdigit():
@@ -121,7 +124,10 @@ def _yes_or_no(
     options: OptionSet,
     sample: Sample,
 ) -> int | None:
-    """Return the option that a statement chooses of options of which one says yes and one no."""
+    """Return the option that a statement chooses where one option says yes and one says no.
+
+    None if the options are others, if several say the same, or if the text answers neither.
+    """
     of_verdict = {}
     for index, option in enumerate(options.texts):
         for verdict in verdicts(option):

@@ -37,7 +37,14 @@ from medtasks.extract.reading.languages import (
     signals_in,
     words_of,
 )
-from medtasks.extract.reading.negation import Mention, Stance, clauses, stance, starts_of
+from medtasks.extract.reading.negation import (
+    WITHOUT_BLANKS,
+    Mention,
+    Stance,
+    clauses,
+    stance,
+    starts_of,
+)
 from medtasks.extract.reading.reply_text import SENTENCES, own_words, with_plain_characters
 from medtasks.extract.reading.stems import words
 
@@ -99,7 +106,6 @@ _TELLS_NOTHING = (
     "yes no maybe and or but except refusal"
 )
 _GAP = re.compile(r"[\W_]+")
-_WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _SENTENCE_ENDS = re.compile(rf"{SENTENCES.pattern}|(?<=(?-i:[\u0e00-\ud7af]))\.\s*")
 _CAPITAL = re.compile(r"(?<=\s)(?=[^\W\d_a-zß-ÿ])")
@@ -147,11 +153,12 @@ def _second_verdict() -> re.Pattern[str]:
 
 @lru_cache(maxsize=1024)
 def _plain(text: str) -> str:
+    """Return a text in lower case, with single blanks in place of marks."""
     return _GAP.sub(" ", with_plain_characters(text)).strip().casefold()
 
 
 def plain_verdict(text: str) -> str | None:
-    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language.
+    """Return "yes", "no" or "maybe" where a text is nothing but this word, in any language, else None.
 
     Example:
         >>> plain_verdict("Nein."), plain_verdict("No effusion.")
@@ -166,7 +173,7 @@ def plain_verdict(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def gold_verdict(answer: str) -> str | None:
-    """Return "yes" or "no" where the answer to a question is this word, in the usual form of some language.
+    """Return "yes" or "no" where the answer to a question is this word, in the usual form of some language, else None.
 
     Words such as "negative" are answers to other questions, too.
 
@@ -231,7 +238,13 @@ def _is_whole_or_begins(
     text: str,
     starts: Sequence[int],
 ) -> bool:
-    """Return whether a verdict is all of its sentence, or begins the reply."""
+    """Return whether a verdict is all of its sentence, or begins the reply.
+
+    Args:
+        signal: The verdict.
+        text: The reply.
+        starts: Positions where its sentences begin, and that of its end.
+    """
     number = bisect_right(starts, signal.start)
     if not _OPENING.fullmatch(text, starts[number - 1], signal.start):
         return False
@@ -241,7 +254,10 @@ def _is_whole_or_begins(
 
 
 def _with_second(signal: Signal, text: str) -> set[str]:
-    """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not")."""
+    """Return the verdict of a signal, and a second one next to it ("yes and no", "maybe not").
+
+    Empty for an instruction that is repeated ("yes or no: ...").
+    """
     first = min(signal.roles, key=_VERDICTS.index)
     following = _second_verdict().match(text, signal.end)
     if following is None:
@@ -302,21 +318,21 @@ def yes_no(
         languages = languages_of(f"{question} {text}", named)
     text = own_part(text)
     answer = without_writer(text)
-    read = verdicts(answer) or _short_verdicts(answer)
+    read = verdicts(answer)
+    if not read:  # it may be nothing but "true", "not seen", "it is" and the like
+        plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
+        read = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     read = read or set(_statements(answer, question, languages))
     if not read and is_unsure(text, languages):
         return Answer.invalid(Reason.REFUSED)
     return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
 
 
-def _short_verdicts(answer: str) -> set[str]:
-    """Return the verdict of a reply that is nothing but "true", "not seen", "it is" and the like."""
-    plain = re.sub(r"[^\w']+", " ", answer).strip().casefold()
-    return {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-
-
 class _Topic(NamedTuple):
-    """The subject of a question: its words, the main one, and whether they are one noun with its adjectives."""
+    """The subject of a question: its words, the main one, and whether they are one noun with its adjectives.
+
+    A question without a single subject has no words. The main word is None if it cannot be told.
+    """
 
     words: frozenset[str] = frozenset()
     main: str | None = None
@@ -336,11 +352,6 @@ class _Topic(NamedTuple):
                 return name
         return word
 
-    def is_in(self, words_said: Sequence[Mention[str]]) -> bool:
-        """Return whether a clause with these words may be about the topic."""
-        names = self.words | {_OPPOSITES.get(word, word) for word in self.words}
-        return any(self.name_of(word.what, denied=True) in names for word in words_said)
-
 
 def _statements(
     text: str,
@@ -352,11 +363,23 @@ def _statements(
     if not topic.words:
         return
     degree = pattern_of("degree", languages)
+    joint = pattern_of("and or", languages)
+    names = topic.words | {_OPPOSITES.get(word, word) for word in topic.words}
     for clause in clauses(text, languages):
         words_said = _content(clause, languages)
-        if not topic.is_in(words_said) or _NO_STATEMENT.search(clause):
+        is_on_topic = any(topic.name_of(word.what, denied=True) in names for word in words_said)
+        if not is_on_topic or _NO_STATEMENT.search(clause):
             continue
-        items = _items(clause, words_said, topic, languages)
+        # A clause may be a list. Its items are words, each with the clause's stance on it.
+        items: list[list[tuple[Stance, str]]] = [[]]
+        end = 0
+        for word in words_said:
+            if "," in clause[end : word.start] or joint.search(clause, end, word.start):
+                items.append([])
+            certainty = stance(clause, word.start, word.end, languages)
+            name = topic.name_of(word.what, denied=certainty is Stance.DENIED)
+            items[-1].append((certainty, name))
+            end = word.end
         for item in (list(itertools.chain.from_iterable(items)), *items):
             verdict = _verdict_of(topic, item, degree)
             if verdict:
@@ -364,32 +387,12 @@ def _statements(
                 break
 
 
-def _items(
-    clause: str,
-    words_said: Sequence[Mention[str]],
-    topic: _Topic,
-    languages: Languages,
-) -> list[list[tuple[Stance, str]]]:
-    """Return the words of each item of the list that a clause may be, each with the clause's stance on it."""
-    joint = pattern_of("and or", languages)
-    items: list[list[tuple[Stance, str]]] = [[]]
-    end = 0
-    for word in words_said:
-        if "," in clause[end : word.start] or joint.search(clause, end, word.start):
-            items.append([])
-        certainty = stance(clause, word.start, word.end, languages)
-        name = topic.name_of(word.what, denied=certainty is Stance.DENIED)
-        items[-1].append((certainty, name))
-        end = word.end
-    return items
-
-
 def _verdict_of(
     topic: _Topic,
     item: Sequence[tuple[Stance, str]],
     degree: re.Pattern[str],
 ) -> str | None:
-    """Return the verdict of a statement, or None.
+    """Return the verdict of a statement, "yes" or "no", None if it does not answer the question.
 
     Args:
         topic: Subject of the question.
@@ -405,23 +408,15 @@ def _verdict_of(
     others = (holds | doubtful) - topic.words
     if not any(map(degree.fullmatch, topic.words)):
         others = set(itertools.filterfalse(degree.fullmatch, others))
-    if _affirms(topic, holds - doubtful, others):
+    certain = holds - doubtful
+    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
+    if topic.words <= certain or (topic.main in certain and not others):
         return "yes"
     # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
     if denied & topic.core and not denied & others:
         return "no"
     is_limited = doubtful or others - _OPPOSITES.keys()
     return "no" if not is_limited and _affirms_opposite(topic, holds) else None
-
-
-def _affirms(
-    topic: _Topic,
-    certain: set[str],
-    others: set[str],
-) -> bool:
-    """Return whether words that a statement affirms are what the question asks for."""
-    # The main word alone: "an effusion" for "a pleural effusion", but not "a pericardial effusion".
-    return topic.words <= certain or (topic.main in certain and not others)
 
 
 def _affirms_opposite(topic: _Topic, holds: set[str]) -> bool:
@@ -448,27 +443,16 @@ def _topic(question: str, languages: Languages) -> _Topic:
         gap = question[word.end : following.start].strip()
         if re.search(r"\w", gap):
             breaks[number] = gap
-    main = None
+    # The noun is the last word before "of" and the like, but the first in languages in which adjectives follow it.
+    nouns = set()
     if all(map(pattern_of("of", languages).fullmatch, breaks.values())):
-        main = _main_word(content, min(breaks, default=len(content)), languages)
+        last = min(breaks, default=len(content)) - 1
+        for language in languages:
+            position = 0 if words_of("noun_first", (language,)) else last
+            nouns.add(content[position].what)
+    main = nouns.pop() if len(nouns) == 1 else None  # the languages may differ in which it is
     is_noun = main is not None and not breaks
     return _Topic(frozenset(word.what for word in content), main, is_noun)
-
-
-def _main_word(
-    content: Sequence[Mention[str]],
-    count: int,
-    languages: Languages,
-) -> str | None:
-    """Return the noun of the first ``count`` words, None if languages differ in which it is.
-
-    It is the last word before "of" and the like, but the first in languages in which adjectives follow the noun.
-    """
-    nouns = set()
-    for language in languages:
-        position = 0 if words_of("noun_first", (language,)) else count - 1
-        nouns.add(content[position].what)
-    return nouns.pop() if len(nouns) == 1 else None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -488,7 +472,7 @@ def _is_same(
     if name == word:
         return True
     shorter, longer = sorted((name, word), key=len)
-    if _WITHOUT_BLANKS.search(name):
+    if WITHOUT_BLANKS.search(name):
         return len(shorter) > 1 and shorter in longer
     common = len(commonprefix([name, word]))  # noqa: RUF071 - of words, not of paths
     if _HANGUL.search(name):
@@ -505,6 +489,7 @@ def _content(text: str, languages: Languages) -> list[Mention[str]]:
     """Return the words of a text that tell one question about an image from another."""
 
     def blank(match: re.Match[str]) -> str:
+        """Return a word that tells nothing as blanks of its length, but "normal" and "abnormal" as they are."""
         is_kept = pattern_of("normal abnormal", languages).fullmatch(match[0])
         return match[0] if is_kept else " " * len(match[0])
 

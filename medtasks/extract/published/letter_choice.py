@@ -26,7 +26,7 @@ from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason, extr
 from medtasks.extract.published.medevalkit_choice import tag_contents
 from medtasks.extract.reading.reply_text import given_text
 
-_SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
+_SPELLINGS = 'L L: .L .L: L. L") ("L": ("L") ("L").'  # of the letter L
 
 
 @extractor(
@@ -45,7 +45,7 @@ def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
     pieces = set(reply.replace("\n", " ").split(" "))
     names = []
     for name in "AB":
-        if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS):
+        if any(spelling.replace("L", name) in pieces for spelling in _SPELLINGS.split()):
             names.append(name)
     return Answer.only(names)
 
@@ -105,10 +105,9 @@ def vlmevalkit(
     text = reply.lower()
     if newest and len(text) > 2 * sum(map(len, options)):
         return Answer.invalid(Reason.NO_MATCH)
-    names = [
-        name for name, option in zip(letters, options, strict=True) if option.lower() in text
-    ]
-    return Answer.only(names)
+    return Answer.only(
+        [name for name, option in zip(letters, options, strict=True) if option.lower() in text]
+    )
 
 
 def _lettered_answer(
@@ -117,7 +116,10 @@ def _lettered_answer(
     *,
     newest: bool,
 ) -> Answer | None:
-    """Return the answer of a reply that has a letter, else None."""
+    """Return the answer of a reply that has one option's letter, or an invalid one for the letter of "none of them".
+
+    None if the reply has neither, so that its text counts.
+    """
     words = spoken_words(reply)
     named = [name for name in letters if name in words]
     if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - 4):
@@ -262,7 +264,7 @@ def first_letter(
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:
-    """Return the indices of the options with the smallest loss, none if a loss is NaN.
+    """Return the indices of the options with the smallest loss, none without losses or if one is NaN.
 
     Args:
         losses: Mean negative log-likelihood of each option, shape (options,).
@@ -271,7 +273,7 @@ def most_likely(losses: Sequence[float]) -> list[int]:
         >>> most_likely([2.0, 0.5, 0.5]), most_likely([float("nan"), 0.5])
         ([1, 2], [])
     """
-    if not losses or any(map(math.isnan, losses)):
+    if any(map(math.isnan, losses)):
         return []
     return [index for index, loss in enumerate(losses) if loss == min(losses)]
 

@@ -97,7 +97,7 @@ def tag_contents(text: str, tag: str) -> list[str]:
 
 
 def declared_answer(reply: str | None) -> str:
-    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply.
+    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply. None is an empty one.
 
     Example:
         >>> declared_answer(r"<answer>It is \boxed{B}</answer>")
@@ -151,7 +151,8 @@ def kit_answer(
 
     Returns:
         An answer with the facts ``fallback``, whether similarity alone decided; ``target``, if MedEvalKit compares
-        with another one than the column ``answer``; and ``stops``, if it raises on such a row.
+        with another one than the column ``answer``; and ``stops``, if it raises on such a row. For a sample without
+        options it is ``empty`` or ``no_match``, without facts.
     """
     lines = tuple(map(str.lower, option_lines(sample)))
     if not lines:
@@ -168,23 +169,19 @@ def kit_answer(
             facts["target"] = option
         else:
             facts["target"] = name.upper() if name in _letters(len(lines)) else NO_LETTER
-    stop = None if fixed else _stop_of(sample)
-    if stop is not None:
-        facts["stops"] = stop
+    stops = [cause for flag, cause in _STOPS.items() if flag in _flags(sample)]
+    if stops and not fixed:
+        facts["stops"] = stops[0]
     return Answer.ok(option, **facts)
 
 
 def _reason_for_none(reply: str) -> Reason:
+    """Return why a reply names no option: ``empty`` if it is blank, else ``no_match``."""
     return Reason.NO_MATCH if reply.strip() else Reason.EMPTY
 
 
-def _stop_of(sample: Sample) -> str | None:
-    """Return the error with which MedEvalKit stops at a row, if it does."""
-    flags = _flags(sample)
-    return next((why for flag, why in _STOPS.items() if flag in flags), None)
-
-
 def _flags(sample: Sample) -> Collection[str]:
+    """Return the flags of a sample's published row, none without the column."""
     return sample.document.get("flags") or ()
 
 
@@ -194,7 +191,14 @@ def _match_option(
     lines: tuple[str, ...],
     gold: str | None,
 ) -> tuple[str, bool, bool]:
-    """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided."""
+    """Return the letter that a reply is taken for, and whether it is right and whether only similarity decided.
+
+    Args:
+        key: Text that is compared exactly, see :func:`read_reply`.
+        text: Text that is compared by similarity.
+        lines: Lines of the options in lower case.
+        gold: Letter or text of the target in lower case; None without a target, so that no reply is right.
+    """
     letters = _letters(len(lines))
     fallback = False
     if key in letters:
@@ -215,7 +219,8 @@ def _match_option(
 def _gold_to_compare(sample: Sample, *, fixed: bool) -> str | None:
     """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text.
 
-    The gold of a row of OmniMedVQA may be the text of several options: then one that looks like a letter is a text.
+    None if the sample has no target. The gold of a row of OmniMedVQA may be the text of several options: then one that
+    looks like a letter is a text.
 
     Args:
         sample: The sample.
@@ -246,7 +251,8 @@ def option_lines(sample: Sample) -> Sequence[str]:
 
 @lru_cache(maxsize=32)
 def _letters(number: int) -> tuple[str, ...]:
-    return tuple(letter(index).lower() for index in range(number))
+    """Return the letters of as many options, in lower case."""
+    return tuple(map(str.lower, first_letters(number)))
 
 
 def read_reply(
@@ -321,13 +327,14 @@ for _ending, _release, _fixed, _source in (
         ),
         ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
     ):
-        _settings = {"tags": _tags, "release": _release, "fixed": _fixed}
         extractor(
             _name + _ending,
             AnswerKind.CHOICE,
             f"{_source}: {_summary}",
             answered_text,
-            **_settings,
+            tags=_tags,
+            release=_release,
+            fixed=_fixed,
         )(kit_answer)
 
 
@@ -431,7 +438,10 @@ def mmmu_answer(
     version=4,
 )
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words."""
+    """Read an option as :func:`~.robust_choice.robust_choice`, an open answer from the model's own words.
+
+    A reply of None is empty.
+    """
     if not is_open(sample):
         return robust_choice(reply, sample)
     text = own_words(reply)
@@ -471,6 +481,7 @@ def _option_or_draw(
 
 
 def _open_answer(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
+    """Return the answer to an open question: whether a candidate is right, never without a gold."""
     gold = sample.document.get("gold")
     right = gold is not None and is_open_right(gold, answers)
     return Answer.ok(NO_LETTER if right else OTHER, target=NO_LETTER, **facts)

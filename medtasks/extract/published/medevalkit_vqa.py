@@ -64,9 +64,20 @@ def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
     return Answer.ok(text, **facts)
 
 
-def _invalid_answer(reason: Reason, sample: Sample) -> Answer:
-    """Return an answer without a text, which is not right and shares nothing with the target."""
-    closed = is_closed_question(sample.document)
+def _invalid_answer(
+    reason: Reason,
+    sample: Sample,
+    *,
+    closed: bool = False,
+) -> Answer:
+    """Return an answer without a text, which is not right and shares nothing with the target.
+
+    Args:
+        reason: Why there is no text.
+        sample: The sample.
+        closed: Whether the question counts as closed even if :func:`is_closed_question` does not say so.
+    """
+    closed = closed or is_closed_question(sample.document)
     measures = None if closed else dict.fromkeys(MEASURES, 0.0)
     return Answer.invalid(
         reason, closed=closed, correct=False, measures=measures, stops=None, judged="", gold=""
@@ -120,6 +131,7 @@ def _read_vqa(
 
 
 def _box_or_tag(reply: str | None) -> str:
+    """Return the content of the last box, else that of ``<answer>``, else the reply, empty for None."""
     box = box_content(reply or "")
     return tag_content(reply, "answer") if box == NO_BOX else box
 
@@ -296,20 +308,13 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         return _same_words(text, gold, sample, closed=closed)
     answer = yes_no(text, sample.question, sample.languages)
     if answer.value is None:
-        return Answer.invalid(
-            answer.reason,
-            closed=True,
-            correct=False,
-            measures=None,
-            stops=None,
-            judged="",
-            gold="",
-        )
+        return _invalid_answer(answer.reason, sample, closed=True)
     correct = answer.value == verdict
     return _answer(answer.value, sample, judged=text, gold=gold, correct=correct, closed=True)
 
 
 def _boxed_or_whole(text: str) -> str:
+    """Return the content of the last box, or the whole text without one or if it is empty."""
     box = box_content(text)
     is_box = box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text  # SLAKE has "None" for an answer
     return box if box and is_box else text
@@ -328,17 +333,14 @@ def _same_words(
         return _invalid_answer(reason, sample)
     targets = target_words(gold)
     of_interest = {word.removeprefix(DENIED) for word in targets}
-    spoken = tuple(stated_words(_declared_text(stated), of_interest))
+    # The first sentence after the last lead such as "the answer is", else the whole text.
+    leads = list(_LEAD.finditer(stated))
+    answer = stated[leads[-1].end() :].strip() if leads else ""
+    declared = SENTENCES.split(answer)[0] if re.search(r"\w", answer) else stated
+    spoken = tuple(stated_words(declared, of_interest))
     correct = spoken == targets if targets else stated.casefold() == gold.casefold()
     words = " ".join(spoken)
     facts: dict[str, Any] = {"judged": stated, "gold": gold, "correct": correct}
     if not closed:
         facts["measures"] = compare_answer(words, " ".join(targets)).measures
     return _answer(words or stated, sample, **facts)
-
-
-def _declared_text(text: str) -> str:
-    """Return the first sentence after the last lead such as "the answer is", else the whole text."""
-    leads = list(_LEAD.finditer(text))
-    answer = text[leads[-1].end() :].strip() if leads else ""
-    return SENTENCES.split(answer)[0] if re.search(r"\w", answer) else text

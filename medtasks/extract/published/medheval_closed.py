@@ -66,8 +66,8 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8192)
 def _texts_by_label(choices: str) -> Mapping[str, str]:
-    starts = starts_of(_LABEL, choices)
-    pieces = itertools.pairwise([*starts, len(choices)])
+    """Return the text of each option, label included, by the letter of its label."""
+    pieces = itertools.pairwise([*starts_of(_LABEL, choices), len(choices)])
     return {choices[start]: choices[start:end].strip(", ") for start, end in pieces}
 
 
@@ -79,23 +79,22 @@ def _texts_by_label(choices: str) -> Mapping[str, str]:
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
-    It needs the sample's ``kind``, ``choices`` and ``gold``. Facts: ``target``, the letter read from the published
-    answer; ``correct``, possible even for an invalid answer; and ``counted``.
+    A reply of None is empty. The sample needs ``kind``, ``choices`` and ``gold``. Facts: ``target``, the letter read
+    from the published answer, None if that is like no option; ``correct``, possible even for an invalid answer; and
+    ``counted``.
     """
     text = reply or ""
     document = sample.document
     counted = Counted.SCORED
-    value: str | None
-    target: str | None
-    if document["kind"] == BINARY:
-        value = _said_verdict(text)
-        target = _said_verdict(document["gold"])
-    else:
+    if document["kind"] != BINARY:
         options = listed_options(document["choices"])
         value = _nearest_letter(text, options)
         target = _nearest_letter(document["gold"], options)
         if "B" not in _texts_by_label(document["choices"]):
             counted = Counted.AVERAGED
+    else:
+        value = _said_verdict(text)
+        target = _said_verdict(document["gold"])
     failed = failure_cause(text) is not None
     facts = {"target": target, "correct": not failed and value == target, "counted": counted}
     if failed:
@@ -124,7 +123,10 @@ def _nearest_letter(text: str, options: tuple[str, ...]) -> str | None:
     version=4,
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply with care, and compare it with ``answer``. The text of a yes/no question explains statements."""
+    """Read a reply with care, and compare it with the sample's ``answer``. None is an empty reply.
+
+    The text of a yes/no question explains statements.
+    """
     if sample.document["kind"] == BINARY:
         answer = yes_no(reply, sample.question, sample.languages)
         if answer.value:

@@ -20,20 +20,8 @@ from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.ngram_metrics import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
-_COUNTED = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-)
-NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
+_COUNTED = "zero one two three four five six seven eight nine ten"
+NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED.split())}
 _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
@@ -111,7 +99,17 @@ def _in_both_versions(
     of: str,
     summary: str,
 ) -> Callable[[Extract], Extract]:
+    """Register a function once for each cleaner, which it gets as ``clean``.
+
+    Args:
+        name: Name of the extractors without the version, which follows an underscore.
+        kind: Kind of their answers.
+        of: The questions they are for, for summaries.
+        summary: What they read, for summaries.
+    """
+
     def register(rule: Extract) -> Extract:
+        """Register a function as two extractors, and return it as it is."""
         for version, clean, cleaner in (
             ("head", clean_head, "cleaner at d9ac283"),
             ("v0_1_0", clean_v0_1_0, "cleaner of v0.1.0"),
@@ -125,6 +123,7 @@ def _in_both_versions(
 
 @lru_cache(maxsize=4096)
 def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
+    """Return cleaned options, prepared for BLEU, in their order."""
     return References(list(map(clean, options)))
 
 

@@ -52,7 +52,7 @@ _ASSISTANT = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
     "report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts"
 )
 def report_text(reply: str | None, sample: Sample) -> Answer:
-    """Return the reply as a report.
+    """Return the reply as a report. None is an empty reply.
 
     Half of a surrogate pair, which no tokenizer takes, becomes a replacement character.
     """
@@ -68,7 +68,7 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
     "MedHEval, open answers at 7f7d980, cut at both ends",
 )
 def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply as released: whole for the judge, stripped of characters for all else."""
+    """Read a reply as released: whole for the judge, stripped of characters for all else. None is an empty reply."""
     text = answered_text(reply)
     whole = "" if isinstance(text, Reason) else text
     stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
@@ -98,6 +98,14 @@ def _texts(
     labelled: str,
     compared: str,
 ) -> Answer:
+    """Return an answer whose value is the judged text, with the texts as facts.
+
+    Args:
+        text: Text of the reply, which may be blank, or the reason why it has no text. Both make the answer invalid.
+        judged: Text for the judge.
+        labelled: Text for the labeler.
+        compared: Text for the text metrics.
+    """
     facts = {"judged": judged, "labelled": labelled, "compared": compared}
     if isinstance(text, Reason):
         return Answer.invalid(text, **facts)

@@ -83,31 +83,32 @@ class ClassNames:
         """Pattern of all names in a folded text, a group for each."""
         if not self.names:
             return re.compile("(?!)")
-        groups = "|".join(rf"({_spellings(name)})" for name in self.names)
+        groups = "|".join(f"({_GAP.join(map(_spelling, name))})" for name in self.names)
         return re.compile(rf"(?<![^\W_])(?:{groups})(?![^\W_])")
 
     def mentions(self, text: str) -> list[Mention]:
-        """Return the classes that a text names, in order: the longest names, "normal" of no mere attribute."""
+        """Return the mentions of classes in a text, in order.
+
+        Of names within one another the longest counts, of what a class denies its :func:`absence`. Names that are
+        about something else are left out, as in "normal heart size".
+        """
         lower = fold(text)
+        classes = list(self.names.values())
+        spans: list[_Span] = []
+        for match in self.pattern.finditer(lower):
+            spans.append((*match.span(), classes[(match.lastindex or 1) - 1]))
+        for role in _ROLES:  # words such as "normal" of any language
+            index = self.names.get((role,))
+            if index is not None:
+                spans += ((*match.span(), index) for match in pattern_of(role).finditer(text))
+        spans += self._abbreviations_in(text)
         mentions: list[Mention] = []
-        spans = [*self._names_in(text, lower), *self._abbreviations_in(text)]
         for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
             if mentions and start < mentions[-1].end:
                 continue
             if not lower.endswith(_PREFIXES, 0, start) and not _is_aside(text, start, end):
                 mentions.append(Mention(frozenset({index}), start, end, False, True))
         return mentions
-
-    def _names_in(self, text: str, lower: str) -> Iterator[_Span]:
-        """Yield the names in a text, ``lower`` being the folded text, and words such as "normal" of any language."""
-        classes = list(self.names.values())
-        for match in self.pattern.finditer(lower):
-            yield *match.span(), classes[(match.lastindex or 1) - 1]
-        for role in _ROLES:
-            index = self.names.get((role,))
-            if index is not None:
-                for match in pattern_of(role).finditer(text):
-                    yield *match.span(), index
 
     def _abbreviations_in(self, text: str) -> Iterator[_Span]:
         """Yield the abbreviations in a text, of which one may be all of it in any case."""
@@ -135,7 +136,11 @@ class ClassNames:
             return None
         matching = set()
         for name, index in self.names.items():
-            if len(name) >= least and _abbreviates(letters, name):
+            if len(name) < least:
+                continue
+            # The first letters of all words, perhaps with later ones: "TB", "CNV".
+            pattern = "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name)
+            if re.fullmatch(pattern, letters):
                 matching.add(index)
         return matching.pop() if len(matching) == 1 else None
 
@@ -189,30 +194,20 @@ def stems(text: str) -> Words:
 
 @lru_cache(maxsize=1 << 14)
 def _meaning(word: str) -> str:
+    """Return the English word for "normal" and the like of any language, else the folded word."""
     return next((role for role in _ROLES if pattern_of(role).fullmatch(word)), fold(word))
 
 
-def _spellings(name: Words) -> str:
-    """Return a pattern of the words of a name in a folded text, in any spelling and number."""
-    return _GAP.join(map(_spelling, name))
-
-
 def _spelling(stem: str) -> str:
-    for ending, variants in _VARIANTS.items():
+    """Return a pattern of the words with a stem in a folded text, in any spelling and number."""
+    variants = "(?:['’´]?s)?"
+    for ending, spellings in _VARIANTS.items():
         if stem.endswith(ending):
-            return _with_ligatures(stem.removesuffix(ending)) + variants
-    return rf"{_with_ligatures(stem)}(?:['’´]?s)?"
-
-
-def _with_ligatures(stem: str) -> str:
-    """Return a pattern of a stem, in which "e" may be "ae" or "oe"."""
-    return re.sub("(?<=.)e", "[ao]?e", re.escape(stem).replace("callback", "call[- ]?back"))
-
-
-def _abbreviates(letters: str, name: Words) -> bool:
-    """Return whether letters are the first ones of all words of a name, perhaps with later ones: "TB", "CNV"."""
-    pattern = "".join(f"{re.escape(word[0])}[{re.escape(word)}]*?" for word in name)
-    return re.fullmatch(pattern, letters) is not None
+            stem = stem.removesuffix(ending)
+            variants = spellings
+            break
+    stem = re.escape(stem).replace("callback", "call[- ]?back")
+    return re.sub("(?<=.)e", "[ao]?e", stem) + variants  # "e" may be "ae" or "oe"
 
 
 def _is_aside(
@@ -220,7 +215,10 @@ def _is_aside(
     start: int,
     end: int,
 ) -> bool:
-    """Return whether a name is said of something else: of an attribute ("normal heart size"), of a setting."""
+    """Return whether the name between two positions is about something else than the image.
+
+    That is "normal" about an attribute ("normal heart size"), or "background" about a setting.
+    """
     before = text[max(0, start - _ATTRIBUTE) : start]
     after = text[end : end + _ATTRIBUTE]
     if pattern_of("normal").fullmatch(text, start, end):

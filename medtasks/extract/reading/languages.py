@@ -103,7 +103,15 @@ def pattern_of(roles: str, languages: Languages = ()) -> re.Pattern[str]:
         phrase = entry.strip("*")
         begins_inside = entry.startswith("*") or not re.match(_BOUNDED, phrase)
         groups = inside if begins_inside else bounded
-        groups[phrase[0]].append(_ending_pattern(entry))
+        ending = re.escape(phrase[1:])
+        ending = ending.replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+")
+        ending = ending.replace(r"\ ", r"\s+")
+        ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
+        if entry.endswith("*"):
+            ending += f"{_WORD_CHARACTER}*"
+        elif re.match(_BOUNDED, phrase[-1]):
+            ending += f"(?!{_WORD_CHARACTER})"
+        groups[phrase[0]].append(ending)
     at_boundary = f"(?<!{_WORD_CHARACTER})(?:{_union_pattern(bounded)})"
     return re.compile(f"{at_boundary}|{_union_pattern(inside)}", re.IGNORECASE)
 
@@ -114,23 +122,9 @@ def _union_pattern(groups: Mapping[str, Iterable[str]]) -> str:
     return "|".join(parts) or "(?!)"
 
 
-def _ending_pattern(entry: str) -> str:
-    """Return the pattern of an entry after its first character."""
-    phrase = entry.strip("*")
-    ending = re.escape(phrase[1:])
-    ending = ending.replace(r"\ \.\.\.\ ", r"(?:\s+\S+){0,5}?\s+")
-    ending = ending.replace(r"\ ", r"\s+")
-    ending = ending.replace(r"\*", f"{_WORD_CHARACTER}*")
-    if entry.endswith("*"):
-        return f"{ending}{_WORD_CHARACTER}*"
-    return f"{ending}(?!{_WORD_CHARACTER})" if re.match(_BOUNDED, phrase[-1]) else ending
-
-
 def lower_case(text: str) -> str:
     """Return a text in lower case, of the same length."""
-    if "İ" in text:
-        text = _DOTTED_I.sub("i", text).replace("İ", "ı")
-    return text.lower()
+    return _DOTTED_I.sub("i", text).replace("İ", "ı").lower()
 
 
 @lru_cache(maxsize=4)  # a text is looked at for labels and for statements
@@ -164,6 +158,7 @@ def _roles_of(
     roles: str,
     languages: Languages,
 ) -> frozenset[str]:
+    """Return the roles of words as a whole, out of ``roles``, which are separated by blanks."""
     return frozenset(
         role for role in roles.split() if pattern_of(role, languages).fullmatch(words)
     )
@@ -191,6 +186,7 @@ def _languages_by_word() -> Mapping[str, Languages]:
 
 @cache
 def _latin_languages() -> Languages:
+    """Return the languages that are written in Latin letters."""
     return tuple(language for language in all_languages() if language not in _scripts())
 
 

@@ -73,7 +73,8 @@ _JOINED_BEFORE = re.compile(
 _ASKED = re.compile(r"\s?\(?\?")
 _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
-_WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
+# Letters of scripts without blanks between words.
+WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
 _REACH = (
     300  # characters; no statement is longer, and broken models repeat "no" thousands of times
@@ -92,24 +93,19 @@ def clauses(text: str, languages: Languages = ENGLISH) -> list[str]:
     """
     statements: list[str] = []
     for sentence in _SENTENCE.split(text):
-        for piece in _contrasts(sentence, languages):
-            statements += _coordinate_clauses(piece, languages)
+        start = 0
+        # It is cut after words such as "but" and "except".
+        for signal in signals_in(sentence, "but except not than wrong absent", languages):
+            # "sin" and "ohne" mean "except", but are denials, too.
+            if "but" not in signal.roles and signal.roles != {"except"}:
+                continue
+            # A single character, as in "が、", cuts only next to a comma.
+            near = sentence[max(0, signal.start - 1)] + sentence[signal.end : signal.end + 1]
+            if signal.end - signal.start > 1 or "," in near:
+                statements += _coordinate_clauses(sentence[start : signal.end], languages)
+                start = signal.end
+        statements += _coordinate_clauses(sentence[start:], languages)
     return list(filter(None, statements))
-
-
-def _contrasts(piece: str, languages: Languages) -> list[str]:
-    """Cut after words such as "but" and "except". A single character, as in "が、", is one only next to a comma."""
-    parts = []
-    start = 0
-    for signal in signals_in(piece, "but except not than wrong absent", languages):
-        # "sin" and "ohne" mean "except", but are denials, too.
-        if "but" not in signal.roles and signal.roles != {"except"}:
-            continue
-        near = piece[max(0, signal.start - 1)] + piece[signal.end : signal.end + 1]
-        if signal.end - signal.start > 1 or "," in near:
-            parts.append(piece[start : signal.end])
-            start = signal.end
-    return [*parts, piece[start:]]
 
 
 def _coordinate_clauses(piece: str, languages: Languages) -> list[str]:
@@ -167,6 +163,7 @@ class _Sign(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _signs(clause: str, languages: Languages) -> list[_Sign]:
+    """Return the words of a clause that bear on what it mentions, in order."""
     signs = []
     for signal in signals_in(clause, _ROLES, languages):
         kind = _stance_of(signal, clause, languages)
@@ -175,17 +172,15 @@ def _signs(clause: str, languages: Languages) -> list[_Sign]:
         is_adjective = "possible" in signal.roles
         reaches_forward = not signal.roles <= {"not_after"}
         is_doubt = kind is Stance.OPEN and "open" not in signal.roles
-        reaches_back = not reaches_forward or is_doubt or _is_dismissal(signal)
+        reaches_back = not reaches_forward or is_doubt
+        # A word that only dismisses or declines does not deny what follows it.
+        if signal.roles.isdisjoint({"not", "lack", "missing"}):
+            reaches_back |= not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
         reaches_back = reaches_back or _ends_clause(clause, signal, languages)
-        span = (signal.start, signal.end)
-        signs.append(_Sign(*span, kind, is_adjective, reaches_forward, reaches_back))
+        signs.append(
+            _Sign(signal.start, signal.end, kind, is_adjective, reaches_forward, reaches_back)
+        )
     return signs
-
-
-def _is_dismissal(signal: Signal) -> bool:
-    """Return whether a word only dismisses or declines, and does not deny what follows it."""
-    is_denial = not signal.roles.isdisjoint({"not", "lack", "missing"})
-    return not is_denial and not signal.roles.isdisjoint({"wrong", "absent", "refusal"})
 
 
 def _stance_of(
@@ -216,7 +211,7 @@ def _ends_clause(
 ) -> bool:
     """Return whether nothing but a few words and a verb follows a signal."""
     after = clause[signal.end : signal.end + _NEAR]
-    if not re.search(r"\w", after) or _WITHOUT_BLANKS.match(clause, signal.start):
+    if not re.search(r"\w", after) or WITHOUT_BLANKS.match(clause, signal.start):
         return True
     verb = pattern_of("present", languages).search(after)
     return verb is not None and len(after[: verb.start()].split()) <= 2
@@ -275,12 +270,8 @@ def _bears_on(
     return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None
 
 
-def stances_of(
-    pattern: re.Pattern[str],
-    parts: Iterable[str],
-    languages: Languages = ENGLISH,
-) -> set[Stance]:
-    """Return the stances of clauses on the matches of a pattern.
+def stances_of(pattern: re.Pattern[str], parts: Iterable[str]) -> set[Stance]:
+    """Return the stances of English clauses on the matches of a pattern, none without a match.
 
     Example:
         >>> stances_of(re.compile("edema"), clauses("There is no edema."))
@@ -289,5 +280,5 @@ def stances_of(
     kinds = set()
     for clause in parts:
         for match in pattern.finditer(clause):
-            kinds.add(stance(clause, *match.span(), languages))
+            kinds.add(stance(clause, *match.span()))
     return kinds

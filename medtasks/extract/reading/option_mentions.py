@@ -13,12 +13,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from medtasks.data.option_texts import without_marks
-from medtasks.data.samples import letter
+from medtasks.data.samples import first_letters, letter
 from medtasks.extract.reading.languages import (
     Languages,
     Signal,
@@ -49,6 +49,7 @@ _ACCENTS = {
 }
 _SYMBOL = re.compile("[\u2300-\u2bff\U0001f000-\U0001ffff]")  # may say that it is wrong
 _HANGUL = re.compile("[\uac00-\ud7af]")
+_ROMANS = "i ii iii iv v vi vii viii"
 _LONG = 4  # letters of a word
 _ENDING = 2  # letters that may be written onto a longer word: plural, case
 _LINE = 80  # characters around a letter that are looked at
@@ -64,14 +65,6 @@ LABEL_GAP = re.compile(r"[\"')\]]{0,2}\s*[.:)\],=|–—-]?\s*[\"'(\[]{0,2}")
 # "is C. Appendicitis would": a label that ends a sentence, and a word after the text that follows
 _SENTENCE_END = re.compile(r"(?<=\w) [(\[]*[A-Z][)\]]*\.[)\]]*\s")
 _GOES_ON = re.compile(r" [^\W\d_]{2}")
-
-
-class Token(NamedTuple):
-    """A word, number or sign of a text."""
-
-    word: str
-    start: int
-    end: int
 
 
 class Mention(NamedTuple):
@@ -99,11 +92,6 @@ def fold(text: str) -> str:
     return lower_case(text).translate(_ACCENTS)
 
 
-def tokens_of(text: str) -> list[Token]:
-    """Return the words, numbers and signs of a :func:`fold` text."""
-    return [Token(_plain(match[0]), *match.span()) for match in _TOKEN.finditer(text)]
-
-
 def words_in(text: str) -> Words:
     """Return the words, numbers and signs of any text.
 
@@ -115,6 +103,7 @@ def words_in(text: str) -> Words:
 
 
 def _plain(word: str) -> str:
+    """Return a number with a decimal point and without a final zero after it, any other word as it is."""
     if not word[-1].isdigit():
         return word
     return _ZEROS.sub("", word.replace(",", "."))
@@ -129,18 +118,15 @@ def same_word(first: str, second: str) -> bool:
     """
     if first[:_LONG] != second[:_LONG]:
         return False
-    if first == second:
-        return True
     shorter, longer = sorted((first, second), key=len)
     common = max(_LONG, len(shorter) - 1)
     return len(longer) - len(shorter) <= _ENDING and shorter[:common] == longer[:common]
 
 
-@lru_cache(maxsize=1)
+@cache
 def _numerals() -> Mapping[str, str]:
     """Return Roman numerals and words for numbers, with their digits."""
-    romans = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
-    numerals = {roman: str(value) for value, roman in enumerate(romans, 1)}
+    numerals = {roman: str(value) for value, roman in enumerate(_ROMANS.split(), 1)}
     for language in all_languages():
         for value, word in enumerate(words_of("one", (language,)), 1):
             numerals[fold(word)] = str(value)
@@ -157,8 +143,9 @@ def numeral(word: str) -> str:
     return _numerals().get(word, word)
 
 
-@lru_cache(maxsize=64)
+@cache
 def _folded_words(*roles: str) -> frozenset[str]:
+    """Return the words of roles in all languages, in lower case and without accents."""
     words = set[str]()
     for role in roles:
         words.update(map(fold, words_of(role)))
@@ -220,11 +207,6 @@ class OptionSet:
             forms[name.lower()] = index
             forms[" ".join((name.lower(), *words_in(self.texts[index])))] = index
         return forms
-
-    @cached_property
-    def longest(self) -> int:
-        """Length of the longest text."""
-        return max(map(len, self.texts), default=0)
 
     @cached_property
     def letters(self) -> dict[str, int]:
@@ -306,16 +288,14 @@ def _occurrences(joined: str, name: str) -> Iterator[tuple[int, int, int]]:
         after = start + 1 + len(name)
         end = joined.index(" ", after)
         ending = joined[after:end]
-        if not ending or _is_ending(name, ending):
+        if _HANGUL.match(name[-1]):
+            is_ending = ending.startswith(words_of("particle", ("ko",)))
+        else:
+            is_long = len(name.split()[-1]) > _LONG
+            is_ending = is_long and len(ending) <= _ENDING and ending.isalpha()
+        if not ending or is_ending:
             yield start, end, len(ending)
         start = joined.find(f" {name}", after)
-
-
-def _is_ending(name: str, ending: str) -> bool:
-    """Return whether letters at the end of a name are an ending of its language."""
-    if _HANGUL.match(name[-1]):
-        return ending.startswith(words_of("particle", ("ko",)))
-    return len(ending) <= _ENDING and ending.isalpha() and len(name.split()[-1]) > _LONG
 
 
 def _is_within(
@@ -325,9 +305,8 @@ def _is_within(
 ) -> bool:
     """Return whether a word such as "no" is part of a sentence, and no answer: "shows no fracture", "no doubt"."""
     word = text[start:end]
-    if start == 0 or not word.isalpha():
-        return False
-    if word not in _folded_words("yes", "no", "maybe", "not", "none"):
+    short_answers = _folded_words("yes", "no", "maybe", "not", "none")
+    if start == 0 or word not in short_answers or not word.isalpha():
         return False
     return re.match(r" [^\W\d_]", text[end : end + 2]) is not None
 
@@ -335,13 +314,14 @@ def _is_within(
 # ---- mentions by label ----
 
 
-@lru_cache(maxsize=64)
+@cache
 def _capital_pattern(count: int) -> re.Pattern[str]:
-    letters = "|".join(letter(index) for index in reversed(range(count)))
+    """Return a pattern of the letters of as many options, the last first, as "AB" begins with "A"."""
+    letters = "|".join(reversed(first_letters(count)))
     return re.compile(rf"(?:{letters})(?!{_JOINED})")
 
 
-@lru_cache(maxsize=64)
+@cache
 def _small_pattern(count: int) -> re.Pattern[str]:
     """Return a pattern of small letters in brackets, and at the beginning or the end of a line."""
     small = f"[a-{letter(min(count, 26) - 1).lower()}]"
@@ -361,7 +341,21 @@ def label_mentions(
     """Return mentions of options by their label, without letters that are part of a name."""
     if not len(options):
         return []
-    labels = [*_capitals(text, options, languages), *_small_letters(text, options, languages)]
+    labels = list(_capitals(text, options, languages))
+    for match in _small_pattern(len(options)).finditer(f"\n{text}"):
+        kind = match.lastgroup or ""
+        start = match.start(kind) - 1
+        end = match.end() - 1
+        if kind == "last":
+            line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
+            is_label = pattern_of("answer option", languages).search(line) is not None
+        else:
+            # It may number a part of the sentence: "(a) large", "d. The correct number".
+            after = text[end : end + _LINE]
+            gap = re.match(r"\.\s*(?=\w)" if kind == "first" else r"\s+(?=[a-z])", after)
+            is_label = not gap or bool(pattern_of("and or because").match(after, gap.end()))
+        if is_label:
+            labels.append((start, end, match[kind].upper()))
     mentions = []
     for start, end, name in sorted(labels):
         mentions.append(Mention(frozenset({options.letters[name]}), start, end, True, False))
@@ -391,20 +385,10 @@ def _capitals(
         following = by_start.get(end, by_start.get(end + 1))
         if _is_part_of_name(preceding, following, end):
             continue
-        first_word = options.words[options.letters[name]][:1]
-        if _begins_with(text, end, first_word) or not _is_word(
-            text, start, preceding, following, languages
-        ):
+        first_word = options.words[options.letters[name]][:1]  # none of an option without words
+        is_before_option = fold(text[end : end + _LINE]).lstrip(". ").startswith(first_word)
+        if is_before_option or not _is_word(text, start, preceding, following, languages):
             yield opened.start(), closed.end(), name
-
-
-def _begins_with(
-    text: str,
-    start: int,
-    first_word: Words,
-) -> bool:
-    """Return whether a text goes on with the first word of an option, never with none."""
-    return fold(text[start : start + _LINE]).lstrip(". ").startswith(first_word)
 
 
 def _is_part_of_name(
@@ -412,7 +396,13 @@ def _is_part_of_name(
     following: Signal | None,
     end: int,
 ) -> bool:
-    """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型"."""
+    """Return whether a word next to a letter makes a name of it, as in "hepatitis B" and "B型".
+
+    Args:
+        preceding: Signal that ends at the letter or one character before, or None.
+        following: Signal that begins at the letter's end or one character later, or None.
+        end: Position after the letter.
+    """
     if preceding and "named" in preceding.roles:
         return True
     return following is not None and following.start == end and "named" in following.roles
@@ -425,7 +415,15 @@ def _is_word(
     following: Signal | None,
     languages: Languages,
 ) -> bool:
-    """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells"."""
+    """Return whether a capital is a word or part of a name, as in "A normal brain", "E. coli" and "B cells".
+
+    Args:
+        text: The reply.
+        start: Position of the capital.
+        preceding: Signal next to it on the left, or None.
+        following: Signal next to it on the right, or None.
+        languages: Languages of the reply.
+    """
     if _NAME.match(text, start):
         return True
     if not _SENTENCE.match(text, start):
@@ -433,31 +431,6 @@ def _is_word(
     if following and following.roles - {"answer", "option", "named"}:
         return False
     return preceding is None or text[start].lower() in words_of("article", languages)
-
-
-def _small_letters(
-    text: str,
-    options: OptionSet,
-    languages: Languages,
-) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and capital form of each small letter that is a label."""
-    for match in _small_pattern(len(options)).finditer(f"\n{text}"):
-        kind = match.lastgroup or ""
-        start = match.start(kind) - 1
-        after = text[match.end() - 1 : match.end() - 1 + _LINE]
-        if kind == "last":
-            line = text[max(text.rfind("\n", 0, start) + 1, start - _LINE) : start]
-            is_label = pattern_of("answer option", languages).search(line) is not None
-        else:
-            is_label = not _goes_on(after, kind == "first")
-        if is_label:
-            yield start, match.end() - 1, match[kind].upper()
-
-
-def _goes_on(after: str, is_first: bool) -> bool:
-    """Return whether a small letter numbers a part of the sentence: "(a) large", "d. The correct number"."""
-    match = re.match(r"\.\s*(?=\w)" if is_first else r"\s+(?=[a-z])", after)
-    return match is not None and not pattern_of("and or because").match(after, match.end())
 
 
 # ---- all mentions ----
@@ -492,7 +465,9 @@ def join_mentions(
         of_texts: Mentions by text.
     """
     mentions: list[Mention] = []
-    for mention in sorted([*of_texts, *labels], key=_place_and_kind):
+    for mention in sorted(
+        [*of_texts, *labels], key=lambda mention: (mention.start, mention.is_label)
+    ):
         last = mentions[-1] if mentions else None
         if last and mention.end <= last.end:  # a letter within the text of an option
             continue
@@ -503,10 +478,6 @@ def join_mentions(
             )
         mentions.append(mention)
     return mentions
-
-
-def _place_and_kind(mention: Mention) -> tuple[int, bool]:
-    return mention.start, mention.is_label
 
 
 def _is_label_of(
@@ -535,11 +506,13 @@ def _with_text(
     gap = LABEL_GAP.match(text, mention.end)
     start = gap.end() if gap and "\n" not in gap[0] else mention.end
     near = text[start : start + len(" ".join(words)) + _LINE].partition("\n")[0]
-    tokens = tokens_of(fold(near))[: len(words) + 2]
-    matching = [token for token in tokens if any(same_word(token.word, word) for word in words)]
-    if 2 * len(matching) <= len(words):
+    ends = []  # of words near the label that the option has
+    for match in list(_TOKEN.finditer(fold(near)))[: len(words) + 2]:
+        if any(same_word(_plain(match[0]), word) for word in words):
+            ends.append(match.end())
+    if 2 * len(ends) <= len(words):
         return mention
-    return mention._replace(end=start + matching[-1].end, has_text=True)
+    return mention._replace(end=start + ends[-1], has_text=True)
 
 
 def whole_option(text: str, options: OptionSet) -> int | None:
@@ -549,6 +522,7 @@ def whole_option(text: str, options: OptionSet) -> int | None:
         >>> whole_option("(b)", option_set(("cyst", "scar"))), whole_option("a scar", option_set(("cyst", "scar")))
         (1, None)
     """
-    if len(text) > options.longest + _LINE or _SYMBOL.search(text):
+    longest = max(map(len, options.texts), default=0)
+    if len(text) > longest + _LINE or _SYMBOL.search(text):
         return None
     return options.whole.get(" ".join(words_in(text)))

@@ -79,6 +79,7 @@ class Statement(NamedTuple):
 
 
 def _union(findings: Iterable[Finding | Mention]) -> frozenset[int]:
+    """Return all options of findings or mentions, none without any of them."""
     return frozenset[int]().union(*(finding.options for finding in findings))
 
 
@@ -106,12 +107,23 @@ class OptionStatements(NamedTuple):
 
     @property
     def decided_options(self) -> frozenset[int]:
-        """Options of the last final statement, else all that are declared, else those that a walk calls right."""
+        """Options of the last final statement, else all that are declared, else those that a walk calls right.
+
+        It is empty if a reply decides for none.
+        """
         final = [finding for finding in self.findings if finding.evidence is Evidence.FINAL]
         declared = [
             finding for finding in self.findings if finding.evidence is Evidence.DECLARED
         ]
-        return _named_by(final[-1:] or declared) or _options_called_right(self.walk)
+        decided = _named_by(final[-1:] or declared)
+        if decided:
+            return decided
+        right = set[int]()
+        for statement in self.walk:
+            roles = _roles(statement.signals)
+            if roles & {"correct", "yes"} and not roles & {"wrong", "not", "not_after"}:
+                right |= statement.groups[0].options
+        return frozenset(right)
 
     @property
     def stated_options(self) -> frozenset[int]:
@@ -152,16 +164,25 @@ def statements_on(
     """
     if not mentions:
         return None
-    signals = _outside_mentions(_signals(text, languages), mentions)
+    starts = [mention.start for mention in mentions]
+    ends = [0, *(mention.end for mention in mentions)]
+    signals = []  # those that are no part of an option's text
+    for signal in _signals(text, languages):
+        if ends[bisect_right(starts, signal.start)] <= signal.start:
+            signals.append(signal)
     statements = _statements(text, mentions, signals, languages)
     walk: list[Statement] = []
     outside = statements
     for first, end in _walks(text, statements, count):
         walk += statements[first:end]
         outside = [statement for statement in outside if statement not in walk]
-    findings: list[Finding] = []
+    findings = []
     for statement in outside:
-        findings += _findings(text, statement, count)
+        for number, group in enumerate(statement.groups):
+            # A group of all options repeats the question.
+            if len(group.options) < max(count, 2):
+                evidence = _evidence(text, statement, number)
+                findings.append(Finding(group.options, evidence, group.start, group.is_label))
     findings = _after_correction(findings, signals)
     return OptionStatements(findings, walk, _union(mentions))
 
@@ -178,19 +199,8 @@ def _signals(text: str, languages: Languages) -> list[Signal]:
     return signals
 
 
-def _outside_mentions(signals: Signals, mentions: Mentions) -> list[Signal]:
-    """Return the signals that are no part of an option's text."""
-    starts = [mention.start for mention in mentions]
-    ends = [0, *(mention.end for mention in mentions)]
-    outside = []
-    for signal in signals:
-        if ends[bisect_right(starts, signal.start)] <= signal.start:
-            outside.append(signal)
-    return outside
-
-
 def _after_correction(findings: list[Finding], signals: Signals) -> list[Finding]:
-    """Return the findings after the last correction that an option follows."""
+    """Return the findings after the last correction ("wait") that is before an affirmed option, else all of them."""
     latest = max((finding.start for finding in findings if finding.evidence), default=0)
     correction = 0
     for signal in signals:
@@ -213,9 +223,10 @@ def _statements(
     statements = []
     start = 0
     for end in _ends(text, mentions):
-        own_signals = _between(signals, start, end)
-        groups = _groups(text, _between(mentions, start, end), own_signals, joints)
-        if groups:
+        own_mentions = _between(mentions, start, end)
+        if own_mentions:
+            own_signals = _between(signals, start, end)
+            groups = _groups(text, own_mentions, own_signals, joints)
             statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
@@ -228,43 +239,24 @@ def _groups(
     joints: re.Pattern[str],
 ) -> list[Mention]:
     """Join mentions with nothing but "and", "or" and marks in between. What follows a denied list's end is apart."""
-    border = _denied_list_end(text, mentions, signals)
+    # A denied list ends at its first denial, or at a later "and" or "or" between mentions.
+    denials = [signal.start for signal in signals if signal.roles & {"not", "lack"}]
+    border = min(denials, default=len(text))
+    for signal in signals:
+        if signal.roles & {"and", "or"} and signal.start < mentions[-1].start:
+            border = max(border, signal.start)
     groups: list[Mention] = []
     for mention in mentions:
         if groups:
             last = groups[-1]
+            gap = text[last.end : mention.start]
             is_pair = last.is_label == mention.is_label and last.end <= border
-            if is_pair and _is_list(text[last.end : mention.start], joints):
+            if is_pair and len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap)):
                 groups.pop()
                 options = last.options | mention.options
                 mention = Mention(options, last.start, mention.end, last.is_label, False)
         groups.append(mention)
     return groups
-
-
-def _denied_list_end(
-    text: str,
-    mentions: Mentions,
-    signals: Signals,
-) -> int:
-    """Return the position of the first denial, or of a later "and" or "or" between mentions.
-
-    Without a denial it is the end of the text.
-    """
-    end = mentions[-1].start if mentions else 0
-    denials = []
-    joiners = []
-    for signal in signals:
-        if signal.roles & {"not", "lack"}:
-            denials.append(signal.start)
-        if signal.roles & {"and", "or"} and signal.start < end:
-            joiners.append(signal.start)
-    return max([min(denials, default=len(text)), *joiners])
-
-
-def _is_list(gap: str, joints: re.Pattern[str]) -> bool:
-    """Return whether there is nothing but "and", "or" and marks between two mentions."""
-    return len(gap) <= _NEAR and not _PARTING.search(joints.sub("", gap))
 
 
 def _between(
@@ -278,11 +270,12 @@ def _between(
 
 
 def _start(part: Mention | Signal | Statement) -> int:
+    """Return where a part of a text begins, the key by which parts are searched."""
     return part.start
 
 
 def _ends(text: str, mentions: Mentions) -> list[int]:
-    """Return the positions where statements end: not within a bracket, nor within a mention."""
+    """Return the positions where statements end: not within a bracket, nor within a mention. The last is the text's."""
     ends = []
     start = 0
     last_ends = [0, *(mention.end for mention in mentions)]
@@ -303,7 +296,13 @@ def _walks(
     statements: Statements,
     count: int,
 ) -> list[tuple[int, int]]:
-    """Return the numbers of the first statement of each walk through options, and of the one after its last."""
+    """Return for each walk through options the number of its first statement, and of the one after its last.
+
+    Args:
+        text: The reply.
+        statements: Its statements, in order, which are numbered from 0.
+        count: Number of options of the question.
+    """
     runs: list[dict[int, Statement]] = [{}]  # statement by option
     for item in _items(text, statements):
         option = min(item.groups[0].options)
@@ -313,9 +312,16 @@ def _walks(
     walks = []
     for run in runs:
         items = list(run.values())
-        if _is_walk(text, items, count):
-            first = bisect_left(statements, items[0].start, key=_start)
-            walks.append((first, _line_end(text, statements, items[-1])))
+        # One item alone is no walk, nor are two of more options of which the reply says nothing.
+        is_short = len(items) < min(count, 3) and all(is_bare(text, item) for item in items)
+        if len(items) < 2 or is_short:
+            continue
+        # Statements on one line with the last item are part of the walk.
+        line_end = text.find("\n", items[-1].groups[0].start)
+        end = bisect_right(statements, items[-1].start, key=_start)
+        while end < len(statements) and (line_end < 0 or statements[end].end <= line_end):
+            end += 1
+        walks.append((bisect_left(statements, items[0].start, key=_start), end))
     return walks
 
 
@@ -327,30 +333,6 @@ def _items(text: str, statements: Statements) -> list[Statement]:
     if len(items) > 1 and _is_answer_first(text, items):
         return items[1:]
     return items
-
-
-def _line_end(
-    text: str,
-    statements: Statements,
-    last: Statement,
-) -> int:
-    """Return the number of the first statement after those on one line with another."""
-    end = text.find("\n", last.groups[0].start)
-    number = bisect_right(statements, last.start, key=_start)
-    while number < len(statements) and (end < 0 or statements[number].end <= end):
-        number += 1
-    return number
-
-
-def _is_walk(
-    text: str,
-    items: Statements,
-    count: int,
-) -> bool:
-    """Return whether items are a walk: not one alone, nor two of more that nothing is said of."""
-    if len(items) < 2:
-        return False
-    return len(items) >= min(count, 3) or not all(is_bare(text, item) for item in items)
 
 
 def _is_item(text: str, statement: Statement) -> bool:
@@ -387,38 +369,12 @@ def _is_answer_first(text: str, items: Statements) -> bool:
     return is_bare(text, items[0]) and not any(is_bare(text, item) for item in items[1:])
 
 
-def _options_called_right(walk: Statements) -> frozenset[int]:
-    """Return the options of the items of a walk that are called right."""
-    right = set[int]()
-    for statement in walk:
-        roles = _roles(statement.signals)
-        if roles & {"correct", "yes"} and not roles & {"wrong", "not", "not_after"}:
-            right |= statement.groups[0].options
-    return frozenset(right)
-
-
 def _roles(signals: Iterable[Signal]) -> frozenset[str]:
+    """Return all roles of signals."""
     return frozenset[str]().union(*(signal.roles for signal in signals))
 
 
 # ---- evidence ----
-
-
-def _findings(
-    text: str,
-    statement: Statement,
-    count: int,
-) -> list[Finding]:
-    """Return the evidence for each group of mentions of a statement, but for one of all options.
-
-    Such a group repeats the question.
-    """
-    findings = []
-    for number, group in enumerate(statement.groups):
-        if len(group.options) < max(count, 2):
-            evidence = _evidence(text, statement, number)
-            findings.append(Finding(group.options, evidence, group.start, group.is_label))
-    return findings
 
 
 def _before(
@@ -432,22 +388,18 @@ def _before(
     """
     group = statement.groups[number]
     if not number:
-        return _before_first(_between(statement.signals, statement.start, group.start))
+        signals = _between(statement.signals, statement.start, group.start)
+        # They follow the last "but" or "because". A comparison is with what is not named.
+        breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
+        start = max(breaks, default=0)
+        signals = _between(signals, start, group.start)
+        return [signal for signal in signals if "than" not in signal.roles]
     start = statement.groups[number - 1].end
     signals = _between(statement.signals, start, group.start)
     separators = starts_of(_SEPARATOR, text, start, group.start)
     if separators:
         return [signal for signal in signals if signal.start > separators[-1]]
     return [signal for signal in signals if signal.roles & {"not", "lack", "than", "before"}]
-
-
-def _before_first(signals: Signals) -> list[Signal]:
-    """Return the signals after the last "but" or "because", apart from comparisons with what is not named."""
-    breaks = [signal.start for signal in signals if signal.roles & {"but", "because"}]
-    start = max(breaks, default=0)
-    return [
-        signal for signal in signals if signal.start >= start and "than" not in signal.roles
-    ]
 
 
 def _is_line(text: str, statement: Statement) -> bool:
@@ -470,6 +422,7 @@ def _is_line(text: str, statement: Statement) -> bool:
 
 
 def _is_about_answer(line: str) -> bool:
+    """Return whether a line is a short one with a word such as "answer"."""
     return len(line.split()) < _FEW and pattern_of("answer").search(line) is not None
 
 
@@ -494,14 +447,21 @@ def _evidence(
     statement: Statement,
     number: int,
 ) -> Evidence:
-    """Return the evidence of a statement for the options of one of its groups."""
+    """Return the evidence of a statement for the options of one of its groups.
+
+    Args:
+        text: The reply.
+        statement: One of its statements.
+        number: Position of the group in the statement's ``groups``.
+    """
     group = statement.groups[number]
     before = _before(text, statement, number)
     after = _after(text, statement, number)
     in_clause = _in_clause(text, group, after)
-    if _is_dismissed(text[group.end : statement.end], after, in_clause) or _denies(
-        text, before
-    ):
+    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
+        return Evidence.DENIED
+    following = text[group.end : statement.end].strip(" :-–=()[].\"'")
+    if pattern_of("not absent").fullmatch(following) or _denies(text, before):
         return Evidence.DENIED
     close = _near_roles(before, group)
     if "final" in close or ("answer" in close and _is_line(text, statement)):
@@ -539,17 +499,6 @@ def _in_clause(
     if group.is_label:  # "A without contrast"
         return signals
     return [signal for signal in signals if "lack" not in signal.roles]
-
-
-def _is_dismissed(
-    following: str,
-    after: Signals,
-    in_clause: Signals,
-) -> bool:
-    """Return whether what follows a mention denies it: a denial in its clause, "wrong", or nothing but "no"."""
-    if "wrong" in _roles(after) or _roles(in_clause) & {"not", "not_after", "than_after"}:
-        return True
-    return pattern_of("not absent").fullmatch(following.strip(" :-–=()[].\"'")) is not None
 
 
 def _is_set_off(
@@ -593,6 +542,10 @@ def _denies(text: str, before: Signals) -> bool:
 
 def is_cut(text: str, findings: Sequence[Finding]) -> bool:
     """Return whether a reply announces what does not follow, or ends within a sentence, some words after an option.
+
+    Args:
+        text: The reply, not empty.
+        findings: What it says about options. It is looked at from the last of them on, as a whole without any.
 
     Example:
         >>> is_cut("The answer is:", []), is_cut("The answer is A.", [])

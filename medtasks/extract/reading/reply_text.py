@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -97,7 +97,7 @@ _BRACE = re.compile(r"[{}]")
 
 
 def given_text(reply: str | None) -> str | Reason:
-    """Return the reply as it is, or the reason why it has no text: ``empty`` or ``adapter_failed``.
+    """Return the reply as it is, or the reason why it has no text: ``empty``, also for None, or ``adapter_failed``.
 
     Example:
         >>> given_text(" "), given_text("**B**")
@@ -109,7 +109,7 @@ def given_text(reply: str | None) -> str | Reason:
 
 
 def answered_text(reply: str | None) -> str | Reason:
-    """Return the reply as it is, possibly empty, or ``adapter_failed``."""
+    """Return the reply as it is, empty for None, or ``adapter_failed``."""
     return reply or "" if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
@@ -125,9 +125,10 @@ def own_words(
     answer only what is inside.
 
     Args:
-        reply: The raw reply.
+        reply: The raw reply. None is an empty one.
         split_names: Whether underscores join words; else they are Markdown.
-        is_answer: Whether the value of a JSON field is an answer, where no field is called one.
+        is_answer: Whether the value of a JSON field is an answer, where no field is called one. With None, the default,
+            only a field's name tells.
 
     Returns:
         The text, or ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
@@ -198,13 +199,19 @@ def _decode_value(written: str) -> Any:
 
 
 def _as_text(value: Any) -> str:
+    """Return a value of JSON as text: a text as it is, null as an empty one, anything else as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _json_answer(text: str, is_answer: Callable[[str], bool] | None) -> str:
-    """Return the answer's field, else fields that are an answer, else the prose before an object that was cut."""
+    """Return the answer's field, else fields that are an answer, else the prose before an object that was cut.
+
+    Args:
+        text: Text with something like a JSON object. If nothing in it is an answer, it is returned whole.
+        is_answer: See :func:`own_words`.
+    """
     fields = json_fields(text)
     for role in ("answer", "option"):
         values = [value for key, value in fields if _has_role(key, role)]
@@ -244,27 +251,24 @@ def _has_role(key: str, role: str) -> bool:
 
 
 def _wrapped_answer(text: str) -> str:
-    """Return the content of the last tag or box for the answer, or the whole text if there is no such content."""
-    if "<" in text:
-        for content in reversed([*_tag_answers(text)]):
-            if content.strip():
-                return content
-    return last_box(text) or text
+    """Return the content of the last tag or box for the answer, or the whole text if there is no such content.
 
-
-def _tag_answers(text: str) -> Iterator[str]:
-    """Yield the contents of tags for the answer, in order: their attribute, and the text up to the next tag."""
-    start = None
+    The content of a tag is its attribute, or the text up to the next tag.
+    """
+    contents = []
+    start = None  # of the text after a tag for the answer
     for tag in _TAG.finditer(text):
         if start is not None:
-            yield text[start : tag.start()]
+            contents.append(text[start : tag.start()])
             start = None
         if tag["name"].lower() != "a" and _has_role(tag["name"], "answer"):
-            yield tag["inside"] or ""
+            contents.append(tag["inside"] or "")
             if not tag["closes"]:
                 start = tag.end()
     if start is not None:
-        yield text[start:]
+        contents.append(text[start:])
+    answers = list(filter(str.strip, contents))
+    return answers[-1] if answers else last_box(text) or text
 
 
 # "Pleural_Thickening" as two words; else underscores are Markdown and vanish.
@@ -344,8 +348,6 @@ def last_box(text: str) -> str | None:
         >>> last_box(r"\boxed{B} or \boxed{no}")
         'no'
     """
-    if _BOX not in text:
-        return None
     open_braces = []
     ends = {}  # of boxes, by their start
     for brace in _BRACE.finditer(text):
