@@ -485,7 +485,7 @@ class KitChoice(SingleChoice):
 
 
 class KitLikelihoods(KitChoice):
-    """The same where options are compared by likelihood. Questions without options are in no score."""
+    """MedEvalKit's questions, whose options are compared by likelihood. A question without options is in no score."""
 
     metrics: MetricList = (
         _ACCURACY,

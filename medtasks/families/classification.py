@@ -67,7 +67,8 @@ _MULTILABEL = (
 )
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
-LabelRow = tuple[str, bytes, bytes | None]  # the same, as bytes are cheaper to hash than tuples
+# cluster, targets and values of all labels, None for an invalid reply, as bytes, which are cheaper to hash than tuples
+LabelRow = tuple[str, bytes, bytes | None]
 # Images of a class, below which values and intervals of means over classes depend on single images.
 FEW_IMAGES = 10
 

@@ -208,7 +208,7 @@ LABELLED_SAMPLE_COUNTS = (
         "Samples that a judge or a labeler failed to read; in no score.",
     ),
 )
-"""The same for a task whose replies a labeler reads."""
+"""Last metrics of a task whose replies a labeler reads."""
 JUDGED_SAMPLE_COUNTS = (
     *LABELLED_SAMPLE_COUNTS,
     _number(
@@ -218,5 +218,5 @@ JUDGED_SAMPLE_COUNTS = (
         remark=judges_of,
     ),
 )
-"""The same for a task whose replies a judge reads, with the number of replies that seem to address it."""
+"""Last metrics of a task whose replies a judge reads, with the number of replies that seem to address the judge."""
 COUNTS = frozenset(metric.name for metric in JUDGED_SAMPLE_COUNTS)

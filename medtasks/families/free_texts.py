@@ -192,7 +192,7 @@ class Reports(TaskFamily):
 
 
 class MultiMedEvalReports(Reports):
-    """The same with the metrics of MultiMedEval."""
+    """Report generation and summarisation with the metrics of MultiMedEval."""
 
     metrics = _report_metrics(_MULTIMEDEVAL_KEYS)
 

@@ -323,10 +323,10 @@ def _kind_of(sample: Sample) -> tuple[bool, str]:
 
 
 class JudgedKitQuestions(KitQuestions):
-    """The same with a judge that reads open answers.
+    """Closed and open questions with a judge that reads open answers.
 
-    Those that it fails to read are in no accuracy, and their texts are compared. An answer without text, a refusal and
-    the like are wrong without asking, unless the published code asks.
+    Answers that the judge fails to read are in no accuracy, and their texts are compared. An answer without text, a
+    refusal and the like are wrong without asking, unless the published code asks.
     """
 
     name = "closed and open questions with a judge"

@@ -324,7 +324,7 @@ def read_volume(source: Volume, side: int) -> Tensor:
 
     Raises:
         VolumeFileError: A file cannot be read, has another shape, or holds values that are not finite.
-        MedTasksError: The same of an array, or there are no slices.
+        MedTasksError: An array has another shape or holds values that are not finite, or there are no slices.
     """
     if isinstance(source, np.ndarray):
         values = _fractions(source, "the array")
