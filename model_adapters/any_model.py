@@ -89,8 +89,9 @@ def load(path: str) -> Any:
     try:
         target = attrgetter(name)(module)
     except AttributeError:
-        hint = near_match(name, vars(module))
-        raise AdapterArgumentError(f"module '{module_name}' has no '{name}'{hint}") from None
+        raise AdapterArgumentError(
+            f"module '{module_name}' has no '{name}'{near_match(name, vars(module))}"
+        ) from None
     from lmms_eval.api.model import lmms  # imports torch, which takes seconds
 
     is_model = issubclass(target, lmms) if isinstance(target, type) else callable(target)
@@ -130,11 +131,23 @@ def __getattr__(name: str) -> Any:
             arg_string: str,
             additional_config: Mapping[str, object] | None = None,
         ) -> Any:
+            """Build the model that ``class=`` or the name leads to, a function as one too, from all other arguments.
+
+            Args:
+                arg_string: The text of ``--model_args``.
+                additional_config: The harness's own options, if it has any.
+            """
             arguments = HarnessOptions({"model_args": arg_string}).model_arguments()
             path = path_of(f"{__name__}.{name}", arguments)
             target: Any = GIVEN.get(path) or load(path)
             if not isinstance(target, type):
-                target = _function_class(target)
+                from .function_model import FunctionModel
+
+                target = type(
+                    "FunctionModel",
+                    (FunctionModel,),
+                    {"function": staticmethod(target), "__module__": FunctionModel.__module__},
+                )
             parts = split_arguments(arg_string)
             others = [part for part in parts if part.partition("=")[0].strip() != "class"]
             model = target.create_from_arg_string(",".join(others), additional_config)
@@ -143,10 +156,3 @@ def __getattr__(name: str) -> Any:
             return model
 
     return Adapter
-
-
-def _function_class(function: Callable[..., Any]) -> type:
-    from .function_model import FunctionModel
-
-    members = {"function": staticmethod(function), "__module__": FunctionModel.__module__}
-    return type("FunctionModel", (FunctionModel,), members)

@@ -89,9 +89,10 @@ class FunctionModel(MedicalAdapter):
             if isinstance(text, str):
                 replies.append(before_stops(text, settings.until).strip())
             else:
-                kind = type(text).__name__
                 replies.append(
-                    MedTasksError(f"the function returned {kind} in place of a text")
+                    MedTasksError(
+                        f"the function returned {type(text).__name__} in place of a text"
+                    )
                 )
         return replies
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration, MistralConfig
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -95,6 +95,7 @@ def load_network(
 
     Raises:
         CheckpointError: A tensor is missing or does not fit.
+        AdapterArgumentError: A package that ``attn_implementation`` needs is missing.
     """
     try:
         network = on_meta(lambda: LlavaForConditionalGeneration(config))
@@ -110,8 +111,9 @@ def load_network(
     # A tree with the parameter names of the file.
     parts = dict(model.language_model.named_children())
     parts["mm_projector"] = nn.ModuleDict({"0": projector.linear_1, "2": projector.linear_2})
-    tower_tree = nn.ModuleDict({"vision_model": model.vision_tower})
-    parts["vision_tower"] = nn.ModuleDict({"vision_tower": tower_tree})
+    parts["vision_tower"] = nn.ModuleDict(
+        {"vision_tower": nn.ModuleDict({"vision_model": model.vision_tower})}
+    )
     tree = nn.ModuleDict({"model": nn.ModuleDict(parts), "lm_head": network.lm_head})
     unused = r".*(?:rotary_emb\.inv_freq|embeddings\.position_ids)"
     fill(tree, path, by_patterns(unused, r"model\..+|lm_head\.weight"), dtype)
@@ -149,11 +151,14 @@ class LlavaMed(MedicalAdapter):
     stop_ids = (END_ID,)
 
     def load(self) -> None:
-        """Read configuration, tokenizer and weights."""
+        """Read configuration, tokenizer and weights.
+
+        Raises:
+            CheckpointError: A file is missing, damaged or of another model.
+            AdapterArgumentError: ``max_length`` is more than the model has positions, or the device map does not fit.
+        """
         arguments = self.arguments
-        check_device_map(
-            arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
-        )
+        check_device_map(arguments.device_map, self.device, self.world_size, self.model_id)
         folder = published_folder(arguments.pretrained, "pretrained")
         file = folder / "config.json"
         kind = read_fields(file, ()).get("model_type")
@@ -168,8 +173,11 @@ class LlavaMed(MedicalAdapter):
             if stored.get(name, value) != value:
                 raise CheckpointError(f"{file}: {name} '{stored[name]}' is not supported")
         is_openai = arguments.vision_weights == "openai"
-        tower_name = arguments.vision_tower or str(stored["mm_vision_tower"])
-        tower_folder = published_folder(tower_name, "vision_tower", weights=is_openai)
+        tower_folder = published_folder(
+            arguments.vision_tower or str(stored["mm_vision_tower"]),
+            "vision_tower",
+            weights=is_openai,
+        )
         tower = tower_config(read_fields(tower_folder / "config.json", SHAPE, "vision_config"))
         if tower.hidden_size != stored["mm_hidden_size"]:
             raise CheckpointError(
@@ -251,13 +259,13 @@ class LlavaMed(MedicalAdapter):
         """The whole network, fed with embeddings."""
         return self.network
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """Return the embeddings for the slots, without the class token: shape (images * patches, width)."""
         parts = self.network.model
         states = parts.vision_tower(
             pixels.to(self.network.lm_head.weight.dtype)
         ).last_hidden_state
-        features: torch.Tensor = parts.multi_modal_projector(states[:, 1:]).flatten(0, 1)
+        features: Tensor = parts.multi_modal_projector(states[:, 1:]).flatten(0, 1)
         return features
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -266,5 +274,6 @@ class LlavaMed(MedicalAdapter):
 
     def fingerprint(self) -> str:
         """Add configuration and tokenizer, which a hub id in the arguments does not name."""
-        contents = [file.read_bytes().hex() for file in self._text_files]
-        return super().fingerprint() + digest_of(contents)
+        return super().fingerprint() + digest_of(
+            [file.read_bytes().hex() for file in self._text_files]
+        )

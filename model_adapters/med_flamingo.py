@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from huggingface_hub import hf_hub_download
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
@@ -93,11 +93,11 @@ _LLAMA_SHAPE = (
 
 
 def text_time(
-    ids: torch.Tensor,
-    real: torch.Tensor,
+    ids: Tensor,
+    real: Tensor,
     image_id: int,
     mode: str,
-) -> torch.Tensor:
+) -> Tensor:
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
     The marker ``<image>`` looks at its own image.
@@ -114,13 +114,13 @@ def text_time(
         >>> [text_time(ids, ids > 0, 9, mode).tolist() for mode in ("preceding", "following")]
         [[[0, 1, 1, 2, 2]], [[1, 1, 2, 2, 0]]]
     """
-    markers = (ids == image_id) & real.bool()
-    images_before = markers.cumsum(-1)
-    if mode == "preceding":
-        return images_before * real.bool()
-    has_next = images_before < images_before[:, -1:]
-    times = torch.where(markers, images_before, torch.where(has_next, images_before + 1, 0))
-    return times * real.bool()
+    is_real = real.bool()
+    markers = (ids == image_id) & is_real
+    times = markers.cumsum(-1)
+    if mode == "following":
+        has_next = times < times[:, -1:]
+        times = torch.where(markers, times, torch.where(has_next, times + 1, 0))
+    return times * is_real
 
 
 class GatedCrossAttention(nn.Module):
@@ -131,7 +131,7 @@ class GatedCrossAttention(nn.Module):
     latents).
     """
 
-    view: tuple[torch.Tensor | None, torch.Tensor] | None = None
+    view: tuple[Tensor | None, Tensor] | None = None
 
     def __init__(self, dim: int, media_dim: int) -> None:
         super().__init__()
@@ -143,10 +143,10 @@ class GatedCrossAttention(nn.Module):
 
     def forward(
         self,
-        hidden: torch.Tensor,
-        latents: torch.Tensor | None,
-        visible: torch.Tensor,
-    ) -> torch.Tensor:
+        hidden: Tensor,
+        latents: Tensor | None,
+        visible: Tensor,
+    ) -> Tensor:
         """Return the new hidden states.
 
         Args:
@@ -161,14 +161,14 @@ class GatedCrossAttention(nn.Module):
             normed = self.attn.get_submodule("norm")(hidden)
             attended = self.attn.head_outputs(normed, latents, mask).masked_fill(~has_image, 0)
             hidden = hidden + self.attn.to_out(attended) * self.attn_gate.tanh()
-        changed: torch.Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
+        changed: Tensor = hidden + self.ff(hidden) * self.ff_gate.tanh()
         return changed
 
 
 class _Head(nn.Linear):
     """Output matrix without rows for the markers, whose logits are minus infinity: they are never generated."""
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         return functional.pad(super().forward(hidden), (0, MARKERS), value=-torch.inf)
 
 
@@ -181,6 +181,9 @@ def _run_block(
     """Run a block before a layer.
 
     It is a hook that does not refer to the model, so that the model can be freed.
+
+    Raises:
+        RuntimeError: The layer runs outside of its language model, which gives the block its view.
     """
     if block.view is None:
         raise RuntimeError("the layers of Med-Flamingo run only inside its language model")
@@ -209,24 +212,24 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         self.mode = mode
         self.model.embed_tokens = nn.Embedding(config.vocab_size + MARKERS, config.hidden_size)
         self.lm_head = _Head(config.hidden_size, config.vocab_size, bias=False)
-        blocks = {layer: GatedCrossAttention(config.hidden_size, media_dim) for layer in layers}
-        self._blocks = list(blocks.values())
-        self.gated_cross_attn_layers = nn.ModuleDict(
-            {str(layer): block for layer, block in blocks.items()}
-        )
-        for layer, block in blocks.items():
+        self._blocks: list[GatedCrossAttention] = []
+        self.gated_cross_attn_layers = nn.ModuleDict()
+        for layer in layers:
+            block = GatedCrossAttention(config.hidden_size, media_dim)
+            self._blocks.append(block)
+            self.gated_cross_attn_layers[str(layer)] = block
             self.model.layers[layer].register_forward_pre_hook(
                 partial(_run_block, block), with_kwargs=True
             )
 
     def forward(
         self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        logits_to_keep: int | torch.Tensor = 0,
-        media: torch.Tensor | None = None,
-        text_time: torch.Tensor | None = None,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
+        media: Tensor | None = None,
+        text_time: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         """Run LLaMA with the blocks.
@@ -296,7 +299,7 @@ class MedFlamingoNetwork(nn.Module):
             language, layers, vision.hidden_size, mode
         )
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """Return the latents of images, shape (images, latents, width).
 
         Args:
@@ -306,7 +309,7 @@ class MedFlamingoNetwork(nn.Module):
         tokens = self.vision(pixels.to(self.perceiver.latents)).last_hidden_state[:, 1:]
         if self.post_norm:
             tokens = self.vision.post_layernorm(tokens)
-        resampled: torch.Tensor = self.perceiver(tokens)
+        resampled: Tensor = self.perceiver(tokens)
         return resampled
 
 
@@ -326,6 +329,15 @@ def canonical_key(key: str) -> str:
 
 
 def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the configuration of a model in a folder.
+
+    Args:
+        folder: Folder of the model.
+        kinds: Values of ``model_type`` that are allowed; messages name the first.
+
+    Raises:
+        CheckpointError: The file is missing, damaged or of another kind of model.
+    """
     file = folder / "config.json"
     stored = read_json(file, f"give the folder of the downloaded {kinds[0]} model")
     if (kind := stored.get("model_type")) not in kinds:
@@ -391,6 +403,9 @@ def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
     """Return the sizes that only the trained tensors show: layers with a block, latents, depth of the resampler.
 
     Of LLaMA's ``total`` layers every n-th has a block.
+
+    Raises:
+        CheckpointError: Blocks or latents are missing.
     """
     shapes = {
         canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)
@@ -433,7 +448,11 @@ class MedFlamingoArguments(CheckpointArguments):
 
 
 def _weights_file(name: str) -> Path:
-    """Return ``model.pt``, which a file, a folder or a hub id names."""
+    """Return ``model.pt``, which a file, a folder or a hub id names.
+
+    Raises:
+        CheckpointError: There is no such file, or the download failed.
+    """
     path = Path(name).expanduser()
     if not path.exists() and HUB_ID.fullmatch(name):
         fetch = partial(hf_hub_download, name, WEIGHTS_FILE)
@@ -462,11 +481,10 @@ class MedFlamingo(MedicalAdapter):
 
         Raises:
             CheckpointError: A file is missing, damaged or of another model.
+            MedTasksError: The tokenizer is not that of the model.
         """
         arguments = self.arguments
-        check_device_map(
-            arguments.device_map, self.device, self.accelerator.num_processes, self.model_id
-        )
+        check_device_map(arguments.device_map, self.device, self.world_size, self.model_id)
         llama = published_folder(arguments.llama, "llama")
         clip = published_folder(arguments.clip, "clip")
         # LLaMA's sizes only: token ids in published configurations are partly wrong.
@@ -486,9 +504,14 @@ class MedFlamingo(MedicalAdapter):
             )
         weights = _weights_file(arguments.pretrained)
         self._mode = arguments.media_attention
-        dtype = getattr(torch, arguments.dtype)
         network = load_network(
-            language, weights, llama, clip, dtype, self._mode, arguments.vision_post_norm
+            language,
+            weights,
+            llama,
+            clip,
+            getattr(torch, arguments.dtype),
+            self._mode,
+            arguments.vision_post_norm,
         )
         self.network = place(
             network, network.language_model, self.device, arguments.device_map, self.model_id
@@ -527,8 +550,12 @@ class MedFlamingo(MedicalAdapter):
             raise MedTasksError(
                 f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}"
             )
-        size = self.network.vision.config.image_size
-        prepare = partial(clip_batch, size=size, pad=False, crop_rounding="round")
+        prepare = partial(
+            clip_batch,
+            size=self.network.vision.config.image_size,
+            pad=False,
+            crop_rounding="round",
+        )
         return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
@@ -542,7 +569,12 @@ class MedFlamingo(MedicalAdapter):
     def model_inputs(
         self, batch: PaddedBatch, before: PaddedBatch | None = None
     ) -> dict[str, Any]:
-        """Return ids, latents of the prompts' images, and the number of the image that every position looks at."""
+        """Return ids, latents of the prompts' images, and the number of the image that every position looks at.
+
+        Args:
+            batch: Columns to read.
+            before: The whole prompts with all of their images, if ``batch`` continues cached ones; else ``None``.
+        """
         prompts = before or batch
         rows = self.cached_features(prompts)
         example = next((row for row in rows if row is not None), None)

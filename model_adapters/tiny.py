@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
 from .base.adapter import MedicalAdapter
@@ -83,6 +83,7 @@ for _layer in range(RANDOM_SHAPE.text_layers):
 
 
 def _layer_sizes(width: int, layers: int) -> dict[str, Any]:
+    """Return the sizes that the configurations of CLIP and Llama name alike."""
     return {
         "hidden_size": width,
         "intermediate_size": 2 * width,
@@ -118,11 +119,12 @@ class TinyNetwork(nn.Module):
             self.language_model.lm_head = nn.Linear(shape.text_width, shape.vocabulary)
         self.double()
         # Llama's own norms compute in float32 whatever the weights are.
-        norms = [(self.language_model.model, "norm")]
-        for layer in self.language_model.model.layers:
-            norms += [(layer, "input_layernorm"), (layer, "post_attention_layernorm")]
-        for owner, name in norms:
-            setattr(owner, name, nn.RMSNorm(shape.text_width, eps=1e-6, dtype=torch.float64))
+        build_norm = partial(nn.RMSNorm, shape.text_width, eps=1e-6, dtype=torch.float64)
+        llama = self.language_model.model
+        llama.norm = build_norm()
+        for layer in llama.layers:
+            layer.input_layernorm = build_norm()
+            layer.post_attention_layernorm = build_norm()
 
     def draw_weights(self, seed: int, gains: Mapping[str, float] = GAINS) -> None:
         """Set random weights: matrices have variance gain² / inputs, norms are 1 and offsets 0.
@@ -146,12 +148,10 @@ class TinyNetwork(nn.Module):
             ] = -1e4  # of the special tokens only the end is ever generated
             offsets[END_ID] = 1.0  # often enough for some replies to end by themselves
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """Return the embeddings for the slots, shape (images, tokens, width)."""
         # Without the class token, as in LLaVA.
-        features: torch.Tensor = self.projector(
-            self.vision_tower(pixels).last_hidden_state[:, 1:]
-        )
+        features: Tensor = self.projector(self.vision_tower(pixels).last_hidden_state[:, 1:])
         return features
 
 
@@ -179,7 +179,17 @@ class MedTasksTiny(MedicalAdapter):
     def load(self) -> None:
         """Read the trained weights, or draw them: the same seed gives the same ones on every machine and device."""
         if self.arguments.weights == "trained":
-            self._read_trained()
+            self.tokens = (WEIGHTS / "words.txt").read_text(encoding="utf-8").split("\n")
+            self.pattern = WORD
+            self.separator = " "
+            self.shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.tokens))
+            self.network = TinyNetwork(self.shape)
+            stored = load_file(WEIGHTS / "model.safetensors")
+            weights = {}
+            for name, _ in self.network.named_parameters():
+                # Versions of transformers name the parts of the vision tower with this level or without.
+                weights[name] = stored[name.replace("vision_model.", "")]
+            self.network.load_state_dict(weights)
         else:
             self.tokens = CHARACTERS
             self.pattern = re.compile(".", re.DOTALL)
@@ -193,20 +203,6 @@ class MedTasksTiny(MedicalAdapter):
         self.remark = "MADE-UP WORDING" if is_made_up else ""  # of all results
         self.image_tokens = (self.shape.image_size // self.shape.patch_size) ** 2
         self.network.eval().requires_grad_(False).to(self.device)
-
-    def _read_trained(self) -> None:
-        words = (WEIGHTS / "words.txt").read_text(encoding="utf-8")
-        self.tokens = words.split("\n")
-        self.pattern = WORD
-        self.separator = " "
-        self.shape = replace(TRAINED_SHAPE, vocabulary=SPECIAL_TOKENS + len(self.tokens))
-        self.network = TinyNetwork(self.shape)
-        stored = load_file(WEIGHTS / "model.safetensors")
-        weights = {}
-        for name, _ in self.network.named_parameters():
-            # Versions of transformers name the parts of the vision tower with this level or without.
-            weights[name] = stored[name.replace("vision_model.", "")]
-        self.network.load_state_dict(weights)
 
     def encode(
         self,
@@ -247,7 +243,9 @@ class MedTasksTiny(MedicalAdapter):
             if self.arguments.weights == "random":
                 reply = self._begin_with_letter(prompt, reply, settings)
             if self.arguments.wording == "made_up":
-                reply = in_made_up_words(prompt.ids, reply)
+                # The prompt chooses the words, the same on every machine.
+                digest = hashlib.sha256(str(list(prompt.ids)).encode()).digest()
+                reply = counted_as(reply, _MADE_UP[digest[0] % len(_MADE_UP)].format(reply))
             replies.append(reply)
         return replies
 
@@ -270,25 +268,13 @@ class MedTasksTiny(MedicalAdapter):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without special tokens and without a blank before a sign that ends a phrase."""
-        tokens = [
+        text = self.separator.join(
             self.tokens[token - SPECIAL_TOKENS] for token in ids if token >= SPECIAL_TOKENS
-        ]
-        text = self.separator.join(tokens)
+        )
         return re.sub(r" (?=[.,:;?!)])", "", text) if self.separator else text
 
 
-def in_made_up_words(prompt: Sequence[int], reply: str) -> str:
-    """Put a reply into the words of a chat model.
-
-    Args:
-        prompt: Ids of the prompt, which choose the words, the same on every machine.
-        reply: Reply of the model.
-    """
-    digest = hashlib.sha256(str(list(prompt)).encode()).digest()
-    return counted_as(reply, _MADE_UP[digest[0] % len(_MADE_UP)].format(reply))
-
-
-def pixels_of(images: Sequence[Image.Image], size: int) -> torch.Tensor | None:
+def pixels_of(images: Sequence[Image.Image], size: int) -> Tensor | None:
     """Return images as pixels, aspect ratio not kept.
 
     Args:

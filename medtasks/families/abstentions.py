@@ -11,15 +11,13 @@ from medtasks.data.samples import Sample, letter
 from medtasks.families.choice import is_right
 from medtasks.families.family import Reply, Rule, TaskFamily
 from medtasks.families.paired_choice import mean_over_answers, paired_answers
-from medtasks.metrics.metric import Metric, MetricList, Role, Score, ScoreFilter
+from medtasks.metrics.metric import AnyMetric, Metric, Score
 from medtasks.metrics.pairs import answers_by_pair
 
 COVERAGE = "coverage"
 ACCURACY = "acc_of_answered"
-_DESCRIPTIONS = {
-    COVERAGE: "Share of questions answered with another option than the one to abstain.",
-    ACCURACY: "Share of these answers that are right; undefined if there are none.",
-}
+_COVERAGE_SENTENCE = "Share of questions answered with another option than the one to abstain."
+_ACCURACY_SENTENCE = "Share of these answers that are right; undefined if there are none."
 
 
 class Abstaining(TaskFamily):
@@ -54,53 +52,43 @@ def abstaining(family: TaskFamily) -> TaskFamily:
         family: Family of one right option. The last option of its documents is the one to abstain, which
             :func:`medtasks.data.variants.abstain` adds.
     """
-    bases = (Abstaining, type(family))
-    abstaining_family: TaskFamily = type(f"Abstaining{type(family).__name__}", bases, {})()
+    base = type(family)
+    abstaining_family: TaskFamily = type(f"Abstaining{base.__name__}", (Abstaining, base), {})()
     first, *others = family.metrics
-    metrics = _pair_metrics(first.selection) if family.paired else _metrics(first.selection)
-    abstaining_family.metrics = (first, *metrics, *others)
-    return abstaining_family
-
-
-def _metrics(selection: ScoreFilter) -> MetricList:
-    declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
-    return (
-        Metric(
-            COVERAGE,
-            None,
-            description=_DESCRIPTIONS[COVERAGE],
-            of=lambda score: float(has_answer(score)),
-            **declared,
-        ),
-        Metric(
-            ACCURACY,
-            description=_DESCRIPTIONS[ACCURACY],
-            of=lambda score: is_right(score) if has_answer(score) else None,
-            **declared,
-        ),
-    )
-
-
-def _pair_metrics(selection: ScoreFilter) -> MetricList:
-    """Return the metrics with standard errors over pairs of images."""
-    declared: dict[str, Any] = {"selection": selection, "role": Role.PART}
-    return (
-        mean_over_answers(
+    coverage: AnyMetric
+    accuracy: AnyMetric
+    if family.paired:  # with standard errors over pairs of images
+        coverage = mean_over_answers(
             COVERAGE,
             lambda answer: answer.value is not None,
             higher_is_better=None,
+            selection=first.selection,
             units=_pairs_with_abstentions,
-            description=_DESCRIPTIONS[COVERAGE],
-            **declared,
-        ),
-        mean_over_answers(
+            description=_COVERAGE_SENTENCE,
+        )
+        accuracy = mean_over_answers(
             ACCURACY,
             lambda answer: answer.correct,
+            selection=first.selection,
             units=lambda scores: _pairs_with_abstentions(filter(has_answer, scores)),
-            description=_DESCRIPTIONS[ACCURACY],
-            **declared,
-        ),
-    )
+            description=_ACCURACY_SENTENCE,
+        )
+    else:
+        coverage = Metric(
+            COVERAGE,
+            None,
+            first.selection,
+            description=_COVERAGE_SENTENCE,
+            of=lambda score: float(has_answer(score)),
+        )
+        accuracy = Metric(
+            ACCURACY,
+            selection=first.selection,
+            description=_ACCURACY_SENTENCE,
+            of=lambda score: is_right(score) if has_answer(score) else None,
+        )
+    abstaining_family.metrics = (first, coverage, accuracy, *others)
+    return abstaining_family
 
 
 def _pairs_with_abstentions(scores: Iterable[Score]) -> Any:

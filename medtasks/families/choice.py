@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample, Samples, first_letters, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
-from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import (
     ExpectedAnswer,
@@ -23,6 +22,16 @@ from medtasks.families.constant_replies import (
     most_frequent,
     option_by_letter,
     option_strategies,
+)
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    judge_failed_rate,
+    judged_scores,
+    stop_warning,
+    unless_stopped,
 )
 from medtasks.families.family import (
     LIKELIHOOD_EXTRACTOR,
@@ -84,13 +93,13 @@ class SingleChoice(TaskFamily):
     metrics: MetricList = (
         Metric(
             "accuracy",
-            selection=counts.answered,
+            selection=answered,
             role=Role.MAIN,
             description=ACCURACY,
             of=is_right,
         ),
-        counts.INVALID_RATE,
-        *counts.SAMPLE_COUNTS,
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
@@ -121,7 +130,7 @@ class SingleChoice(TaskFamily):
 
 
 def level_of(sample: Sample) -> str | None:
-    """Return the one of :data:`LEVELS` that a question's granularity names, if any.
+    """Return the one of :data:`LEVELS` that a question's granularity names, None if it names none.
 
     Example:
         >>> level_of(Sample({"granularity": "Mask Level"}))
@@ -137,13 +146,17 @@ def _by_level(selection: ScoreFilter) -> MetricList:
         "accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right
     )
 
-    by_level = []
+    by_level: list[Metric[Score]] = []
     for level in LEVELS:
-        description = f"Accuracy at the {level} level."
-        of_level = replace(accuracy, role=Role.PART, description=description)
-        of = partial(_is_right_at, level)
-        by_level.append(replace(of_level, name=f"acc_{level}_level", of=of))
-    return (accuracy, *by_level, replace(counts.INVALID_RATE, selection=selection))
+        by_level.append(
+            Metric(
+                f"acc_{level}_level",
+                selection=selection,
+                description=f"Accuracy at the {level} level.",
+                of=partial(_is_right_at, level),
+            )
+        )
+    return (accuracy, *by_level, replace(INVALID_RATE, selection=selection))
 
 
 def _is_right_at(level: str, score: Score) -> float | None:
@@ -158,7 +171,7 @@ class GroupedChoice(SingleChoice):
     """
 
     name = "single choice in groups"
-    metrics = (*_by_level(counts.answered), *counts.SAMPLE_COUNTS)
+    metrics = (*_by_level(answered), *SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         return {**super()._fields(sample, answer), "level": level_of(sample)}
@@ -179,23 +192,24 @@ class JudgedChoice(GroupedChoice):
     asks = Asks.JUDGE
     rotated = None
     metrics = (
-        *_by_level(counts.judged_scores),
+        *_by_level(judged_scores),
         Metric(
             "judge_asked_rate",
             False,
-            counts.answered,
+            answered,
             description="Share of replies that no rule could read, so that the judge was asked.",
             of=lambda score: float(score["asked"]),
         ),
-        counts.judge_failed_rate(
+        judge_failed_rate(
             "The judge failed for {failed} of {answered} replies; accuracies leave them out and are too "
             "high if they would be wrong. The replies can be judged later with 'medtasks score'.",
             say_if_all=True,
         ),
-        *counts.JUDGED_SAMPLE_COUNTS,
+        *JUDGED_SAMPLE_COUNTS,
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Score a reply by the rule, or by the judge where it reads nothing. Without ``value`` the judge failed."""
         rule_name = rule.extractor or str(self.extractor)
         text = reply.text or ""
         judge = judge_for(sample.dataset)
@@ -228,28 +242,28 @@ class MultiSelect(TaskFamily):
     metrics: MetricList = (
         Metric(
             "mcls_accuracy",
-            selection=counts.answered,
+            selection=answered,
             description="Share of the listed options that are right, mean over questions.",
             of=itemgetter("accuracy"),
         ),
         Metric(
             "mcls_recall",
-            selection=counts.answered,
+            selection=answered,
             description="Share of the right options that are listed, mean over questions.",
             of=itemgetter("recall"),
         ),
-        counts.INVALID_RATE,
-        *counts.SAMPLE_COUNTS,
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
+        """Return the listed letters, None for an invalid reply, with the shares that are right and that are listed."""
         listed = letters_of(answer.value)
         target = list(sample.document["answers"])
         shares = token_overlap(set(listed), set(target))
-        value = None if answer.value is None else listed
         return {
             "target": target,
-            "value": value,
+            "value": None if answer.value is None else listed,
             "accuracy": shares.precision,
             "recall": shares.recall,
         }
@@ -306,12 +320,13 @@ def list_strategies(samples: Samples, value: ValueOf) -> list[Strategy]:
         count = len(sample.options)
         every.append(listing(sample, range(count)))
         single.append(listing(sample, [option_index(frequent[count])]))
-    describes = (
-        "Lists the one letter that is most often right of the questions with as many options."
-    )
     return [
         Strategy("all options", "Lists every option of every question.", tuple(every)),
-        Strategy("most frequent answer", describes, tuple(single)),
+        Strategy(
+            "most frequent answer",
+            "Lists the one letter that is most often right of the questions with as many options.",
+            tuple(single),
+        ),
     ]
 
 
@@ -363,11 +378,12 @@ def _with_options(scores: ScoreList) -> ScoreList:
 
 
 def _answered_with_draws(scores: ScoreList) -> ScoreList:
-    return _with_options(draw_guesses(counts.answered(scores)))
+    return _with_options(draw_guesses(answered(scores)))
 
 
 def _warning(scores: ScoreList) -> str:
-    stop = counts.stop_warning(scores)
+    """Explain why all metrics are NaN, or which questions are in no accuracy, or return an empty text."""
+    stop = stop_warning(scores)
     if stop:
         return stop
     selected = _answered_with_draws(scores)
@@ -380,7 +396,7 @@ def _warning(scores: ScoreList) -> str:
     )
 
 
-_COUNTED = counts.unless_stopped(_answered_with_draws)
+_COUNTED = unless_stopped(_answered_with_draws)
 _ACCURACY: Metric[Score] = Metric(
     "accuracy",
     selection=_COUNTED,
@@ -397,7 +413,7 @@ FALLBACK_RATE: Metric[Score] = Metric(
     description="Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
     of=lambda score: float(score["fallback"]) if "fallback" in score else None,
 )
-_INVALID_RATE = replace(counts.INVALID_RATE, selection=_COUNTED)
+_INVALID_RATE = replace(INVALID_RATE, selection=_COUNTED)
 
 
 class KitChoice(SingleChoice):
@@ -412,7 +428,7 @@ class KitChoice(SingleChoice):
         _ACCURACY,
         FALLBACK_RATE,
         _INVALID_RATE,
-        *counts.SAMPLE_COUNTS,
+        *SAMPLE_COUNTS,
     )
 
     def final_scores(self, scores: ScoreList) -> ScoreList:
@@ -420,8 +436,14 @@ class KitChoice(SingleChoice):
         return draw_guesses(scores)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        target = answer.facts.get("target", sample.document.get("answer"))
-        score: Score = {"target": target, "value": answer.value}
+        """Return target and letter, None for an invalid reply, and what the rule adds.
+
+        ``fallback`` is whether the rule guessed, ``stops`` why published code stops, ``draws`` the number to draw from.
+        """
+        score: Score = {
+            "target": answer.facts.get("target", sample.document.get("answer")),
+            "value": answer.value,
+        }
         for name in ("fallback", "stops", _DRAWS):
             if name in answer.facts:
                 score[name] = answer.facts[name]
@@ -442,12 +464,13 @@ class KitChoice(SingleChoice):
             return ExpectedAnswer((letter(index),))  # anything where there are no options
 
         most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)
-        describes = (
-            "Answers the letter that is most often right of the questions with as many options."
-        )
         return [
             *each_option(samples, option),
-            Strategy("most frequent answer", describes, most),
+            Strategy(
+                "most frequent answer",
+                "Answers the letter that is most often right of the questions with as many options.",
+                most,
+            ),
         ]
 
     def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
@@ -462,19 +485,24 @@ class KitChoice(SingleChoice):
 
 
 class KitLikelihoods(KitChoice):
-    """The same where options are compared by likelihood. Questions without options are in no score."""
+    """MedEvalKit's questions, whose options are compared by likelihood. A question without options is in no score."""
 
     metrics: MetricList = (
         _ACCURACY,
         _INVALID_RATE,
-        *(replace(count, selection=_with_options) for count in counts.SAMPLE_COUNTS),
+        *(replace(count, selection=_with_options) for count in SAMPLE_COUNTS),
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Score a reply. A question without options has no likelihoods to compare, so that it gets a reason alone."""
         if sample.options or reply.losses is None:
             return super()._score(sample, reply, rule)
-        rule_name = rule.extractor or LIKELIHOOD_EXTRACTOR
-        return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule_name}
+        return {
+            "target": None,
+            "value": None,
+            "reason": _NO_OPTIONS,
+            "rule": rule.extractor or LIKELIHOOD_EXTRACTOR,
+        }
 
     def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return the expected accuracy of a guess."""

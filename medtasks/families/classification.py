@@ -9,16 +9,22 @@ one.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.labeler import from_labels
-from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import ExpectedAnswer, Strategy, most_frequent_option
+from medtasks.families.counts import (
+    INVALID_RATE,
+    LABELLED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    judge_failed_rate,
+    judged_scores,
+)
 from medtasks.families.family import (
     NO_OPTION,
     Decisions,
@@ -61,7 +67,8 @@ _MULTILABEL = (
 )
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
-LabelRow = tuple[str, bytes, bytes | None]  # the same, as bytes are cheaper to hash than tuples
+# cluster, targets and values of all labels, None for an invalid reply, as bytes, which are cheaper to hash than tuples
+LabelRow = tuple[str, bytes, bytes | None]
 # Images of a class, below which values and intervals of means over classes depend on single images.
 FEW_IMAGES = 10
 
@@ -81,6 +88,7 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
 
 
 def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
+    """Count targets and values of classes, None for an invalid reply. ``_name`` is for other panels."""
     _, targets, values, classes = zip(*rows, strict=True)
     return SummedCounts(
         class_scores.count_classes(targets, values, max(classes)),
@@ -89,6 +97,7 @@ def _class_counts(_name: str, rows: Sequence[ClassRow]) -> SummedCounts:
 
 
 def _label_counts(_name: str, rows: Sequence[LabelRow]) -> SummedCounts:
+    """Count targets and decisions of each label, None for an invalid reply. ``_name`` is for other panels."""
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
     return SummedCounts(
@@ -102,6 +111,13 @@ def _estimates(
     clusters: Sequence[str],
     unseen: tuple[Floats, Sequence[float]],
 ) -> PanelResult:
+    """Return the metrics of counts, with errors from the bootstrap and intervals of the posterior.
+
+    Args:
+        counts: Counts by sample, and the function from their sums to metrics.
+        clusters: Cluster of each sample.
+        unseen: Counts and weights of samples that were not seen, for the posterior.
+    """
     estimates = estimates_of(values_with_errors(counts.cells, clusters, counts.scores))
     for name, (low, high) in posterior_ends(
         counts.cells, clusters, counts.scores, *unseen
@@ -112,6 +128,7 @@ def _estimates(
 
 
 def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
+    """Return the metrics of classes, none without rows."""
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
@@ -120,6 +137,7 @@ def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
 
 
 def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
+    """Return the metrics of findings, none without rows."""
     if not rows:
         return PanelResult()
     counts = _label_counts("", rows)
@@ -144,12 +162,16 @@ _LABELS = Panel(
 )
 
 
-def _class_remark(scores: ScoreList, *, warns: bool) -> str:
-    """List the images per class, or warn of classes with few."""
-    images = _images_per_class(counts.answered(scores))
-    if not warns:
-        listed = ", ".join(f"{name} {count}" for name, count in images.items())
-        return f"Images per class: {listed}." if listed else ""
+def _class_remark(scores: ScoreList) -> str:
+    """List the images per class, or return an empty text without classes."""
+    images = _images_per_class(scores)
+    listed = ", ".join(f"{name} {count}" for name, count in images.items())
+    return f"Images per class: {listed}." if listed else ""
+
+
+def _class_warning(scores: ScoreList) -> str:
+    """Warn of classes with few images, or return an empty text if there are none."""
+    images = _images_per_class(scores)
     rare = [f"{name} ({count})" for name, count in images.items() if 0 < count < FEW_IMAGES]
     if not rare:
         return ""
@@ -160,10 +182,10 @@ def _class_remark(scores: ScoreList, *, warns: bool) -> str:
 
 
 def _images_per_class(scores: ScoreList) -> dict[str, int]:
-    """Return the number of images by the letter of their class, also of classes that no image has."""
+    """Return the number of answered images by the letter of their class, also of classes that no image has."""
     images: Counter[int] = Counter()
     classes = 0
-    for score in scores:
+    for score in answered(scores):
         target = score["target"]
         if isinstance(target, int):
             images[target] += 1
@@ -179,13 +201,13 @@ def _panel_metrics(
     panel: Panel[Any],
     selection: ScoreFilter,
 ) -> tuple[CorpusMetric, ...]:
+    """Declare the metrics of a panel, one per name and description, in this order."""
     metrics = []
     for name, text in zip(names, descriptions, strict=True):
         metrics.append(CorpusMetric(name, selection=selection, panel=panel, description=text))
     # Macro F1 carries the remarks for all of them.
-    warning = partial(_class_remark, warns=True)
-    remark = partial(_class_remark, warns=False)
-    return replace(metrics[0], warning=warning, remark=remark), *metrics[1:]
+    first = replace(metrics[0], warning=_class_warning, remark=_class_remark)
+    return first, *metrics[1:]
 
 
 class Classification(TaskFamily):
@@ -196,17 +218,15 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "rotated_classes"
     metrics: MetricList = (
-        *_panel_metrics(
-            class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, counts.answered
-        ),
-        counts.INVALID_RATE,
-        *counts.SAMPLE_COUNTS,
+        *_panel_metrics(class_scores.MULTICLASS_METRICS, _MULTICLASS, _CLASSES, answered),
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
     )
     # A value for single samples; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
         Metric(
             "right_answers",
-            selection=counts.answered,
+            selection=answered,
             role=Role.MAIN,
             description=ACCURACY,
             of=is_right,
@@ -241,12 +261,12 @@ class Classification(TaskFamily):
 
     def constant_replies(self, samples: Samples) -> list[Strategy]:
         """Return the most frequent class."""
-        describes = "Gives every image the class that most of them have."
-
-        def option_by_text(sample: Sample, index: int) -> ExpectedAnswer:
-            return ExpectedAnswer((sample.options[index],), index, index)
-
-        return most_frequent_option("most frequent class", describes, samples, option_by_text)
+        return most_frequent_option(
+            "most frequent class",
+            "Gives every image the class that most of them have.",
+            samples,
+            lambda sample, index: ExpectedAnswer((sample.options[index],), index, index),
+        )
 
     def expected_by_chance(self, samples: Samples) -> Mapping[str, float]:
         """Return recalls of 1 / k for k classes, and AUROCs of 1/2. A class that is absent, or alone, has one of 0.
@@ -288,20 +308,18 @@ class MultiLabel(TaskFamily):
     kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: MetricList = (
-        *_panel_metrics(
-            class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, counts.judged_scores
-        ),
-        replace(counts.INVALID_RATE, selection=counts.judged_scores),
-        counts.judge_failed_rate(
+        *_panel_metrics(class_scores.MULTILABEL_METRICS, _MULTILABEL, _LABELS, judged_scores),
+        replace(INVALID_RATE, selection=judged_scores),
+        judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics."
         ),
-        *counts.LABELLED_SAMPLE_COUNTS,
+        *LABELLED_SAMPLE_COUNTS,
     )
 
     compared_in_groups = (
         Metric(
             "right_decisions",
-            selection=counts.judged_scores,
+            selection=judged_scores,
             role=Role.MAIN,
             description="Share of findings that are rightly called present or absent, mean over images.",
             of=_right_share,
@@ -309,8 +327,10 @@ class MultiLabel(TaskFamily):
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
-        value = None if answer.value is None else list(answer.value)
-        return {"target": list(sample.document["labels"]), "value": value}
+        return {
+            "target": list(sample.document["labels"]),
+            "value": None if answer.value is None else list(answer.value),
+        }
 
     def read(self, sample: Sample, reply: Reply, rule: Rule) -> tuple[Answer, str]:
         """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
@@ -319,7 +339,10 @@ class MultiLabel(TaskFamily):
         return from_labels(reply.text, reply.labels, sample.options), rule.extractor or ""
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the letters of the findings that were read, with the share of right decisions."""
+        """Describe the letters of the findings that were read, with the share of right decisions.
+
+        They are None without a valid answer.
+        """
         labels = score["value"]
         reason = score["reason"]
         if reason == Reason.JUDGE_FAILED:

@@ -67,6 +67,7 @@ def _accuracy(
     description: str,
     about: str | None = None,
 ) -> Metric[Score]:
+    """Declare an accuracy, of all questions or of those about one type of hallucination (``about``)."""
     return Metric(
         name,
         selection=answered,
@@ -77,6 +78,7 @@ def _accuracy(
 
 
 def _blind_accuracy(name: str) -> Metric[Score]:
+    """Declare the accuracy of a blind model on the same questions, from the field ``name`` of scores."""
     return Metric(
         name,
         None,
@@ -147,6 +149,7 @@ class ClosedQuestions(TaskFamily):
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Score a reply as MedHEval counts it, with the scores of blind models on the same question."""
         answer, rule_name = self.read(sample, reply, rule)
         question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
@@ -193,12 +196,26 @@ class ClosedQuestions(TaskFamily):
         frequent = most_frequent(targets)
         strategies: list[Strategy] = []
         if any(sample.document["kind"] == BINARY for sample in samples):
-            strategies = [_always(word, samples) for word in ("Yes", "No")]
+            for number, word in enumerate(("Yes", "No")):
+                answers = []
+                for sample in samples:
+                    letter_read = extractor_of(_STRICT).extract(word, sample).value
+                    index = None if letter_read is None else option_index(letter_read)
+                    value = letter(number) if sample.document["kind"] == BINARY else None
+                    answers.append(ExpectedAnswer((word,), value, index, whole=True))
+                describes = (
+                    f"Answers {word} to every question, also where options are asked for."
+                )
+                strategies.append(Strategy(f"always {word.lower()}", describes, tuple(answers)))
         most = tuple(
             _named_option(sample, frequent.get(_form(sample), YES)) for sample in samples
         )
-        describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
-        return [*strategies, Strategy("most frequent answer", describes, most)]
+        frequent_answer = Strategy(
+            "most frequent answer",
+            "Answers what is most often right: yes or no, and the letter of the questions with as many options.",
+            most,
+        )
+        return [*strategies, frequent_answer]
 
 
 def _form(sample: Sample) -> tuple[str, int]:
@@ -217,18 +234,6 @@ def _named_option(sample: Sample, name: str) -> ExpectedAnswer:
     if not listed_options(sample.document["choices"]):
         value = None
     return ExpectedAnswer((f"{name}. {text}", name, text), value, option_index(name))
-
-
-def _always(word: str, samples: Samples) -> Strategy:
-    """Return the strategy that answers every question by Yes or No."""
-    answers = []
-    for sample in samples:
-        letter_read = extractor_of(_STRICT).extract(word, sample).value
-        index = None if letter_read is None else option_index(letter_read)
-        value = letter(("Yes", "No").index(word)) if sample.document["kind"] == BINARY else None
-        answers.append(ExpectedAnswer((word,), value, index, whole=True))
-    describes = f"Answers {word} to every question, also where options are asked for."
-    return Strategy(f"always {word.lower()}", describes, tuple(answers))
 
 
 @lru_cache(maxsize=16384)

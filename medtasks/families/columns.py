@@ -9,10 +9,6 @@ from medtasks.data.samples import first_letters
 Check = Callable[[Any, Any], bool]  # of a value or an entry, and the options of its sample
 
 
-def _anything(_value: Any, _options: Any) -> bool:
-    return True
-
-
 @dataclass(frozen=True, eq=False)
 class Column:
     """Content of a column, the same in every row.
@@ -23,7 +19,8 @@ class Column:
     """
 
     words: str  # after "needs" in a message
-    is_valid: Check = _anything  # of a list: whether there are enough entries
+    # Of a list: whether there are enough entries.
+    is_valid: Check = lambda _value, _options: True
     is_entry: Check | None = None  # of each entry, where the column holds lists
     # From the forms in which people write it; others as they are.
     read: Callable[[Any], Any] | None = None

@@ -8,7 +8,6 @@ accuracy is the best that the same answer to every question can have. No strateg
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from medtasks.data.privacy import is_private
@@ -61,8 +60,12 @@ def option_strategies(samples: Samples) -> list[Strategy]:
     """Return each letter that every question has, of at most six, and the most frequent answer, of known targets."""
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
-    describes = f"Answers the letter that is most often right {among}."
-    most = most_frequent_option("most frequent answer", describes, samples, option_by_letter)
+    most = most_frequent_option(
+        "most frequent answer",
+        f"Answers the letter that is most often right {among}.",
+        samples,
+        option_by_letter,
+    )
     if not most:
         return []
     return each_option(samples, option_by_letter) + most
@@ -160,13 +163,19 @@ def answer_strategies(
     strategies = []
     if any(closed):
         for word in CLOSED:
-            answers = tuple(map(partial(answer, word, word), range(len(targets))))
+            answers = tuple(answer(word, word, number) for number in range(len(targets)))
             strategies.append(_always(word, answers))
     most = []
     for number, kind in enumerate(kinds):
         most.append(answer(spelling_of[frequent[kind]], frequent[kind], number))
-    describes = f"Answers what is most often right, to {groups}."
-    return [*strategies, Strategy("most frequent answer", describes, tuple(most))]
+    strategies.append(
+        Strategy(
+            "most frequent answer",
+            f"Answers what is most often right, to {groups}.",
+            tuple(most),
+        )
+    )
+    return strategies
 
 
 def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

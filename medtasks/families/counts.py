@@ -11,7 +11,15 @@ from itertools import filterfalse
 from typing import Any
 
 from medtasks.extract.extractor_registry import Reason
-from medtasks.metrics.metric import CorpusMetric, Metric, Role, Score, ScoreList, counting
+from medtasks.metrics.metric import (
+    CorpusMetric,
+    Metric,
+    Role,
+    Score,
+    ScoreFilter,
+    ScoreList,
+    counting,
+)
 
 JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
@@ -82,9 +90,7 @@ def is_stopped(scores: ScoreList) -> bool:
     return any(score.get("stops") for score in scores)
 
 
-def unless_stopped(
-    selection: Callable[[ScoreList], ScoreList],
-) -> Callable[[ScoreList], ScoreList]:
+def unless_stopped(selection: ScoreFilter) -> ScoreFilter:
     """Return a selection that is empty where the published code stops and gives no number.
 
     Args:
@@ -102,8 +108,10 @@ def stop_warning(scores: ScoreList) -> str:
     """
     for score in scores:
         if score.get("stops"):
-            why = f"it stops at sample '{score['sample']}' because {score['stops']}"
-            return no_number(score["rule"], why)
+            return no_number(
+                score["rule"],
+                f"it stops at sample '{score['sample']}' because {score['stops']}",
+            )
     return ""
 
 
@@ -137,6 +145,7 @@ def judge_failed_rate(
     """
 
     def warning(scores: ScoreList) -> str:
+        """Fill in ``sentence``, or return an empty text if all was read, or nothing was and that needs no warning."""
         selected = answered(scores)
         failed = sum(bool(of(score)) for score in selected)
         if not failed or (failed == len(selected) and not say_if_all):
@@ -165,15 +174,17 @@ def _number(
     name: str,
     holds: Callable[[Score], bool],
     description: str,
-    remark: Callable[[ScoreList], str] | None = None,
+    *,
+    higher_is_better: bool | None = False,
+    **declared: Any,
 ) -> CorpusMetric:
-    higher_is_better = None if name == "scored_samples" else False
+    """Declare the number of samples for which ``holds`` is true. ``higher_is_better`` is None if neither is."""
     return counting(
         name,
         lambda scores: sum(map(holds, scores)),
         higher_is_better=higher_is_better,
         description=description,
-        remark=remark,
+        **declared,
     )
 
 
@@ -182,6 +193,7 @@ SAMPLE_COUNTS = (
         "scored_samples",
         lambda score: not is_failed(score) and not is_unjudged(score),
         "Samples that are in the scores.",
+        higher_is_better=None,
     ),
     _number(
         "failed_samples", is_failed, "Samples that the model failed to answer; in no score."
@@ -196,7 +208,7 @@ LABELLED_SAMPLE_COUNTS = (
         "Samples that a judge or a labeler failed to read; in no score.",
     ),
 )
-"""The same for a task whose replies a labeler reads."""
+"""Last metrics of a task whose replies a labeler reads."""
 JUDGED_SAMPLE_COUNTS = (
     *LABELLED_SAMPLE_COUNTS,
     _number(
@@ -206,5 +218,5 @@ JUDGED_SAMPLE_COUNTS = (
         remark=judges_of,
     ),
 )
-"""The same for a task whose replies a judge reads, with the number of replies that seem to address it."""
+"""Last metrics of a task whose replies a judge reads, with the number of replies that seem to address the judge."""
 COUNTS = frozenset(metric.name for metric in JUDGED_SAMPLE_COUNTS)

@@ -283,8 +283,18 @@ class TaskFamily(ABC):
             the answer after the reasoning is read, ``reasoning_words`` is the length of the reasoning.
         """
         if rule.reasoned and reply.text is not None and not reply.is_failure:
-            return self._score_after_reasoning(sample, reply, rule)
-        score: Score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id}
+            parts = split_reasoning(reply.text, cut=reply.cut, reasoning=reply.reasoning)
+            score = self.score(
+                sample, without_its_reasoning(reply), replace(rule, reasoned=False)
+            )
+            score["reasoning_words"] = parts.words
+            # Rules that reproduce published code read even nothing as some option.
+            if parts.answer is None:
+                score["reason"] = str(Reason.TRUNCATED)
+                if "value" in score:
+                    score["value"] = None
+            return score
+        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id}
         if sample.patient_image is not None:
             score[PATIENT_IMAGE] = sample.patient_image
         score |= self._score(sample, reply, rule)
@@ -297,18 +307,6 @@ class TaskFamily(ABC):
         if reply.cut:
             score["cut"] = True
             score["reason"] = _WHEN_CUT.get(score["reason"], score["reason"])
-        return score
-
-    def _score_after_reasoning(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
-        """Return the score of the answer after the reasoning of a reply."""
-        parts = split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
-        score = self.score(sample, without_its_reasoning(reply), replace(rule, reasoned=False))
-        score["reasoning_words"] = parts.words
-        # Rules that reproduce published code read even nothing as some option.
-        if parts.answer is None:
-            score["reason"] = str(Reason.TRUNCATED)
-            if "value" in score:
-                score["value"] = None
         return score
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
@@ -482,7 +480,7 @@ class TaskFamily(ABC):
 
 
 def letters_of(values: Sequence[int] | None) -> list[str]:
-    """Return the letters of the options that are 1.
+    """Return the letters of the options that are 1, none without values.
 
     Example:
         >>> letters_of([1, 0, 1])

@@ -12,7 +12,7 @@ Used by the hooks for reports and MedHEval. Scores hold texts only as :class:`~m
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -37,9 +37,16 @@ from medtasks.families.counts import (
 )
 from medtasks.families.family import FENCED, Asks, ReadAnswer, Reply, Rule, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
-from medtasks.judges import medheval_judges
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import Judge, judge_if_there
+from medtasks.judges.judge_client import judge_if_there
+from medtasks.judges.medheval_judges import (
+    ASPECTS,
+    WORDINGS,
+    WORST_SEVERITY,
+    JudgeQuestion,
+    parse_components,
+    parse_number,
+)
 from medtasks.metrics.chest_findings import (
     CONDITIONS,
     LABEL_CELLS,
@@ -58,6 +65,7 @@ from medtasks.metrics.metric import (
     Role,
     Scale,
     Score,
+    ScoreFilter,
     ScoreList,
     counting,
 )
@@ -174,12 +182,17 @@ class Reports(TaskFamily):
         if reports.count(text) < 2:
             return []
         answers = (ExpectedAnswer((text,), whole=True),) * len(samples)
-        describes = "Gives every image the report that occurs most often."
-        return [Strategy("most frequent report", describes, answers)]
+        return [
+            Strategy(
+                "most frequent report",
+                "Gives every image the report that occurs most often.",
+                answers,
+            )
+        ]
 
 
 class MultiMedEvalReports(Reports):
-    """The same with the metrics of MultiMedEval."""
+    """Report generation and summarisation with the metrics of MultiMedEval."""
 
     metrics = _report_metrics(_MULTIMEDEVAL_KEYS)
 
@@ -187,7 +200,7 @@ class MultiMedEvalReports(Reports):
 # ---- MedHEval's open tasks: verdicts of judges and a labeler, and metrics of words ----
 
 
-def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
+def _with_verdict(name: str) -> ScoreFilter:
     """Return the selection of scores with a verdict, none if the judge read none of those that it was asked about."""
 
     def selection(scores: ScoreList) -> ScoreList:
@@ -198,16 +211,6 @@ def _with_verdict(name: str) -> Callable[[ScoreList], ScoreList]:
         return [score for score in candidates if score[name] is not None]
 
     return selection
-
-
-def _usable_judge(sample: Sample) -> Judge | None:
-    """Return the judge that may see a sample, or warn that there is none."""
-    try:
-        return judge_if_there(sample.dataset)
-    except MedTasksError as error:  # once there are replies, it is a warning
-        cause = str(error).rstrip(".")
-        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {cause}.")
-        return None
 
 
 class JudgedText(TaskFamily):
@@ -224,13 +227,24 @@ class JudgedText(TaskFamily):
     saves_replies = True
 
     def __init__(self, wording: str) -> None:
-        self._wording = medheval_judges.WORDINGS[wording]
+        self._wording = WORDINGS[wording]
         self.joins_runs = wording == "eleven"
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Score a reply by the judge's verdicts, asked for now or given with it.
+
+        The field of a question is None without a verdict: no judge may see the sample, or it failed.
+        """
         answer, rule_name = self.read(sample, reply, rule)
         text = answer.facts["judged"]
-        judge = _usable_judge(sample)
+        judge = None
+        try:
+            judge = judge_if_there(sample.dataset)
+        except MedTasksError as error:  # once there are replies, it is a warning
+            cause = str(error).rstrip(".")
+            warn_once(
+                f"The judge cannot be asked, so the metrics that need it are NaN: {cause}."
+            )
         questions = self._questions(sample, text)
         score: Score = dict.fromkeys(question.field for question in questions)
         joint = reply.verdicts
@@ -264,12 +278,12 @@ class JudgedText(TaskFamily):
         sample: Sample,
         reply: Reply,
         rule: Rule,
-    ) -> Sequence[medheval_judges.JudgeQuestion]:
+    ) -> Sequence[JudgeQuestion]:
         """Return the judge's questions about a reply."""
         return self._questions(sample, self.read(sample, reply, rule)[0].facts["judged"])
 
     @abstractmethod
-    def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
+    def _questions(self, sample: Sample, text: str) -> Sequence[JudgeQuestion]:
         """Return the judge's questions about the text of a reply."""
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
@@ -281,7 +295,10 @@ class JudgedText(TaskFamily):
         return {name: PrivateText(text) for name, text in texts.items()}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the text that the judge read."""
+        """Describe the text that the judge read, None for an invalid reply.
+
+        The reply is right or wrong by the judge's verdict, neither without one.
+        """
         extractor = extractor_of(str(score["rule"]).removesuffix(FENCED), AnswerKind.FREE_TEXT)
         text = extractor.extract(reply.text, Sample({})).facts["judged"]
         verdict = score.get("correct")
@@ -326,33 +343,39 @@ class KnowledgeQuestions(JudgedText):
     )
     metrics: MetricList = (*judged, *_TEXTS, *_RATES)
 
-    def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
+    def _questions(self, sample: Sample, text: str) -> Sequence[JudgeQuestion]:
+        """Ask whether the answer is right, and how severe its errors are.
+
+        An empty answer counts as wrong, with the worst errors, without asking.
+        """
         truth = {"ground_truth": sample.document["answer"]}
-        worst = medheval_judges.WORST_SEVERITY
+        worst = WORST_SEVERITY
         return [
-            medheval_judges.JudgeQuestion(
+            JudgeQuestion(
                 "correct",
                 self._wording["correctness"],
                 {"question": sample.question, **truth},
                 text,
-                partial(medheval_judges.parse_number, most=1),
+                partial(parse_number, most=1),
                 of_empty=0,
             ),
-            medheval_judges.JudgeQuestion(
+            JudgeQuestion(
                 "severity",
                 self._wording["severity"],
                 {"input": sample.question, **truth},
                 text,
-                partial(medheval_judges.parse_number, most=worst),
+                partial(parse_number, most=worst),
                 of_empty=worst,
             ),
         ]
 
 
 def _chair(aspect: str) -> MetricList:
+    """Declare CHAIR as the judge counts it for one aspect: the share of wrong mentions, and the number of mentions."""
     selection = _with_verdict("components")
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
+        """Return the ratio for rows of a cluster with its numbers of right and wrong mentions."""
         values = values_with_errors(
             np.asarray([counts for _, counts in rows], dtype=np.int64),
             [cluster for cluster, _ in rows],
@@ -408,6 +431,7 @@ def _read_labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
 
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
+    """Return the ratios of labels over the reports that the labeler read, with a warning about all others."""
     texts: set[str] = set()
     for _, reference, report, _ in rows:
         texts |= {reference.text, report.text}
@@ -420,11 +444,14 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
             cells.append(label_cells(labels[reference.text], labels[report.text]))
     warnings: tuple[str, ...] = ()
     if cause:
-        left_out = f"{len(rows) - len(cells)} of {len(rows)} reports"
-        warnings = (f"The metrics of labels leave out {left_out}: {cause}",)
+        missing = len(rows) - len(cells)
+        warnings = (
+            f"The metrics of labels leave out {missing} of {len(rows)} reports: {cause}",
+        )
     if not cells:
-        counts = dict.fromkeys(("reports_labelled", *_SUMS), Estimate(0))
-        return PanelResult(counts, warnings=warnings)
+        return PanelResult(
+            dict.fromkeys(("reports_labelled", *_SUMS), Estimate(0)), warnings=warnings
+        )
     totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
     estimates = estimates_of(values_with_errors(np.asarray(cells), clusters, label_ratios))
     for name, parts in _SUMS.items():
@@ -437,6 +464,7 @@ _BY_LABELS = Panel(text_row("labelled"), _label_panel)
 
 
 def _label_count(name: str, description: str) -> CorpusMetric:
+    """Declare a count next to the ratios of labels."""
     return CorpusMetric(
         name,
         None,
@@ -458,8 +486,13 @@ def _label_ratio(
     higher_is_better: bool = True,
 ) -> tuple[CorpusMetric, CorpusMetric]:
     """Return the metric of the share of right cases, and that of their number, the name of which is ``count``."""
-    share = f"Share of findings {cases} that {right}."
-    ratio = CorpusMetric(name, higher_is_better, answered, panel=_BY_LABELS, description=share)
+    ratio = CorpusMetric(
+        name,
+        higher_is_better,
+        answered,
+        panel=_BY_LABELS,
+        description=f"Share of findings {cases} that {right}.",
+    )
     return ratio, _label_count(count, f"Findings {cases}.")
 
 
@@ -493,22 +526,21 @@ class ComponentReports(JudgedText):
     name = "reports with a judge"
     labels_texts = True
     columns: ClassVar[Columns] = {"report": Column.TEXT}
-    judged: ClassVar[MetricList] = tuple(
-        chain.from_iterable(map(_chair, medheval_judges.ASPECTS))
-    )
+    judged: ClassVar[MetricList] = tuple(chain.from_iterable(map(_chair, ASPECTS)))
     metrics: MetricList = (*judged, *_LABEL_METRICS, *_TEXTS, *_RATES)
 
-    def _questions(self, sample: Sample, text: str) -> Sequence[medheval_judges.JudgeQuestion]:
-        truth = {aspect: list(sample.document[aspect]) for aspect in medheval_judges.ASPECTS}
+    def _questions(self, sample: Sample, text: str) -> Sequence[JudgeQuestion]:
+        """Ask for the numbers of right and wrong mentions of each aspect. An empty report has none."""
+        truth = {aspect: list(sample.document[aspect]) for aspect in ASPECTS}
         return [
-            medheval_judges.JudgeQuestion(
+            JudgeQuestion(
                 "components",
                 self._wording["components"],
                 {"structured_ground_truth": truth},
                 text,
                 # A count above the number of the report's characters is no count: sums must not depend on one.
-                partial(medheval_judges.parse_components, most=len(text)),
-                of_empty={aspect: [0, 0] for aspect in medheval_judges.ASPECTS},
+                partial(parse_components, most=len(text)),
+                of_empty={aspect: [0, 0] for aspect in ASPECTS},
             )
         ]
 

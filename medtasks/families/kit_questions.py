@@ -21,10 +21,20 @@ from medtasks.extract.careful.yes_no import gold_verdict
 from medtasks.extract.extractor_registry import Answer, AnswerKind, Reason
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.families import counts
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY, FALLBACK_RATE
 from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import Strategy, answer_strategies
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    judge_failed_rate,
+    judged_scores,
+    no_number,
+    stop_warning,
+    unless_stopped,
+)
 from medtasks.families.family import (
     FENCED,
     AskedFor,
@@ -95,7 +105,7 @@ def protocol_of(rule: str) -> KitProtocol:
 
 def _missing_kind(scores: ScoreList) -> str | None:
     """Return why published code divides by zero at the end of a run, None where it does not."""
-    selected = counts.answered(scores)
+    selected = answered(scores)
     closed = {score["closed"] for score in selected}
     if len(closed) != 1:
         return None
@@ -112,24 +122,22 @@ def _with_number(selection: ScoreFilter) -> ScoreFilter:
         is_part = bool(scores) and _WHOLE in scores[0]
         return [] if not is_part and _missing_kind(scores) else selection(scores)
 
-    return counts.unless_stopped(checked_selection)
+    return unless_stopped(checked_selection)
 
 
 def _of_kind(*, closed: bool) -> ScoreFilter:
     """Return the selection of judged scores of closed questions, or of open ones."""
-
-    def selection(scores: ScoreList) -> ScoreList:
-        return counts.judged_scores([score for score in scores if score["closed"] == closed])
-
-    return _with_number(selection)
+    return _with_number(
+        lambda scores: judged_scores([score for score in scores if score["closed"] == closed])
+    )
 
 
 def _warning(scores: ScoreList) -> str:
     missing = _missing_kind(scores)
     stops_at_sample = any(score["stops"] not in (None, missing) for score in scores)
     if missing and not stops_at_sample:
-        return counts.no_number(scores[0]["rule"], missing)
-    return counts.stop_warning(scores)
+        return no_number(scores[0]["rule"], missing)
+    return stop_warning(scores)
 
 
 def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | None]:
@@ -151,10 +159,29 @@ def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | N
 def _mean(
     name: str,
     description: str,
-    of: Callable[[Score], float | None],
+    field: str,
+    closed: bool | None = None,
+    *,
+    selection: ScoreFilter = answered,
+    role: Role = Role.PART,
 ) -> Metric[Score]:
-    """Return a metric of all answered questions, where the published code gives a number."""
-    return Metric(name, selection=_with_number(counts.answered), description=description, of=of)
+    """Declare the mean of a field of scores over the selected ones that have it.
+
+    Args:
+        name: Name of the metric.
+        description: One sentence.
+        field: Field of the scores.
+        closed: Whether only closed questions count, or only open ones; by default both.
+        selection: Scores that count, by default of all answered questions.
+        role: Role in tables.
+    """
+    return Metric(
+        name,
+        selection=selection,
+        role=role,
+        description=description,
+        of=_field(field, closed),
+    )
 
 
 @dataclass(frozen=True)
@@ -162,6 +189,7 @@ class _OpenAccuracy(Metric[Score]):
     """The share of right open answers, which published code divides by their number once more."""
 
     def estimate(self, scores: ScoreList) -> Estimate:
+        """Return the share with its error, divided once more by the number of open answers if published code does."""
         estimate = super().estimate(scores)
         valued = self.values(with_units(scores))
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
@@ -177,33 +205,28 @@ class _OpenAccuracy(Metric[Score]):
         )
 
 
-_RIGHT = _field("right")
+_ANSWERED = _with_number(answered)  # none where the published code gives no number
 _METRICS: MetricList = (
     Metric(
         "accuracy",
-        selection=_with_number(counts.judged_scores),
+        selection=_with_number(judged_scores),
         role=Role.MAIN,
         warning=_warning,
         description=ACCURACY,
-        of=_RIGHT,
+        of=_field("right"),
     ),
-    Metric(
-        "acc_closed",
-        selection=_of_kind(closed=True),
-        description=CLOSED_ACCURACY,
-        of=_RIGHT,
-    ),
+    _mean("acc_closed", CLOSED_ACCURACY, "right", selection=_of_kind(closed=True)),
     _OpenAccuracy(
         "acc_open",
         selection=_of_kind(closed=False),
         description="Share of open questions answered rightly; published code may divide it once more.",
-        of=_RIGHT,
+        of=_field("right"),
     ),
     *(
-        _mean(name, f"Mean {name} of open answers.", _field(name))
+        _mean(name, f"Mean {name} of open answers.", name, selection=_ANSWERED)
         for name in ("exact_match", *MEASURES)
     ),
-    replace(counts.INVALID_RATE, selection=_with_number(counts.judged_scores)),
+    replace(INVALID_RATE, selection=_with_number(judged_scores)),
 )
 
 
@@ -255,9 +278,10 @@ class KitQuestions(YesNoAmongOthers):
     kind = AnswerKind.KIT_QUESTION
     asked_for: ClassVar[AskedFor | None] = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
-    metrics: MetricList = (*_METRICS, *counts.SAMPLE_COUNTS)
+    metrics: MetricList = (*_METRICS, *SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
+        """Return what the rule says of an answer. Measures of texts are None for a closed question."""
         facts = answer.facts
         right = float(facts["correct"])
         score = {
@@ -299,10 +323,10 @@ def _kind_of(sample: Sample) -> tuple[bool, str]:
 
 
 class JudgedKitQuestions(KitQuestions):
-    """The same with a judge that reads open answers.
+    """Closed and open questions with a judge that reads open answers.
 
-    Those that it fails to read are in no accuracy, and their texts are compared. An answer without text, a refusal and
-    the like are wrong without asking, unless the published code asks.
+    Answers that the judge fails to read are in no accuracy, and their texts are compared. An answer without text, a
+    refusal and the like are wrong without asking, unless the published code asks.
     """
 
     name = "closed and open questions with a judge"
@@ -310,15 +334,16 @@ class JudgedKitQuestions(KitQuestions):
     saves_replies = True
     metrics: MetricList = (
         *_METRICS,
-        counts.judge_failed_rate(
+        judge_failed_rate(
             "The judge failed for {failed} of {answered} replies; accuracies leave them out and tell little if these "
             "are many. The replies can be judged later with 'medtasks score'.",
             say_if_all=True,
         ),
-        *counts.JUDGED_SAMPLE_COUNTS,
+        *JUDGED_SAMPLE_COUNTS,
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Score an answer by the rule, and by the judge if one is asked. ``correct`` is None where the judge failed."""
         answer, rule_name = self.read(sample, reply, rule)
         score = self._fields(sample, answer)
         score |= self._yes_no(sample, reply, rule, score)
@@ -327,9 +352,13 @@ class JudgedKitQuestions(KitQuestions):
         asks = _asks_judge(answer, protocol)
         verdict = None
         if asks:
-            texts = sample.question, answer.facts["gold"], answer.facts["judged"]
             verdict = judge_answer(
-                judge, *texts, as_published=protocol.published, fenced=rule.fenced
+                judge,
+                sample.question,
+                answer.facts["gold"],
+                answer.facts["judged"],
+                as_published=protocol.published,
+                fenced=rule.fenced,
             )
         failed = asks and verdict is None
         if failed:
@@ -383,29 +412,24 @@ class RadReStruct(KitQuestions):
         _mean(
             "acc_single_choice",
             "Share of single-choice questions answered rightly.",
-            _field("right", closed=True),
+            "right",
+            closed=True,
+            selection=_ANSWERED,
         ),
         _mean(
             "acc_multiple_choice",
             "Share of all other questions answered rightly.",
-            _field("right", closed=False),
+            "right",
+            closed=False,
+            selection=_ANSWERED,
         ),
-        replace(FALLBACK_RATE, selection=_with_number(counts.answered)),
-        replace(counts.INVALID_RATE, selection=_with_number(counts.answered)),
-        *counts.SAMPLE_COUNTS,
+        replace(FALLBACK_RATE, selection=_ANSWERED),
+        replace(INVALID_RATE, selection=_ANSWERED),
+        *SAMPLE_COUNTS,
     )
 
 
 # ---- open questions: overlap with the target, and accuracy of closed and open ones ----
-
-
-def _open_metric(
-    name: str,
-    of: Callable[[Score], float | None],
-    description: str,
-    role: Role = Role.PART,
-) -> Metric[Score]:
-    return Metric(name, selection=counts.answered, role=role, description=description, of=of)
 
 
 class OpenQuestions(YesNoAmongOthers):
@@ -420,32 +444,27 @@ class OpenQuestions(YesNoAmongOthers):
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
     metrics: MetricList = (
-        _open_metric("bleu_1", _field("bleu_1"), "BLEU-1 of the reply, mean over questions."),
-        _open_metric("token_f1", _field("token_f1"), "F1 of the words shared with the target."),
-        _open_metric(
-            "token_recall",
-            _field("token_recall"),
-            "Share of the target's words that the reply has.",
+        _mean("bleu_1", "BLEU-1 of the reply, mean over questions.", "bleu_1"),
+        _mean("token_f1", "F1 of the words shared with the target.", "token_f1"),
+        _mean(
+            "token_recall", "Share of the target's words that the reply has.", "token_recall"
         ),
-        _open_metric(
-            "closed_accuracy",
-            _field("correct", closed=True),
-            CLOSED_ACCURACY,
-            Role.MAIN,
-        ),
-        _open_metric(
+        _mean("closed_accuracy", CLOSED_ACCURACY, "correct", closed=True, role=Role.MAIN),
+        _mean(
             "open_recall",
-            _field("token_recall", closed=False),
             "Token recall of open questions.",
-            Role.MAIN,
+            "token_recall",
+            closed=False,
+            role=Role.MAIN,
         ),
-        _open_metric(
+        _mean(
             "open_accuracy",
-            _field("correct", closed=False),
             "Share of open questions answered rightly.",
+            "correct",
+            closed=False,
         ),
-        counts.INVALID_RATE,
-        *counts.SAMPLE_COUNTS,
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:

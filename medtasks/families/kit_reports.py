@@ -7,7 +7,6 @@ has a reply without words in no metric but ``invalid_rate``. Used by the hooks f
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
@@ -35,14 +34,15 @@ def _stop(scores: ScoreList) -> str:
     return counts.stop_warning(answered)
 
 
-def _select(field: str, scores: ScoreList) -> ScoreList:
-    """Return the scores that have a field, none where the published script gives no number."""
-    return [] if _stop(scores) else [score for score in counts.answered(scores) if score[field]]
-
-
 def _text_metrics(field: str, keys: Sequence[str]) -> list[AnyMetric]:
-    selection = partial(_select, field)
-    return [replace(metric, selection=selection) for metric in text_metrics(keys, "reply")]
+    """Return metrics of the scores whose ``field`` is true, NaN where the published script gives no number."""
+
+    def selection(scores: ScoreList) -> ScoreList:
+        if _stop(scores):
+            return []
+        return [score for score in counts.answered(scores) if score[field]]
+
+    return [replace(metric, selection=selection) for metric in text_metrics(keys)]
 
 
 class KitReports(Reports):
@@ -66,6 +66,7 @@ class KitReports(Reports):
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Return both texts, and whether lexical metrics (``averaged``) and others (``compared``) count the reply."""
         answer, rule_name = self.read(sample, reply, rule)
         texts = self._fields(sample, answer)
         is_fixed = rule_name == _FIXED

@@ -12,9 +12,17 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, Samples
 from medtasks.extract.extractor_registry import Answer
-from medtasks.families import counts
 from medtasks.families.columns import Column, Columns
 from medtasks.families.constant_replies import Strategy, option_strategies
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGE_FAILED_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    is_unjudged,
+    judged_scores,
+)
 from medtasks.families.family import (
     FENCED,
     AskedFor,
@@ -61,15 +69,16 @@ def paired_answers(scores: ScoreList) -> list[PairedAnswer]:
     """
     answers = []
     for score in with_image_clusters(scores):
-        answer = PairedAnswer(
-            score["pair_id"],
-            score["position"],
-            str(score.get("cluster_id") or score["image_id"]),
-            score["target"],
-            score["value"],
-            tuple(score["categories"]),
+        answers.append(
+            PairedAnswer(
+                score["pair_id"],
+                score["position"],
+                str(score.get("cluster_id") or score["image_id"]),
+                score["target"],
+                score["value"],
+                tuple(score["categories"]),
+            )
         )
-        answers.append(answer)
     return distinct_answers(answers)
 
 
@@ -79,7 +88,8 @@ def _incomplete(scores: ScoreList) -> int:
 
 
 def _incomplete_warning(scores: ScoreList) -> str:
-    selected = counts.answered(scores)
+    """Warn of pairs with an answer to one image only, or return an empty text if there are none."""
+    selected = answered(scores)
     incomplete = _incomplete(selected)
     if not incomplete:
         return ""
@@ -129,6 +139,7 @@ def mean_over_answers(
 
 
 def _metrics(selection: ScoreFilter) -> MetricList:
+    """Declare the metrics of pairs and of their single answers, over the selected scores."""
     return (
         mean_over_pairs(
             "set_accuracy",
@@ -157,12 +168,12 @@ def _metrics(selection: ScoreFilter) -> MetricList:
             description="Share of pairs in which both images got the same answer, of pairs with two valid replies.",
         ),
         mean_over_answers(
-            counts.INVALID_RATE.name,
+            INVALID_RATE.name,
             lambda answer: answer.value is None,
             higher_is_better=False,
             selection=selection,
             role=Role.ASIDE,
-            description=counts.INVALID_RATE.description,
+            description=INVALID_RATE.description,
         ),
         counting(
             "incomplete_pairs",
@@ -193,9 +204,10 @@ class PairedChoice(TaskFamily):
         "reference": Rule("mediconfusion_reference"),
         "robust": Rule("robust_choice"),
     }
-    metrics: MetricList = (*_metrics(counts.answered), *counts.SAMPLE_COUNTS)
+    metrics: MetricList = (*_metrics(answered), *SAMPLE_COUNTS)
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
+        """Return place in the pair, image, target and letter, which is None for an invalid reply."""
         document = sample.document
         return {
             "pair_id": document["pair_id"],
@@ -210,8 +222,7 @@ class PairedChoice(TaskFamily):
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
         ids = [sample.document["pair_id"] for sample in samples]
         pairs = [("pair", pair_id) for pair_id in ids]
-        images = super().independent_clusters(samples)
-        keys = list(zip(pairs, images, strict=True))
+        keys = list(zip(pairs, super().independent_clusters(samples), strict=True))
         return [f"pair {ids[first]}" for first in connected_components(keys)]
 
     def sample_values(
@@ -257,8 +268,9 @@ class PairedChoice(TaskFamily):
             "individual_accuracy": mean([1 / len(sample.options) for sample in samples]),
         }
         if complete:
-            both_right = [(1 / first) * (1 / second) for first, second in complete]
-            expected["set_accuracy"] = mean(both_right)
+            expected["set_accuracy"] = mean(
+                [(1 / first) * (1 / second) for first, second in complete]
+            )
             expected["confusion"] = mean([1 / max(pair) for pair in complete])
         return expected
 
@@ -278,20 +290,21 @@ class FreeForm(PairedChoice):
     rotated = None
     letter_rows: ClassVar[Mapping[str, Rule]] = {}
     metrics = (
-        *_metrics(counts.judged_scores),
+        *_metrics(judged_scores),
         CorpusMetric(
             "judge_failed_rate",
             False,
-            counts.answered,
+            answered,
             has_error=False,
             role=Role.ASIDE,
-            description=counts.JUDGE_FAILED_RATE,
-            count=lambda scores: mean([float(counts.is_unjudged(score)) for score in scores]),
+            description=JUDGE_FAILED_RATE,
+            count=lambda scores: mean([float(is_unjudged(score)) for score in scores]),
         ),
-        *counts.JUDGED_SAMPLE_COUNTS,
+        *JUDGED_SAMPLE_COUNTS,
     )
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Score a reply by the judge, which says to which option it comes close. The letter is None if to none."""
         judge = judge_for(sample.dataset)
         text = reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=rule.fenced)

@@ -9,7 +9,7 @@ Used by the hooks named ``rotated_...``, for every family of one or several righ
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, Samples, letter, option_index
 from medtasks.data.variants import published_position
@@ -104,19 +104,23 @@ def _published_letters(sample: Sample, indices: Sequence[int]) -> list[str]:
 def _mean_over_questions(
     name: str,
     description: str,
-    *,
-    higher_is_better: bool = True,
+    **declared: Any,
 ) -> Metric[RotatedQuestion]:
+    """Declare the mean of a value of :class:`RotatedQuestion` over the questions that have it.
+
+    Args:
+        name: Name of the metric and of the value.
+        description: One sentence.
+        declared: Other fields of the metric.
+    """
     return Metric(
         name,
-        higher_is_better,
-        unless_stopped(answered),
-        role=Role.RATE if name == "invalid_rate" else Role.PART,
-        warning=stop_warning if name == "mean_accuracy" else None,
+        selection=unless_stopped(answered),
         description=description,
         of=lambda question: question.values.get(name),
         units=rotated_questions,
         clusters=(lambda question: question.cluster,),
+        **declared,
     )
 
 
@@ -128,7 +132,9 @@ class RotatedChoice(TaskFamily):
     extractor = "robust_choice"
     metrics: MetricList = (
         _mean_over_questions(
-            "mean_accuracy", "Share of rotations answered rightly, mean over questions."
+            "mean_accuracy",
+            "Share of rotations answered rightly, mean over questions.",
+            warning=stop_warning,
         ),
         _mean_over_questions(
             "published_order", "Score with the options in the published order."
@@ -141,7 +147,12 @@ class RotatedChoice(TaskFamily):
             "Share of questions whose answer depends on the order of the options.",
             higher_is_better=False,
         ),
-        _mean_over_questions("invalid_rate", INVALID_RATE.description, higher_is_better=False),
+        _mean_over_questions(
+            "invalid_rate",
+            INVALID_RATE.description,
+            higher_is_better=False,
+            role=Role.RATE,
+        ),
         counting(
             "incomplete_rotations",
             lambda scores: sum(not question.complete for question in rotated_questions(scores)),
@@ -153,6 +164,7 @@ class RotatedChoice(TaskFamily):
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
+        """Return target and letter in the published order, None for an invalid reply, and whether they are equal."""
         assert sample.target is not None
         (target,) = _published_letters(sample, [sample.target])
         value = None
@@ -178,7 +190,7 @@ class RotatedChoice(TaskFamily):
         return values
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Describe the letters that were read, in the order of the model's prompt."""
+        """Describe the letters that were read, None for an invalid reply, in the order of the model's prompt."""
         is_single = isinstance(score["target"], str)
         if score["value"] is None:
             return ReadAnswer(None, score["reason"], False if is_single else None)
@@ -210,11 +222,11 @@ class RotatedChoice(TaskFamily):
         questions: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             questions[sample.document["rotation_of"]].append(sample)
-        firsts = [rotations[0] for rotations in questions.values()]
-        expected = {"invalid_rate": 0.0, "mean_accuracy": mean(list(map(_chance, firsts)))}
-        published = [sample for sample in samples if sample.document["rotation"] == 0]
+        chances = [_chance(rotations[0]) for rotations in questions.values()]
+        expected = {"invalid_rate": 0.0, "mean_accuracy": mean(chances)}
+        published = [_chance(sample) for sample in samples if sample.document["rotation"] == 0]
         if published:
-            expected["published_order"] = mean(list(map(_chance, published)))
+            expected["published_order"] = mean(published)
         always_right = []
         flips = []
         for rotations in questions.values():
@@ -260,6 +272,10 @@ class RotatedMultiSelect(RotatedChoice):
     extractor = "listed_options"
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
+        """Return targets and listed letters in the published order, and the share of listed ones that is right.
+
+        Letters are None for an invalid reply.
+        """
         listed = _published_letters(sample, list(map(option_index, letters_of(answer.value))))
         target = _published_letters(sample, list(map(option_index, sample.document["answers"])))
         return {

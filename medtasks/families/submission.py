@@ -62,8 +62,13 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
             document for document in load_documents(dataset) if document["doc_id"] in by_sample
         ]
         with written_whole(path) as file:
-            write = _write_answers if ending == "json" else _write_spreadsheet
-            write(file, documents, by_sample)
+            if ending == "json":
+                ids = [document["doc_id"] for document in documents]
+                answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
+                text = json.dumps(answers, ensure_ascii=False, indent=2)
+                file.write_text(f"{text}\n", encoding="utf-8")
+            else:
+                _write_spreadsheet(file, documents, by_sample)
     except (OSError, MedTasksError) as error:
         logger.error(
             "The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.",
@@ -85,22 +90,12 @@ def submission_rows(scores: ScoreList, ending: str) -> float:
     return float(len(scores))
 
 
-def _write_answers(
-    file: Path,
-    documents: Documents,
-    by_sample: Mapping[str, Score],
-) -> None:
-    ids = [document["doc_id"] for document in documents]
-    answers = {doc_id: by_sample[doc_id]["reply"] or "" for doc_id in ids}
-    text = json.dumps(answers, ensure_ascii=False, indent=2)
-    file.write_text(f"{text}\n", encoding="utf-8")
-
-
 def _write_spreadsheet(
     file: Path,
     documents: Documents,
     by_sample: Mapping[str, Score],
 ) -> None:
+    """Write one row per document: question, options, groups, the reply and the letter that the rule read, if any."""
     from openpyxl import Workbook
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
@@ -116,15 +111,12 @@ def _write_spreadsheet(
     for document in documents:
         score = by_sample[document["doc_id"]]
         options = document["options"]
-        texts = [
-            *options,
-            *[""] * (most - len(options)),
-            *(document[group] for group in _GROUPS),
-        ]
         cells = [
             document["doc_id"],
             document["question"],
-            *texts,
+            *options,
+            *[""] * (most - len(options)),
+            *(document[group] for group in _GROUPS),
             score["reply"],
             score["value"],
         ]
@@ -133,9 +125,13 @@ def _write_spreadsheet(
 
 
 def _metrics(ending: str) -> MetricList:
-    count = partial(submission_rows, ending=ending)
+    """Declare the number of rows of the file, whose name ends with ``ending``, and the counts of samples."""
     return (
-        counting("submission_rows", count, description="Rows of the file to submit."),
+        counting(
+            "submission_rows",
+            partial(submission_rows, ending=ending),
+            description="Rows of the file to submit.",
+        ),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )
@@ -151,6 +147,7 @@ class Submission(TaskFamily):
     metrics: MetricList = _metrics("xlsx")
 
     def _score(self, sample: Sample, reply: Reply, rule: Rule) -> Score:
+        """Return the reply for the file, empty after a failure, and the letter that the rule read, None for none."""
         answer, rule_name = self.read(sample, reply, rule)
         score = {
             "dataset": sample.dataset,

@@ -68,19 +68,20 @@ def text_metrics(keys: Iterable[str], reply: str = "reply") -> tuple[CorpusMetri
         info = metric_info(key)
         is_count = info.scale is Scale.COUNT
         remark = partial(_remark, panel, info.name) if firsts[info.name] == key else None
-        metric = CorpusMetric(
-            key,
-            info.higher_is_better,
-            answered,
-            has_error=not is_count,
-            role=Role.ASIDE if is_count else Role.PART,
-            remark=remark,
-            panel=panel,
-            text_field=reply,
-            scale=info.scale,
-            description=info.sentence,
+        metrics.append(
+            CorpusMetric(
+                key,
+                info.higher_is_better,
+                answered,
+                has_error=not is_count,
+                role=Role.ASIDE if is_count else Role.PART,
+                remark=remark,
+                panel=panel,
+                text_field=reply,
+                scale=info.scale,
+                description=info.sentence,
+            )
         )
-        metrics.append(metric)
     return tuple(metrics)
 
 
@@ -122,7 +123,7 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     settings = {}
     for name in names if rows else ():
         keys = (*metric_info(name).keys, *metric_info(name).further)
-        by_key = dict.fromkeys(keys, Estimate(math.nan))
+        estimates |= dict.fromkeys(keys, Estimate(math.nan))  # unless all can be computed
         try:
             scores = _scores(name, rows)
             settings[name] = dict(scores.settings)
@@ -131,15 +132,17 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
                 of_counts = values_with_errors(
                     scores.counts.cells, [row[0] for row in rows], scores.counts.scores
                 )
+            computed = {}
             for key in keys:
-                error_of_counts = of_counts.get(f"{key}{STDERR}", math.nan)
-                by_key[key] = _estimate(
-                    scores.samples.get(key, ()), scores.totals[key], rows, error_of_counts
+                computed[key] = _estimate(
+                    scores.samples.get(key, ()),
+                    scores.totals[key],
+                    rows,
+                    of_counts.get(f"{key}{STDERR}", math.nan),
                 )
+            estimates |= computed
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
-            by_key = dict.fromkeys(keys, Estimate(math.nan))
-        estimates |= by_key
     return PanelResult(estimates, failures, settings)
 
 
@@ -216,6 +219,7 @@ def text_counts(key: str, rows: Sequence[TextRow]) -> SummedCounts | None:
 
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
+    """Score rows with one metric. A judge is told their datasets, because some must not leave this machine."""
     references = [row[1].text for row in rows]
     hypotheses = [row[2].text for row in rows]
     if not metric_info(name).asks_judge:

@@ -18,7 +18,7 @@ import torch
 from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from transformers import GenerationConfig, StoppingCriteriaList
 
 from medtasks.extract.failure import escaped_reply, failed_reply
@@ -53,6 +53,7 @@ from .requests import (
     Request,
     RequestReader,
     Result,
+    Streams,
     Work,
     plan_streams,
     read_requests,
@@ -61,18 +62,6 @@ from .shared_scoring import CAN_SHARE, PrefixCache, Questions, score_by_question
 
 _SAMPLED = 64  # values of a tensor for the fingerprint of weights
 _READ_WHOLE = 2**24  # bytes up to which a file's content is in it
-
-
-def _tensor_sample(name: str, tensor: torch.Tensor) -> bytes:
-    """Return a tensor's name, shape and type, followed by some of its values."""
-    head = f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode()
-    if tensor.is_meta or tensor.numel() == 0:
-        return head
-    flat = tensor.detach().reshape(-1)
-    count = min(_SAMPLED, len(flat))
-    indices = torch.linspace(0, len(flat) - 1, count, dtype=torch.float64).long()
-    values = flat[indices.to(flat.device)].cpu()
-    return head + bytes(values.view(torch.uint8).numpy().data)
 
 
 def _named_files(arguments: AdapterArguments) -> list[tuple[str, str, str]]:
@@ -87,8 +76,9 @@ def _named_files(arguments: AdapterArguments) -> list[tuple[str, str, str]]:
         path = Path(value).expanduser()
         paths = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in filter(Path.is_file, paths):
-            digest = str(file.stat().st_size)
-            if file.stat().st_size <= _READ_WHOLE:
+            size = file.stat().st_size
+            digest = str(size)
+            if size <= _READ_WHOLE:
                 digest = hashlib.sha256(file.read_bytes()).hexdigest()
             files.append((field.name, file.name, digest))
     return files
@@ -156,14 +146,11 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         if not CAN_SHARE:
             self.arguments = dataclasses.replace(self.arguments, prefix_cache=False)
         self.device = choose_device(
-            self.arguments.device,
-            self.accelerator.device,
-            self.accelerator.num_processes,
-            self.model_id,
+            self.arguments.device, self.device, self.world_size, self.model_id
         )
         self._features = FeatureCache(self.arguments.feature_cache_mb * 2**20)
         self._prefixes = PrefixCache(self.arguments.prefix_cache_mb * 2**20)
-        self._last_prepared: tuple[tuple[Any, ...], torch.Tensor | None] | None = None
+        self._last_prepared: tuple[tuple[Any, ...], Tensor | None] | None = None
         self._journal: Journal | None = None
         self.load()
 
@@ -262,28 +249,19 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
                 generation_config=decoding_config(settings, self.stop_ids, self.pad_id),
                 stopping_criteria=StoppingCriteriaList(criteria),
             )
-        rows = ids[:, skip:].tolist()
-        return [
-            self._reply_of(row, prompt, until)
-            for prompt, row in zip(prompts, rows, strict=True)
-        ]
-
-    def _reply_of(
-        self,
-        row: Sequence[int],
-        prompt: Encoded,
-        until: Sequence[str],
-    ) -> CountedReply:
-        """Cut a row of generated ids to the reply. The token that ended it counts, padding does not."""
-        tokens = len(row)
-        while tokens > 0 and row[tokens - 1] == self.pad_id:
-            tokens -= 1
-        for number, token in enumerate(row, start=1):
-            if token in self.stop_ids:
-                tokens = number
-                break
-        text = cut_reply(row, self.decode, self.stop_ids, until)
-        return CountedReply(text, len(prompt.ids), tokens)
+        replies: list[str] = []
+        for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True):
+            # The token that ended a reply counts, padding does not.
+            tokens = len(row)
+            while tokens > 0 and row[tokens - 1] == self.pad_id:
+                tokens -= 1
+            for number, token in enumerate(row, start=1):
+                if token in self.stop_ids:
+                    tokens = number
+                    break
+            text = cut_reply(row, self.decode, self.stop_ids, until)
+            replies.append(CountedReply(text, len(prompt.ids), tokens))
+        return replies
 
     # ---- optional members of a model ----
 
@@ -310,13 +288,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """The transformers causal language model, with ``generate`` and ``logits_to_keep``."""
         return self.network.language_model
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """Return the embeddings of images, shape (images, ...) or (images * tokens, ...).
 
         Args:
             pixels: What ``encode`` returned, on ``self.device``.
         """
-        features: torch.Tensor = self.network.image_features(pixels)
+        features: Tensor = self.network.image_features(pixels)
         return features
 
     def model_inputs(
@@ -349,7 +327,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """
         return None
 
-    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
+    def position_shift(self, batch: PaddedBatch) -> Tensor:
         """Return by how much the positions after prompts that were just read exceed their tokens, shape (batch, 1).
 
         Zero unless a model places images in two dimensions. It may be on any device.
@@ -364,9 +342,19 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """
         weights = hashlib.sha256()
         for attribute, module in sorted(vars(self).items()):
-            if isinstance(module, nn.Module):
-                for name, tensor in sorted(module.state_dict().items()):
-                    weights.update(_tensor_sample(f"{attribute}.{name}", tensor))
+            if not isinstance(module, nn.Module):
+                continue
+            for name, tensor in sorted(module.state_dict().items()):
+                weights.update(
+                    f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode()
+                )
+                if tensor.is_meta or tensor.numel() == 0:
+                    continue
+                flat = tensor.detach().reshape(-1)
+                count = min(_SAMPLED, len(flat))
+                indices = torch.linspace(0, len(flat) - 1, count, dtype=torch.float64).long()
+                values = flat[indices.to(flat.device)].cpu()
+                weights.update(values.view(torch.uint8).numpy().data)
         return weights.hexdigest() + digest_of(_named_files(self.arguments))
 
     # ---- helpers for models ----
@@ -374,20 +362,20 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def prepared(
         self,
         images: Sequence[Any],
-        prepare: Callable[[Sequence[Any]], torch.Tensor | None],
-    ) -> torch.Tensor | None:
+        prepare: Callable[[Sequence[Any]], Tensor | None],
+    ) -> Tensor | None:
         """Return ``prepare(images)``, computed once for consecutive calls with the same images.
 
         Args:
             images: The objects that ``encode`` got. They are compared by identity, not by content.
-            prepare: Preprocessing of all images of a prompt; it returns shape (images, ...).
+            prepare: Preprocessing of all images of a prompt. It returns shape (images, ...); ``None`` without images.
         """
         last = self._last_prepared
         if last is None or [*map(id, last[0])] != [*map(id, images)]:
             last = self._last_prepared = tuple(images), prepare(images)
         return last[1]
 
-    def cached_features(self, batch: PaddedBatch) -> list[torch.Tensor | None]:
+    def cached_features(self, batch: PaddedBatch) -> list[Tensor | None]:
         """Return the ``image_features`` of every row of a batch, each image computed at most once."""
         return self._features.features(
             batch.prompts, lambda image: self.image_features(image.to(self.device))
@@ -428,6 +416,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         def execute(
             items: Sequence[tuple[Encoded, GenerationSettings, int]],
         ) -> list[CountedReply | Exception]:
+            """Answer prompts with equal settings in one batch. An error in place of a reply is kept."""
             _, settings, seed = items[0]
             prompts = [prompt for prompt, *_ in items]
             texts: Sequence[Any] = self.generate_batch(prompts, settings, seed)
@@ -481,10 +470,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         # A shared prefix needs one batch: for the options of a question, for questions on one image.
         is_shared = self.arguments.prefix_cache
         columns = ("task", "split", "doc_id", "context") if is_shared else ("name", "repeat")
-        unit = attrgetter(*columns)
-        streams = plan_streams(
-            typed, lambda _: None, unit, self.task_dict if is_shared else None
-        )
+        documents = self.task_dict if is_shared else None
+        streams = plan_streams(typed, lambda _: None, attrgetter(*columns), documents)
         return self.format_scores(self._run(work, typed, streams))
 
     def clean(self) -> None:
@@ -503,9 +490,9 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score each item in a pass of its own sequence. ``HfVlm`` overrides it, too."""
 
-        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
+        def logits_of(batch: PaddedBatch, keep: int) -> Tensor:
             inputs = self.model_inputs(batch)
-            logits: torch.Tensor = self.language_model(
+            logits: Tensor = self.language_model(
                 **inputs, logits_to_keep=keep, use_cache=False
             ).logits
             return logits
@@ -516,8 +503,21 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         self,
         work: Work[Item, Result],
         requests: Sequence[Request],
-        streams: Sequence[Sequence[Sequence[int]]],
+        streams: Streams,
     ) -> list[Result]:
+        """Run one call of the harness in batches.
+
+        Args:
+            work: Work on one request.
+            requests: All requests of the call.
+            streams: Order of work, see ``plan_streams``.
+
+        Returns:
+            One result per request, in the order of ``requests``.
+
+        Raises:
+            MedTasksError: Too many requests failed.
+        """
         reader = RequestReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         failures = self.open_failure_log(work.kind, requests)
         if requests and self._journal is None:

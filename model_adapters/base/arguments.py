@@ -50,8 +50,10 @@ def argument(
         choices: Allowed texts; ``None`` for any.
         prose: Whether it is text with commas and line breaks, which may be given as a JSON string, or as ``@FILE``.
     """
-    metadata = {"least": least, "most": most, "choices": choices, "prose": prose}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(
+        default=default,
+        metadata={"least": least, "most": most, "choices": choices, "prose": prose},
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +72,17 @@ class HarnessArguments:
     journal: str = argument(
         "true"
     )  # ``true``, ``false``, or the folder of the crash-safe journal
+
+
+@dataclasses.dataclass(frozen=True)
+class ChatArguments(HarnessArguments):
+    """Arguments of models of many kinds, served or in this process, which have a chat template of their own."""
+
+    system_prompt: str | None = argument(None, prose=True)  # empty is another prompt than none
+    # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
+    prompt_family: str | None = argument(None)
+    # JSON, variables of the chat template, for instance {"enable_thinking":false}
+    chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,15 +135,12 @@ def parse_arguments(
             str(value)
         ):  # the harness passes it on unread
             value = _AUTO_BATCH_SIZE
-        values[name] = _read_value(model, fields[name], _plain_type(declared[name]), value)
+        kind = declared[name]
+        if isinstance(kind, types.UnionType):  # such as ``int | None``, whose first one counts
+            kind = typing.get_args(kind)[0]
+        kind = typing.get_origin(kind) or kind
+        values[name] = _read_value(model, fields[name], kind, value)
     return cls(**values)
-
-
-def _plain_type(declared: Any) -> Any:
-    """Return the type of an argument's values, such as ``int`` for ``int | None``."""
-    if isinstance(declared, types.UnionType):
-        declared = typing.get_args(declared)[0]
-    return typing.get_origin(declared) or declared
 
 
 def _read_value(
@@ -139,14 +149,31 @@ def _read_value(
     kind: type,
     value: object,
 ) -> object:
-    """Convert a value to its declared type, and check its bounds."""
+    """Convert a value to its declared type, and check its bounds.
+
+    Args:
+        model: Name of the model, for messages.
+        field: Declaration of the argument.
+        kind: Declared type, without ``None``.
+        value: As the harness parsed it. In place of prose or an object, ``@FILE`` names a file that holds it.
+
+    Raises:
+        AdapterArgumentError: The value is of another type or out of bounds, or the file cannot be read.
+    """
     is_prose = bool(field.metadata.get("prose"))
     is_json = kind is dict or (is_prose and str(value).startswith('"'))
     problem = AdapterArgumentError(
         f"{model}: argument '{field.name}' must be {_describe_values(field, kind)}, not '{value}'."
     )
     if str(value).startswith("@") and (is_prose or kind is dict):
-        value = _read_file(model, field.name, str(value)[1:])
+        name = str(value)[1:]
+        try:
+            value = Path(name).expanduser().read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise AdapterArgumentError(
+                f"{model}: argument '{field.name}' names the file {name}, which cannot be read ({error}); correct "
+                f"its path, or write a text that begins with @ as a JSON string."
+            ) from error
         is_json = kind is dict
     try:
         converted = _convert(kind, value, is_json)
@@ -183,18 +210,12 @@ def _describe_values(field: "dataclasses.Field[Any]", kind: type) -> str:
     return expected
 
 
-def _read_file(model: str, argument_name: str, name: str) -> str:
-    try:
-        return Path(name).expanduser().read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise AdapterArgumentError(
-            f"{model}: argument '{argument_name}' names the file {name}, which cannot be read ({error}); correct "
-            f"its path, or write a text that begins with @ as a JSON string."
-        ) from error
-
-
 def _convert(kind: type, value: Any, is_json: bool) -> Any:
-    """Convert a value of the harness, to another type where it does not fit."""
+    """Convert a value of the harness to ``kind``, or return another type where it does not fit.
+
+    Raises:
+        ValueError: The text is no JSON, or no number.
+    """
     if is_json and isinstance(value, str):
         value = json.loads(value)
     if kind is dict:

@@ -20,6 +20,7 @@ from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers import GenerationConfig, StoppingCriteria
@@ -35,7 +36,7 @@ KV_CACHE = (
 )
 """Name of the cached keys and values in arguments and outputs of models: transformers 5.24 renamed it."""
 # Version and keys of every living tensor: options of a question share one tensor, a volume's has hundreds of megabytes.
-_keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
+_keys: MutableMapping[Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
 Decode = Callable[[Sequence[int]], str]
 KNOWN_SETTINGS = frozenset(
     {"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"}
@@ -48,9 +49,7 @@ class Encoded:
 
     # Every position of the language model, with placeholder ids where image features will go.
     ids: Sequence[int]
-    pixels: (
-        torch.Tensor | None
-    )  # preprocessed images, shape (images, ...); ``None`` without images
+    pixels: Tensor | None  # preprocessed images, shape (images, ...); ``None`` without images
 
     @property
     def image_keys(self) -> tuple[str, ...]:
@@ -78,26 +77,26 @@ class Encoded:
             stop: Token after the last.
             images: Images whose slots lie among the tokens; all by default.
         """
-        ids = self.ids[start:stop]
-        if self.pixels is None:
-            return Encoded(ids, None)
-        count = len(range(len(self.pixels))[images])
-        if count == 0:
-            return Encoded(ids, None)
-        # The same tensor for all images: their digests are known already.
-        pixels = self.pixels if count == len(self.pixels) else self.pixels[images]
-        return Encoded(ids, pixels)
+        pixels = self.pixels
+        if pixels is not None:
+            count = len(range(len(pixels))[images])
+            if count == 0:
+                pixels = None
+            # All images stay the same tensor, whose digests are known already.
+            elif count < len(pixels):
+                pixels = pixels[images]
+        return Encoded(self.ids[start:stop], pixels)
 
 
 @dataclass(frozen=True)
 class PaddedBatch:
     """Prompts padded on the left: every row's last token, where generation goes on, is in the last column."""
 
-    ids: torch.Tensor  # shape (batch, length)
-    attention_mask: torch.Tensor  # shape (batch, cached columns + length); 0 on padding
+    ids: Tensor  # shape (batch, length)
+    attention_mask: Tensor  # shape (batch, cached columns + length); 0 on padding
     # Counts the real tokens of each row from 0, shape (batch, length). Must be passed on, because a rotary embedding
     # in float32 rounds differently at shifted positions.
-    position_ids: torch.Tensor
+    position_ids: Tensor
     prompts: Sequence[Encoded]
 
     def inputs(self, **inputs: Any) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def group_positions(keys: Iterable[Hashable]) -> dict[Hashable, list[int]]:
     return groups
 
 
-def positions_of(mask: torch.Tensor) -> torch.Tensor:
+def positions_of(mask: Tensor) -> Tensor:
     """Return positions that count the real tokens of each row from 0, shape of ``mask``.
 
     Example:
@@ -152,15 +151,14 @@ def pad_left(
     real = [torch.ones_like(row) for row in rows]
     ids = pad_sequence(rows, batch_first=True, padding_value=pad_id, padding_side="left")
     mask = pad_sequence(real, batch_first=True, padding_side="left")
-    positions = positions_of(mask)
-    return PaddedBatch(ids.to(device), mask.to(device), positions.to(device), prompts)
+    return PaddedBatch(ids.to(device), mask.to(device), positions_of(mask).to(device), prompts)
 
 
 def pad_right(
     rows: Sequence[Sequence[int]],
     pad_id: int,
     device: torch.device,
-) -> torch.Tensor:
+) -> Tensor:
     """Return ids as one rectangle on ``device``, shape (rows, longest row).
 
     Example:
@@ -243,7 +241,7 @@ def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
 
 def score(
     items: Sequence[Continuation],
-    logits_of: Callable[[PaddedBatch, int], torch.Tensor],
+    logits_of: Callable[[PaddedBatch, int], Tensor],
     pad_id: int,
     device: torch.device,
 ) -> list[Likelihood]:
@@ -274,9 +272,7 @@ def score(
     return scores
 
 
-def token_losses(
-    logits: torch.Tensor, targets: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the loss of each target in nats, and whether it is the most likely token.
 
     Args:
@@ -294,7 +290,7 @@ def token_losses(
     return losses.cpu(), (logits.argmax(-1) == targets).cpu()
 
 
-def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
+def likelihood(losses: Tensor, hits: Tensor) -> Likelihood:
     """Sum up the losses of one continuation.
 
     Args:
@@ -313,8 +309,8 @@ def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
 
 
 def row_likelihoods(
-    losses: torch.Tensor,
-    hits: torch.Tensor,
+    losses: Tensor,
+    hits: Tensor,
     lengths: Sequence[int],
 ) -> list[Likelihood]:
     """Sum up the losses of several continuations, one per row, with padding on the right.
@@ -366,7 +362,7 @@ class BoundedCache(Generic[Value]):
         self.used = 0
 
 
-def content_key(pixels: torch.Tensor) -> str:
+def content_key(pixels: Tensor) -> str:
     """Return a digest of a tensor's values, shape and type.
 
     Values that an expanded tensor repeats are read once.
@@ -382,14 +378,14 @@ def content_key(pixels: torch.Tensor) -> str:
     return digest.hexdigest()
 
 
-class FeatureCache(BoundedCache[torch.Tensor]):
+class FeatureCache(BoundedCache[Tensor]):
     """Vision features, computed once per image, however many questions are about it."""
 
     def features(
         self,
         prompts: Sequence[Encoded],
-        compute: Callable[[torch.Tensor], torch.Tensor],
-    ) -> list[torch.Tensor | None]:
+        compute: Callable[[Tensor], Tensor],
+    ) -> list[Tensor | None]:
         """Return the features of each prompt's images, joined along the first dimension.
 
         Args:
@@ -401,8 +397,8 @@ class FeatureCache(BoundedCache[torch.Tensor]):
             One tensor per prompt, ``None`` without images.
         """
         # Nothing is computed twice in a batch, however small the cache.
-        by_key: dict[str, torch.Tensor] = {}
-        rows: list[torch.Tensor | None] = []
+        by_key: dict[str, Tensor] = {}
+        rows: list[Tensor | None] = []
         for prompt in prompts:
             parts = []
             for at, key in enumerate(prompt.image_keys):
@@ -418,15 +414,19 @@ class FeatureCache(BoundedCache[torch.Tensor]):
     def _look_up(
         self,
         key: str,
-        image: torch.Tensor,
-        compute: Callable[[torch.Tensor], torch.Tensor],
-    ) -> torch.Tensor:
-        """Return the features of one image, from the cache if it has them."""
+        image: Tensor,
+        compute: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Return the features of one image, from the cache if it has them.
+
+        Raises:
+            MedTasksError: ``compute`` returned no tensor.
+        """
         features = self.get(key)
         if features is not None:
             return features
         features = compute(image)
-        if not isinstance(features, torch.Tensor):
+        if not isinstance(features, Tensor):
             raise MedTasksError(
                 f"image_features must return a tensor, not {type(features).__name__}"
             )
@@ -583,31 +583,26 @@ def before_stops(text: str, until: Sequence[str]) -> str:
     return text[: min(ends, default=len(text))]
 
 
+@dataclass
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
     """Ends a row once its text after ``skip`` columns holds a stop string, which :func:`cut_reply` cuts off."""
 
-    def __init__(
-        self,
-        until: Sequence[str],
-        decode: Decode,
-        skip: int,
-    ) -> None:
-        self.until = until
-        self.decode = decode
-        self.skip = skip
-        # A token may be less than a character, hence the margin.
-        self.window = 4 * max(map(len, until)) + 8
+    until: Sequence[str]  # stop strings, at least one
+    decode: Decode
+    skip: int  # columns of the prompt
 
     def __call__(
         self,
-        input_ids: torch.Tensor,
+        input_ids: Tensor,
         scores: object,
         **_: object,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """Return one flag per row, shape (batch,)."""
         replies = input_ids[:, self.skip :]
+        # A token may be less than a character, hence the margin.
+        window = 4 * max(map(len, self.until)) + 8
         done = []
-        for row in replies[:, -self.window :].tolist():
+        for row in replies[:, -window:].tolist():
             text = self.decode(row)
             done.append(any(stop in text for stop in self.until))
         return torch.tensor(done, device=input_ids.device)

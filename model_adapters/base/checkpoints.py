@@ -17,7 +17,7 @@ from accelerate.utils import get_balanced_memory, get_max_memory
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -31,7 +31,7 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 """In the order of preference; copies for other frameworks are never fetched."""
 _SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
 """In the order of preference; an index of shards has the same name with ``.index.json``."""
-Stored = tuple[Path, str, torch.Tensor]
+Stored = tuple[Path, str, Tensor]
 """A tensor of a checkpoint with its file, for messages, and its key."""
 Rename = Callable[[str], str | None]
 """From a stored key to a parameter's name, or None to drop it; raises KeyError for a key that is neither."""
@@ -88,7 +88,11 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """List the files with weights in a folder: the shards of its index, or a single file."""
+    """List the files with weights in a folder: the shards of its index, or a single file.
+
+    Raises:
+        CheckpointError: The index is damaged, a shard is missing, or there are no weights.
+    """
     for single in _SINGLE_FILES:
         index = folder / f"{single}.index.json"
         if not index.is_file():
@@ -110,8 +114,12 @@ def _weight_files(folder: Path) -> list[Path]:
     )
 
 
-def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
-    """Open a torch checkpoint, whose tensors are read from disk where they are used."""
+def _pickled_tensors(file: Path) -> Mapping[str, Tensor]:
+    """Open a torch checkpoint, whose tensors are read from disk where they are used.
+
+    Raises:
+        CheckpointError: The file is damaged, or holds something other than tensors by key.
+    """
     check_unpickling(file)
     try:
         state: dict[Any, Any] = torch.load(
@@ -130,7 +138,7 @@ def _pickled_tensors(file: Path) -> Mapping[str, torch.Tensor]:
         if isinstance(state.get(wrapper), dict):
             state = state[wrapper]
     for key, tensor in state.items():
-        if not isinstance(key, str) or not isinstance(tensor, torch.Tensor):
+        if not isinstance(key, str) or not isinstance(tensor, Tensor):
             raise fault
     return state
 
@@ -155,9 +163,9 @@ def fill(
     Raises:
         CheckpointError: A key is unknown, a tensor does not fit or is damaged, or a parameter is missing.
     """
-    parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
+    parameters: Mapping[str, Tensor] = dict(module.named_parameters())
     keys: dict[str, str] = {}  # of the checkpoint, by the parameter's name
-    tensors: dict[str, torch.Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for file, key, stored in stored_tensors(path):
         try:
             name = rename(key)
@@ -274,12 +282,15 @@ def published_folder(
         raise CheckpointError(
             f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id"
         )
-    if not weights:
-        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES])
+
+    def download(*patterns: str) -> Path:
+        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES, *patterns])
         return from_hub(fetch, name, "folder", "it", argument)
+
+    if not weights:
+        return download()
     for pattern in _WEIGHTS:
-        fetch = partial(snapshot_download, name, allow_patterns=[*_TEXT_FILES, pattern])
-        downloaded = from_hub(fetch, name, "folder", "it", argument)
+        downloaded = download(pattern)
         if any(downloaded.glob(pattern)):
             return downloaded
     raise CheckpointError(
@@ -435,15 +446,6 @@ def place(
         if part is not language and network is not language:
             part.to(device)
     # Free memory is measured after the other parts have taken theirs of the first GPU.
-    layers = _plan_layers(language, model)
-    skipped = sorted(language._skip_keys_device_placement or ())
-    # Outputs return to the device of the inputs.
-    dispatch_model(language, layers, skip_keys=skipped, force_hooks=True)
-    return network
-
-
-def _plan_layers(language: Any, model: str) -> dict[str, Any]:
-    """Choose the GPU of each part of a language model, by the memory that is free now."""
     memory = {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
     whole = sorted(language._no_split_modules)
     balanced = get_balanced_memory(
@@ -452,9 +454,11 @@ def _plan_layers(language: Any, model: str) -> dict[str, Any]:
     limits = {gpu: balanced[gpu] for gpu in memory}
     parts = infer_auto_device_map(language, max_memory=limits, no_split_module_classes=whole)
     if not memory.keys() >= set(parts.values()):
-        free = sum(memory.values()) / 2**30
         raise AdapterArgumentError(
-            f"{model}: device_map='auto' finds {free:.1f} GiB free on {len(memory)} GPU(s), too little for this model; "
-            f"free some, use more GPUs, or give dtype=bfloat16."
+            f"{model}: device_map='auto' finds {sum(memory.values()) / 2**30:.1f} GiB free on {len(memory)} GPU(s), "
+            f"too little for this model; free some, use more GPUs, or give dtype=bfloat16."
         )
-    return dict(parts)
+    skipped = sorted(language._skip_keys_device_placement or ())
+    # Outputs return to the device of the inputs.
+    dispatch_model(language, dict(parts), skip_keys=skipped, force_hooks=True)
+    return network

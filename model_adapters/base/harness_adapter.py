@@ -93,7 +93,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
 
         Args:
             arg_string: The text of ``--model_args``.
-            additional_config: The harness's own options, over which ``--model_args`` win.
+            additional_config: The harness's own options, over which ``--model_args`` win; ``None`` for none.
 
         Raises:
             AdapterArgumentError: An argument is unknown, impossible, or not written as ``key=value``.
@@ -149,8 +149,12 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             kind: Name of the call.
             total: Number of its requests.
         """
-        name = f"{self.model_id} {kind}"
-        return tqdm(total=total, desc=name, unit="request", disable=self.rank != 0)
+        return tqdm(
+            total=total,
+            desc=f"{self.model_id} {kind}",
+            unit="request",
+            disable=self.rank != 0,
+        )
 
     def format_replies(
         self,

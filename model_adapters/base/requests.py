@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,8 @@ IMAGES: tuple[type, ...] = (Image.Image,)
 """Visuals that a model takes by default; see ``visual_types`` of its adapter."""
 VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
 """Images, and volumes: files, arrays, lists of images as slices."""
+Streams = list[list[list[int]]]
+"""Order of work: streams of units of positions of requests. A unit stays in one batch."""
 _IMAGE_ID = (
     "image_id"  # column of documents, see ``medtasks.data.schema``: equal for equal images
 )
@@ -70,8 +72,8 @@ class Request:
             base: Seed of the run.
         """
         origin = f"{base}|{self.name}|{self.repeat}"
-        digest = hashlib.blake2b(origin.encode(), digest_size=7).digest()
-        return int.from_bytes(digest, "big")
+        digest = hashlib.blake2b(origin.encode(), digest_size=7)
+        return int.from_bytes(digest.digest(), "big")
 
 
 def read_requests(
@@ -92,18 +94,19 @@ def read_requests(
             )
         context, detail, doc_to_visual, doc_id, task, split = instance.args
         key = (task, split, doc_id, instance.idx)
-        request = Request(
-            context,
-            detail,
-            doc_to_visual,
-            doc_id,
-            task,
-            split,
-            index=instance.idx,
-            repeat=seen[key],
-            padding=bool((instance.metadata or {}).get("__padding_only__")),
+        requests.append(
+            Request(
+                context,
+                detail,
+                doc_to_visual,
+                doc_id,
+                task,
+                split,
+                index=instance.idx,
+                repeat=seen[key],
+                padding=bool((instance.metadata or {}).get("__padding_only__")),
+            )
         )
-        requests.append(request)
         seen[key] += 1
     return requests
 
@@ -113,7 +116,7 @@ def plan_streams(
     group: Callable[[Request], Hashable],
     unit: Callable[[Request], Hashable],
     documents: TaskDocuments | None = None,
-) -> list[list[list[int]]]:
+) -> Streams:
     """Plan the order of work.
 
     Length is measured in characters of the context, without loading images. The longest come first, so that memory
@@ -136,10 +139,14 @@ def plan_streams(
         longest[image] = max(longest[image], len(request.context))
 
     def order(position: int) -> tuple[Any, ...]:
+        """Return the key of a request: the longest context on its image, its image, its own length, its origin."""
         request = requests[position]
         image = images[position]
         length = len(request.context)
-        origin = (
+        return (
+            -(longest[image] if image else length),
+            image,
+            -length,
             request.task,
             request.split,
             request.doc_id,
@@ -147,7 +154,6 @@ def plan_streams(
             request.index,
             position,
         )
-        return -(longest[image] if image else length), image, -length, *origin
 
     streams = []
     for positions in groups.values():
@@ -165,6 +171,7 @@ def _image_names(
 
     @functools.cache
     def without_images(task: str, split: str) -> Any:
+        """Return the documents of a split without columns of images, none if no column holds image ids."""
         table = documents[task][split]
         columns = getattr(table, "column_names", None)
         if columns is None:
@@ -211,19 +218,14 @@ class LoadedRequest:
     continuation: str | None  # the text to score; ``None`` for a generation
 
 
+@dataclass
 class RequestReader:
     """Reads the requests of one call of the harness. It holds the images of the last document only."""
 
-    def __init__(
-        self,
-        documents: TaskDocuments,
-        scored: bool,
-        visual_types: tuple[type, ...] = IMAGES,
-    ) -> None:
-        self._documents = documents
-        self._scored = scored
-        self._visual_types = visual_types
-        self._last: tuple[tuple[Any, ...], Visuals] | None = None
+    documents: TaskDocuments
+    scored: bool  # whether the requests have a continuation to score
+    visual_types: tuple[type, ...] = IMAGES  # types that the model takes as image
+    _last: tuple[tuple[Any, ...], Visuals] | None = None  # origin and images of that document
 
     def read(self, request: Request) -> LoadedRequest:
         """Load images and continuation of a request.
@@ -236,7 +238,7 @@ class RequestReader:
             TypeError: The continuation is no text.
         """
         continuation = None
-        if self._scored:
+        if self.scored:
             continuation = request.detail
             if callable(continuation):
                 continuation = continuation(self._document(request))
@@ -250,9 +252,14 @@ class RequestReader:
         return LoadedRequest(request, self._last[1], continuation)
 
     def _document(self, request: Request) -> Any:
-        return self._documents[request.task][request.split][request.doc_id]
+        return self.documents[request.task][request.split][request.doc_id]
 
     def _visuals(self, request: Request) -> Visuals:
+        """Load the images of a request's document, none if it has none.
+
+        Raises:
+            MedTasksError: The model does not take a visual of this type, or something other than images is a slice.
+        """
         if request.doc_to_visual is None:
             return Visuals(())
         visuals = request.doc_to_visual(self._document(request))
@@ -260,28 +267,29 @@ class RequestReader:
             return Visuals(())
         images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
         for image in images:
-            self._check_type(image)
+            if not isinstance(image, self.visual_types):
+                accepted = "PIL images, file names, arrays and lists of slices"
+                hint = ""
+                if self.visual_types == IMAGES:
+                    accepted = "PIL images"
+                    hint = "; choose another task, or radfm for volumes"
+                raise MedTasksError(
+                    f"this model takes {accepted}, the task yields {type(image).__name__}{hint}"
+                )
+            slices = image if isinstance(image, list | tuple) else ()
+            if not all(isinstance(part, Image.Image) for part in slices):
+                raise MedTasksError(
+                    "the task yields a list of something other than PIL images, which are no slices"
+                )
         return Visuals(tuple(images))
-
-    def _check_type(self, visual: Any) -> None:
-        """Check that the model takes a visual as an image, and that slices are images."""
-        if not isinstance(visual, self._visual_types):
-            accepted = "PIL images, file names, arrays and lists of slices"
-            hint = ""
-            if self._visual_types == IMAGES:
-                accepted = "PIL images"
-                hint = "; choose another task, or radfm for volumes"
-            raise MedTasksError(
-                f"this model takes {accepted}, the task yields {type(visual).__name__}{hint}"
-            )
-        slices = visual if isinstance(visual, list | tuple) else ()
-        if not all(isinstance(part, Image.Image) for part in slices):
-            raise MedTasksError(
-                "the task yields a list of something other than PIL images, which are no slices"
-            )
 
 
 def _visual_digest(visual: Any) -> str:
+    """Return a digest of everything that decides about the pixels of an image or a volume.
+
+    Raises:
+        MedTasksError: The file of a volume cannot be read. The message does not name it.
+    """
     content = b""
     if isinstance(visual, Image.Image):
         head = f"{visual.mode} {visual.size}"
@@ -307,23 +315,16 @@ def _visual_digest(visual: Any) -> str:
     return hashlib.sha256(head.encode() + content).hexdigest()
 
 
+@dataclass
 class FailureLog:
     """The failures of one call of the harness."""
 
-    def __init__(
-        self,
-        kind: str,
-        requests: int,
-        max_failed: float,
-        *,
-        quotes: bool = False,
-    ) -> None:
-        self._kind = kind
-        self._requests = requests
-        self._max_failed = max_failed
-        self._quotes = quotes
-        self._causes: Counter[str] = Counter()
-        self._first: str | None = None
+    kind: str  # name of the call
+    requests: int  # number of its requests, without padding
+    max_failed: float  # share of them that may fail
+    quotes: bool = field(default=False, kw_only=True)  # whether messages of errors are quoted
+    _causes: Counter[str] = field(default_factory=Counter)  # number of failures by cause
+    _first: str | None = None  # name of the first request that failed
 
     def record(self, request: Request, error: Exception) -> str:
         """Count and log one failed request. Padding between ranks is not counted.
@@ -339,13 +340,13 @@ class FailureLog:
             cause = type(error).__name__
             for frame in traceback.extract_tb(error.__traceback__)[-1:]:
                 cause += f" at {Path(frame.filename).name}:{frame.lineno} in {frame.name}"
-            if self._quotes or isinstance(error, torch.OutOfMemoryError):
+            if self.quotes or isinstance(error, torch.OutOfMemoryError):
                 message = " ".join(redact(str(error)).split())
                 cause = f"{cause}: {message[:_LONGEST_MESSAGE]}".rstrip(": ")
         if not request.padding:
             self._causes[cause] += 1
             self._first = self._first or request.name
-            logger.warning("{} failed on {}: {}", self._kind, request.name, cause)
+            logger.warning("{} failed on {}: {}", self.kind, request.name, cause)
         return cause
 
     def check_first(self, done: int, enough: int) -> None:
@@ -361,7 +362,7 @@ class FailureLog:
         if done >= enough and self._causes.total() == done:
             cause, times = self._causes.most_common(1)[0]
             raise MedTasksError(
-                f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}"
+                f"the first {done} {self.kind} requests all failed, most often ({times}x) {cause}"
             )
 
     def settle(self) -> None:
@@ -371,14 +372,14 @@ class FailureLog:
             MedTasksError: More requests failed than are allowed.
         """
         failed = self._causes.total()
-        allowed = int(self._max_failed * self._requests)
-        if self._max_failed > 0:
+        allowed = int(self.max_failed * self.requests)
+        if self.max_failed > 0:
             allowed = max(allowed, 1)
         if failed > allowed:
             cause, times = self._causes.most_common(1)[0]
             raise MedTasksError(
-                f"{failed} of {self._requests} {self._kind} requests failed, {allowed} may "
-                f"(max_failed={self._max_failed:g}); first {self._first}, most often ({times}x) {cause}. Fix the "
+                f"{failed} of {self.requests} {self.kind} requests failed, {allowed} may "
+                f"(max_failed={self.max_failed:g}); first {self._first}, most often ({times}x) {cause}. Fix the "
                 f"cause, or let more fail with --model_args max_failed=1."
             )
 
@@ -431,7 +432,7 @@ class BatchRunner(Generic[Item, Result]):
         None  # largest batch that fits into memory, once a larger one did not
     )
 
-    def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
+    def run(self, streams: Streams) -> list[Result]:
         """Run requests in batches.
 
         Args:
@@ -445,7 +446,9 @@ class BatchRunner(Generic[Item, Result]):
             for unit in stream:
                 prepared = [self._take(position) for position in unit]
                 rows = [*batch, *prepared]
-                if self._have_room(rows):
+                # All are padded to the longest of them.
+                tokens = len(rows) * max(row.tokens for row in rows)
+                if len(rows) <= self.most_rows and tokens <= self.most_tokens:
                     batch = rows
                     continue
                 if batch:
@@ -454,24 +457,32 @@ class BatchRunner(Generic[Item, Result]):
             self._finish(batch)
         return [self._results[position] for position in range(len(self.requests))]
 
-    def _have_room(self, rows: Sequence[_Prepared[Item]]) -> bool:
-        """Return whether requests, padded to the longest of them, fit into one batch."""
-        tokens = len(rows) * max(row.tokens for row in rows)
-        return len(rows) <= self.most_rows and tokens <= self.most_tokens
-
     def _take(self, position: int) -> _Prepared[Item]:
         """Prepare one request, or find its answer in the journal."""
         try:
-            loaded = self.reader.read(self.requests[position])
+            request = self.requests[position]
+            loaded = self.reader.read(request)
             key = ""
             if self.journal is not None:
-                key = self._journal_key(loaded)
+                key = digest_of(
+                    self.work.kind,
+                    (
+                        request.task,
+                        request.split,
+                        request.doc_id,
+                        request.index,
+                        request.repeat,
+                    ),
+                    request.context,
+                    loaded.visuals.digests,
+                    self.work.decisive(loaded),
+                )
                 entry = self.journal.replay(key)
                 if entry is not None:
                     self._results[position] = self.work.restored(**entry.answer)
                     self.replayed += 1
                     if self.journal.is_copy(entry):
-                        self.copied.add((loaded.request.task, loaded.request.doc_id))
+                        self.copied.add((request.task, request.doc_id))
                     return _Prepared(position, entry.tokens)
             item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)
@@ -479,21 +490,16 @@ class BatchRunner(Generic[Item, Result]):
             self._fail(position, error)
             return _Prepared(position, 0)
 
-    def _journal_key(self, loaded: LoadedRequest) -> str:
-        request = loaded.request
-        return digest_of(
-            self.work.kind,
-            (request.task, request.split, request.doc_id, request.index, request.repeat),
-            request.context,
-            loaded.visuals.digests,
-            self.work.decisive(loaded),
-        )
-
     def _fail(self, position: int, error: Exception) -> None:
         cause = self.failures.record(self.requests[position], error)
         self._results[position] = self.work.fallback(cause)
 
     def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
+        """Run the requests of a batch that have no result yet, at most as many at once as fitted into memory.
+
+        Raises:
+            MedTasksError: All requests so far failed, and these are enough to stop.
+        """
         unanswered = [row for row in batch if row.item is not None]
         size = self._fitting or max(len(unanswered), 1)
         for start in range(0, len(unanswered), size):
@@ -517,26 +523,20 @@ class BatchRunner(Generic[Item, Result]):
                 return 0
             is_full = _is_out_of_memory(error)
         else:
-            self._keep_answers(answers)
+            entries: dict[str, Entry] = {}
+            for row, result in answers:
+                if isinstance(result, Exception):
+                    self._fail(row.position, result)
+                else:
+                    self._results[row.position] = result
+                    entries[row.key] = Entry(self.work.stored(result), row.tokens)
+            if self.journal is not None:
+                self.journal.add(entries)
             return len(batch)
         # Outside of the handler, which holds the tensors of the failed pass.
         if is_full:
             return self._halve(batch)
         return max(self._execute([row]) for row in batch)  # so that only the culprit fails
-
-    def _keep_answers(
-        self, answers: Sequence[tuple[_Prepared[Item], Result | Exception]]
-    ) -> None:
-        """Take the results of a batch, and write them into the journal."""
-        entries: dict[str, Entry] = {}
-        for row, result in answers:
-            if isinstance(result, Exception):
-                self._fail(row.position, result)
-            else:
-                self._results[row.position] = result
-                entries[row.key] = Entry(self.work.stored(result), row.tokens)
-        if self.journal is not None:
-            self.journal.add(entries)
 
     def _halve(self, batch: Sequence[_Prepared[Item]]) -> int:
         """Run a batch that did not fit into memory in two parts."""

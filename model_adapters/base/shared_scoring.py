@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 from transformers import DynamicCache
 
@@ -163,12 +164,17 @@ class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not 
 
     def update(
         self,
-        keys: torch.Tensor,
-        values: torch.Tensor,
+        keys: Tensor,
+        values: Tensor,
         layer_idx: int,
         *args: Any,
         **kwargs: Any,
     ) -> Any:
+        """Store keys and values of a layer.
+
+        Raises:
+            _PrefixReadError: They are those of the last layer.
+        """
         updated = super().update(keys, values, layer_idx, *args, **kwargs)
         if layer_idx == len(self.layers) - 1:
             raise _PrefixReadError
@@ -203,35 +209,29 @@ def read_prefixes(
                 break
             unread.insert(0, end)
         for end in unread:
+            # Read the prompt up to ``end``, after the prefix before if there is one.
+            prefill = _PrefillCache(config=model.language_model.config)
+            if prefix is None:
+                whole = pad_left([cut.part(0, end)], model.pad_id, model.device)
+                inputs = model.model_inputs(whole)
+                prefill.layers = [DynamicLayer() for _ in prefill.layers]
+            else:
+                suffix, whole = suffixes_of([cut], [prefix], model, end)
+                inputs = model.model_inputs(suffix, whole)
+                prefill.layers = side_by_side([prefix]).layers
+            with contextlib.suppress(_PrefixReadError):
+                model.language_model(
+                    **inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True
+                )
+            shift = prefix.shift if prefix else int(model.position_shift(whole))
+            prefix = CachedPrefix(end, shift, prefill.layers)
             words = cut.words[:end]
-            prefix = by_words[words] = _read_prefix(cut, prefix, end, model)
+            by_words[words] = prefix
             size = sum(layer.keys.nbytes + layer.values.nbytes for layer in prefix.layers)
             cache.keep(words, prefix, size)
         assert prefix is not None  # there is at least one cut
         rows.append(prefix)
     return rows
-
-
-def _read_prefix(
-    cut: Cuts,
-    earlier: CachedPrefix | None,
-    end: int,
-    model: CausalModel,
-) -> CachedPrefix:
-    """Read a prompt up to ``end``, after an earlier prefix if there is one."""
-    prefill = _PrefillCache(config=model.language_model.config)
-    if earlier is None:
-        whole = pad_left([cut.part(0, end)], model.pad_id, model.device)
-        inputs = model.model_inputs(whole)
-        prefill.layers = [DynamicLayer() for _ in prefill.layers]
-    else:
-        suffix, whole = suffixes_of([cut], [earlier], model, end)
-        inputs = model.model_inputs(suffix, whole)
-        prefill.layers = side_by_side([earlier]).layers
-    with contextlib.suppress(_PrefixReadError):
-        model.language_model(**inputs, **{KV_CACHE: prefill}, logits_to_keep=1, use_cache=True)
-    shift = earlier.shift if earlier else int(model.position_shift(whole))
-    return CachedPrefix(end, shift, prefill.layers)
 
 
 def suffixes_of(
@@ -266,9 +266,8 @@ def suffixes_of(
     # Positions count real tokens only, across the padding in the middle.
     shifts = torch.tensor([[prefix.shift] for prefix in prefixes], device=mask.device)
     positions = positions_of(mask) + shifts
-    suffix_positions = positions[:, -suffix.ids.shape[1] :]
     return (
-        PaddedBatch(suffix.ids, mask, suffix_positions, suffixes),
+        PaddedBatch(suffix.ids, mask, positions[:, -suffix.ids.shape[1] :], suffixes),
         PaddedBatch(ids, mask, positions, wholes),
     )
 
@@ -281,7 +280,7 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
         return cache
     longest = max(prefix.length for prefix in prefixes)
 
-    def pad_and_join(values: Sequence[torch.Tensor]) -> torch.Tensor:
+    def pad_and_join(values: Sequence[Tensor]) -> Tensor:
         # Each has the shape (1, heads, tokens, width).
         return torch.cat(
             [functional.pad(value, (0, 0, longest - value.shape[-2], 0)) for value in values]
@@ -446,37 +445,25 @@ def _score_options(
     hits[:, 0] = first_hits
     longer = lengths > 1
     if longer.any():
-        losses[longer, 1:], hits[longer, 1:] = _later_losses(
-            ids[longer], lengths[longer], owners[longer], contexts, output[KV_CACHE], model
+        owners = owners[longer]
+        ids = ids[longer]
+        # The indices are on the CPU: a model with a device map lies on several devices.
+        cache = output[KV_CACHE]
+        cache.batch_select_indices(owners)
+        contexts = PaddedBatch(
+            contexts.ids[owners],
+            contexts.attention_mask[owners],
+            contexts.position_ids[owners],
+            [contexts.prompts[row] for row in owners.tolist()],
         )
+        steps = torch.arange(ids.shape[1] - 1)
+        # The last token of an option is not an input: it predicts nothing that is scored.
+        real = (lengths[longer, None] - 1 > steps).to(contexts.attention_mask)
+        mask = torch.cat([contexts.attention_mask, real], dim=-1)
+        positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
+        without_images = [Encoded((), None)] * len(ids)
+        batch = PaddedBatch(ids[:, :-1], mask, positions, without_images)
+        inputs = model.model_inputs(batch, contexts) | {KV_CACHE: cache}
+        logits = model.language_model(**inputs, use_cache=True).logits
+        losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
     return row_likelihoods(losses, hits, lengths.tolist())
-
-
-def _later_losses(
-    ids: torch.Tensor,
-    lengths: torch.Tensor,
-    owners: torch.Tensor,
-    contexts: PaddedBatch,
-    cache: Any,
-    model: CausalModel,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return losses and hits of the tokens after the first of each option, whose prompts are the ``owners``."""
-    # The indices are on the CPU: a model with a device map lies on several devices.
-    cache.batch_select_indices(owners)
-    prompts = [contexts.prompts[row] for row in owners.tolist()]
-    contexts = PaddedBatch(
-        contexts.ids[owners],
-        contexts.attention_mask[owners],
-        contexts.position_ids[owners],
-        prompts,
-    )
-    steps = torch.arange(ids.shape[1] - 1)
-    # The last token of an option is not an input: it predicts nothing that is scored.
-    real = (lengths[:, None] - 1 > steps).to(contexts.attention_mask)
-    mask = torch.cat([contexts.attention_mask, real], dim=-1)
-    positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
-    without_images = [Encoded((), None)] * len(ids)
-    batch = PaddedBatch(ids[:, :-1], mask, positions, without_images)
-    inputs = model.model_inputs(batch, contexts) | {KV_CACHE: cache}
-    logits = model.language_model(**inputs, use_cache=True).logits
-    return token_losses(logits, ids[:, 1:])

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import CLIPVisionConfig
 
@@ -58,7 +58,7 @@ def clip_batch(
     *,
     pad: bool,
     crop_rounding: Literal["floor", "round"],
-) -> torch.Tensor | None:
+) -> Tensor | None:
     """Return images as CLIP gets them.
 
     The shorter side is resized to ``size`` (bicubic), the centre cropped and normalised with CLIP's mean and deviation.
@@ -87,13 +87,12 @@ def clip_batch(
             canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
             canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
             rgb = canvas
-        width, height = rgb.size
-        short = min(width, height)
-        resized = (int(size * width / short), int(size * height / short))
+        short = min(rgb.size)
+        resized = (int(size * rgb.width / short), int(size * rgb.height / short))
         rgb = rgb.resize(resized, Image.Resampling.BICUBIC)
-        margins = (rgb.width - size, rgb.height - size)
-        halve = math.floor if crop_rounding == "floor" else round
-        left, top = (halve(margin / 2) for margin in margins)
+        rounding = math.floor if crop_rounding == "floor" else round
+        left = rounding((rgb.width - size) / 2)
+        top = rounding((rgb.height - size) / 2)
         rgb = rgb.crop((left, top, left + size, top + size))
         values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
         pixels.append(((values - mean) / deviation).contiguous())
@@ -101,24 +100,24 @@ def clip_batch(
 
 
 def attend(
-    queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    mask: torch.Tensor | None = None,
-) -> torch.Tensor:
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Return the attention of heads of width 64.
 
     Args:
         queries: Shape (batch, asking tokens, INNER).
         keys: Shape (batch, tokens, INNER).
         values: Shape of ``keys``.
-        mask: As in ``scaled_dot_product_attention``.
+        mask: As in ``scaled_dot_product_attention``; ``None`` lets each query attend to all tokens.
 
     Returns:
         Shape of ``queries``.
     """
 
-    def split_heads(projected: torch.Tensor) -> torch.Tensor:
+    def split_heads(projected: Tensor) -> Tensor:
         return projected.view(*projected.shape[:2], -1, HEAD_WIDTH).transpose(1, 2)
 
     attended = functional.scaled_dot_product_attention(
@@ -138,16 +137,16 @@ class CrossAttention(nn.Module):
 
     def head_outputs(
         self,
-        asking: torch.Tensor,
-        source: torch.Tensor,
-        mask: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        asking: Tensor,
+        source: Tensor,
+        mask: Tensor | None = None,
+    ) -> Tensor:
         """Return the output of the heads, to go through ``to_out``.
 
         Args:
             asking: Shape (batch, asking tokens, dim).
             source: Shape (batch, tokens, source_dim).
-            mask: Of positions in ``source``, see :func:`attend`.
+            mask: Of positions in ``source``, see :func:`attend`; ``None`` for all of them.
 
         Returns:
             Shape (batch, asking tokens, INNER).
@@ -164,7 +163,7 @@ class LatentAttention(CrossAttention):
         self.norm_media = nn.LayerNorm(dim)
         self.norm_latents = nn.LayerNorm(dim)
 
-    def forward(self, media: torch.Tensor, latents: torch.Tensor) -> torch.Tensor:
+    def forward(self, media: Tensor, latents: Tensor) -> Tensor:
         """Return the update of the latents, to which the caller adds the latents.
 
         Args:
@@ -173,7 +172,7 @@ class LatentAttention(CrossAttention):
         """
         asking = self.norm_latents(latents)
         source = torch.cat((self.norm_media(media), asking), dim=1)
-        updated: torch.Tensor = self.to_out(self.head_outputs(asking, source))
+        updated: Tensor = self.to_out(self.head_outputs(asking, source))
         return updated
 
 
@@ -198,7 +197,7 @@ class PerceiverResampler(nn.Module):
         )
         self.norm = nn.LayerNorm(dim)
 
-    def forward(self, media: torch.Tensor) -> torch.Tensor:
+    def forward(self, media: Tensor) -> Tensor:
         """Resample every image by itself.
 
         Args:
@@ -211,5 +210,5 @@ class PerceiverResampler(nn.Module):
         for attention, mlp in map(nn.ModuleList.children, self.layers):
             latents = latents + attention(media, latents)
             latents = latents + mlp(latents)
-        resampled: torch.Tensor = self.norm(latents)
+        resampled: Tensor = self.norm(latents)
         return resampled

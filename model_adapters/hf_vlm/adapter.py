@@ -8,13 +8,14 @@ way that is not proven for a model on its own items is never used.
 import inspect
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 import torch
 from loguru import logger
 from PIL import Image
+from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
@@ -53,23 +54,16 @@ _HALF_TOLERANCES = {torch.float16: 0.1, torch.bfloat16: 0.1}
 _UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
 
 
+@dataclass
 class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not analysed
     """Forces generation to produce these tokens."""
 
-    def __init__(self, targets: torch.Tensor, start: int) -> None:
-        self.targets = targets
-        self.start = start
+    targets: Tensor  # ids, shape (batch, longest continuation)
+    start: int  # number of columns before the first of them
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         target = self.targets[:, input_ids.shape[1] - self.start, None]
         return torch.full_like(scores, -math.inf).scatter(1, target, 0.0)
-
-
-def _check_continuable(prompts: Sequence[ProcessedPrompt]) -> None:
-    names = set().union(*(per_token(prompt.inputs or {}) for prompt in prompts))
-    unknown = names - _PER_TOKEN
-    if unknown:
-        raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
 
 
 class HfVlm(MedicalAdapter):
@@ -153,13 +147,18 @@ class HfVlm(MedicalAdapter):
             MedTasksError: Both together are longer than ``max_length``.
             ValueError: The continuation adds no token, or follows none.
         """
-        text = self.writer.write(context, len(images))
-        prompt, tokens = self.writer.prompt_with_reply(text, continuation, images)
+        prompt, tokens = self.writer.prompt_with_reply(
+            self.writer.write(context, len(images)), continuation, images
+        )
         self._check_length(prompt)
         return Continuation(prompt, tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
-        """Return one span for all images, from the first token to the last image."""
+        """Return one span for all images, from the first token to the last image.
+
+        Returns:
+            Empty without images; ``None`` if the prompt has no token of its images.
+        """
         if not cast(ProcessedPrompt, prompt).images:
             return []
         slot = getattr(self.network.config, "image_token_id", None)
@@ -181,12 +180,16 @@ class HfVlm(MedicalAdapter):
             ValueError: After a cached prefix, if there are other inputs per token (masks of cross-attention).
         """
         if before is not None:
-            _check_continuable(cast(Sequence[ProcessedPrompt], before.prompts))
+            contexts = cast(Sequence[ProcessedPrompt], before.prompts)
+            names = set().union(*(per_token(prompt.inputs or {}) for prompt in contexts))
+            unknown = names - _PER_TOKEN
+            if unknown:
+                raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
             return batch.inputs(input_ids=batch.ids)
         prompts = cast(Sequence[ProcessedPrompt], batch.prompts)
         inputs: dict[str, Any] = {}
         for name, value in self.writer.inputs_of(prompts).items():
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, Tensor):
                 continue
             # Some tokenizers return token types to models that have none.
             if name.endswith("token_type_ids") and name not in self._accepted:
@@ -203,19 +206,20 @@ class HfVlm(MedicalAdapter):
         modules = self.network.modules()
         return has_images and any(hasattr(module, "get_rope_index") for module in modules)
 
-    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
+    def position_shift(self, batch: PaddedBatch) -> Tensor:
         """Return the shift that a model stored which places images in two dimensions."""
         if self._places_images(batch):
             for module in self.network.modules():
-                shift: torch.Tensor | None = getattr(module, "rope_deltas", None)
+                shift: Tensor | None = getattr(module, "rope_deltas", None)
                 if shift is not None:
                     return shift
         return super().position_shift(batch)
 
     def fingerprint(self) -> str:
         """Return a digest of weights, files, processor and template, which a hub id does not name."""
-        written = self.writer.write("?", 1), self.stop_ids, self.processor.to_json_string()
-        return super().fingerprint() + digest_of(*written)
+        return super().fingerprint() + digest_of(
+            self.writer.write("?", 1), self.stop_ids, self.processor.to_json_string()
+        )
 
     def generate_batch(
         self,
@@ -272,31 +276,29 @@ class HfVlm(MedicalAdapter):
         return scores or self._score_whole(items)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score a batch without sharing anything."""
+        """Score a batch without sharing anything, token by token if one pass is wrong for the model."""
         prompts = [cast(ScoredPrompt, item.sequence) for item in items]
         if any(prompt.closed for prompt in prompts):
             return self._score_by_generation(items)
 
+        def logits_of(batch: PaddedBatch, keep: int) -> Tensor:
+            """Return the logits of the last ``keep`` positions.
+
+            Raises:
+                ValueError: A continuation does not end there.
+            """
+            inputs = self.model_inputs(batch)
+            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
+                if ids[-item.tokens :] != item.targets:
+                    raise ValueError("the processor does not put the continuation at the end")
+            keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
+            logits: Tensor = self.network(**inputs, **keeping, use_cache=False).logits
+            return logits[:, -keep:]
+
         separate = [row for row, prompt in enumerate(prompts) if not prompt.merged]
-        logits_of = partial(self._last_logits, items)
         in_one_pass = partial(score, items, logits_of, self.pad_id, self.device)
         scores = self._try_way("one pass", in_one_pass, items, separate)
         return scores or self._score_by_generation(items)
-
-    def _last_logits(
-        self,
-        items: Sequence[Continuation],
-        batch: PaddedBatch,
-        keep: int,
-    ) -> torch.Tensor:
-        """Return the logits of the last ``keep`` positions, where every continuation has to be."""
-        inputs = self.model_inputs(batch)
-        for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
-            if ids[-item.tokens :] != item.targets:
-                raise ValueError("the processor does not put the continuation at the end")
-        keeping = {"logits_to_keep": keep} if "logits_to_keep" in self._accepted else {}
-        logits: torch.Tensor = self.network(**inputs, **keeping, use_cache=False).logits
-        return logits[:, -keep:]
 
     def _try_way(
         self,

@@ -151,6 +151,7 @@ class PromptWriter:
         self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
 
     def _takes_an_image(self) -> bool:
+        """Return whether the template writes a user's turn of one image and a text, each of them once."""
         if self._template is None:
             return False
         with contextlib.suppress(*_RENDERING_ERRORS):
@@ -289,7 +290,11 @@ class PromptWriter:
         return self.batch([row.text for row in prompts], [row.images for row in prompts])
 
     def turn_end(self) -> int | None:
-        """Return the special token that the chat template writes after an assistant's reply, if it does."""
+        """Return the id of the special token that the chat template writes after an assistant's reply.
+
+        Returns:
+            ``None`` if it writes none, or without a chat template.
+        """
         if not self._chat:
             return None
         turns: list[dict[str, Any]] = []
@@ -306,7 +311,12 @@ class PromptWriter:
         return after[0] if after and after[0] in added and added[after[0]].special else None
 
     def _check_template(self, chat: Template, source: str, takes_images: bool) -> None:
-        """Raise if the template would silently ignore an image, a variable or the system turn."""
+        """Check that a template writes what is needed.
+
+        Raises:
+            AdapterArgumentError: The template would silently ignore an image, a variable or the system turn, or the
+                text of the system turn would stand for an image.
+        """
         if not takes_images:
             state = "has a chat template that takes no image"
             if self._template is None:
@@ -320,11 +330,8 @@ class PromptWriter:
                     f"hf_vlm: chat_template_kwargs: the chat template of {source} has no variable '{name}'; correct "
                     f"the name or leave it out."
                 )
-        if chat.system is not None:
-            self._check_system(chat, source)
-
-    def _check_system(self, chat: Template, source: str) -> None:
-        """Raise if the template writes no system turn, or its text would stand for an image."""
+        if chat.system is None:
+            return
         try:
             rendered = self._render([None, _PROBE], replace(chat, system=_SYSTEM_PROBE))
         except _RENDERING_ERRORS:

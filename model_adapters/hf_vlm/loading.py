@@ -16,7 +16,7 @@ from transformers.quantizers import AutoQuantizationConfig
 
 from medtasks.errors import AdapterArgumentError, near_match, one_line
 
-from ..base.arguments import AdapterArguments, argument
+from ..base.arguments import AdapterArguments, ChatArguments, argument
 from ..base.checkpoints import CheckpointError, refuse_missing
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -33,7 +33,7 @@ _LOADING_ERRORS = (
 
 
 @dataclass(frozen=True)
-class HfVlmArguments(AdapterArguments):
+class HfVlmArguments(ChatArguments, AdapterArguments):
     """Arguments of ``hf_vlm``, see ``model_adapters/README.md``."""
 
     pretrained: str = argument("")  # folder or hub id of the checkpoint; required
@@ -48,13 +48,8 @@ class HfVlmArguments(AdapterArguments):
     trust_remote_code: bool = argument(
         False
     )  # whether code that comes with the checkpoint may run
-    system_prompt: str | None = argument(None, prose=True)  # empty is another prompt than none
-    # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
-    prompt_family: str | None = argument(None)
-    # JSON, variables of the chat template, for instance {"enable_thinking":false}
-    chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, settings of the image processor in place of the stored ones, for instance {"max_pixels":1003520}
-    processor_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
+    processor_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     adapter: str | None = argument(None)  # folder or hub id of an adapter of PEFT
     # JSON, a configuration of transformers with its quant_method
     quantization_config: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
@@ -136,7 +131,11 @@ def load_processor(arguments: HfVlmArguments) -> Any:
 
 
 def _check_architecture(arguments: HfVlmArguments) -> None:
-    """Check by its configuration that a checkpoint is of a model that can be run here."""
+    """Check by its configuration that a checkpoint is of a model that can be run here.
+
+    Raises:
+        CheckpointError: The configuration cannot be read, or is of another kind of model.
+    """
     name = arguments.pretrained
     try:
         config = AutoConfig.from_pretrained(**_origin(arguments))
@@ -159,7 +158,11 @@ def _check_architecture(arguments: HfVlmArguments) -> None:
 
 
 def _check_setting(setting: str, processor: Any) -> None:
-    """Check that a part of the processor has a setting: transformers silently ignores others."""
+    """Check that a part of the processor has a setting: transformers silently ignores others.
+
+    Raises:
+        AdapterArgumentError: No part has it.
+    """
     images = processor.image_processor
     names = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
     if setting in names or hasattr(images, setting) or hasattr(processor, setting):
@@ -185,8 +188,21 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     options: dict[str, Any] = {}
     if arguments.attn_implementation:
         options["attn_implementation"] = arguments.attn_implementation
-    if arguments.quantization_config:
-        options["quantization_config"] = _quantization(arguments.quantization_config)
+    settings = arguments.quantization_config
+    if settings:
+        try:
+            quantization = AutoQuantizationConfig.from_dict(dict(settings))
+        except _LOADING_ERRORS as error:
+            raise AdapterArgumentError(
+                f"hf_vlm: quantization_config is none of transformers' ({one_line(error)}); give for example "
+                f'{{"quant_method":"bitsandbytes","load_in_4bit":true}}.'
+            ) from error
+        for setting in settings:
+            if not hasattr(quantization, setting):
+                raise AdapterArgumentError(
+                    f"hf_vlm: quantization_config: {type(quantization).__name__} has no setting '{setting}'."
+                )
+        options["quantization_config"] = quantization
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(
             dtype=arguments.dtype
@@ -207,24 +223,12 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def _quantization(settings: dict[str, Any]) -> Any:
-    try:
-        quantization = AutoQuantizationConfig.from_dict(dict(settings))
-    except _LOADING_ERRORS as error:
-        raise AdapterArgumentError(
-            f"hf_vlm: quantization_config is none of transformers' ({one_line(error)}); give for example "
-            f'{{"quant_method":"bitsandbytes","load_in_4bit":true}}.'
-        ) from error
-    for setting in settings:
-        if not hasattr(quantization, setting):
-            kind = type(quantization).__name__
-            raise AdapterArgumentError(
-                f"hf_vlm: quantization_config: {kind} has no setting '{setting}'."
-            )
-    return quantization
-
-
 def _add_adapter(model: Any, name: str) -> None:
+    """Put an adapter of PEFT, a folder or a hub id, on the model.
+
+    Raises:
+        CheckpointError: It cannot be loaded, is for another model, or lacks weights.
+    """
     # Its layers are not merged: in half precision, most of a small change would be rounded away.
     path = Path(name).expanduser()
     try:
@@ -234,15 +238,15 @@ def _add_adapter(model: Any, name: str) -> None:
             f"the adapter {name} cannot be put on the model: {one_line(error)}"
         ) from error
     if report.unexpected_keys:
-        first = min(report.unexpected_keys)
         raise CheckpointError(
-            f"the adapter {name} is for another model: nothing here takes its '{first}'; give the "
-            f"checkpoint that it was trained on as pretrained="
+            f"the adapter {name} is for another model: nothing here takes its '{min(report.unexpected_keys)}'; give "
+            f"the checkpoint that it was trained on as pretrained="
         )
     refuse_missing(name, report.missing_keys)
 
 
 def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
+    """Return where transformers finds the files: folder or hub id, its revision if given, and trust in their code."""
     folder = Path(arguments.pretrained).expanduser()
     name = str(folder) if folder.is_dir() else arguments.pretrained
     revision = {"revision": arguments.revision} if arguments.revision else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from PIL import Image
+from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig
 
@@ -48,6 +49,8 @@ from .network import (
     read_volume,
 )
 
+ImagesAndVolumes = Sequence[Image.Image | Volume]
+"""Visuals of a prompt, in the order of their marks."""
 MAX_IMAGES = 100  # images that the published tokenizer has slots for
 _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
@@ -108,15 +111,16 @@ def load_network(
         "layers": sizes.count(f"{_RESAMPLER}layers."),
         "hidden": language.hidden_size,
     }
-
-    def build() -> RadFMNetwork:
-        return RadFMNetwork(language, ImageEmbedding(VisionTransformer3D(**tower), **resampler))
-
-    network = on_meta(build)
+    network = on_meta(
+        lambda: RadFMNetwork(
+            language, ImageEmbedding(VisionTransformer3D(**tower), **resampler)
+        )
+    )
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(shapes), "more keys")
 
     def rename(key: str) -> str | None:
+        """Return the name of the parameter for a stored key, None for one that inference does not use."""
         if _UNUSED.fullmatch(key):
             return None
         name = _WORDS if key == "embedding_layer.weight" else key
@@ -161,7 +165,15 @@ class _Sizes:
         return max(layer_numbers(prefix, self.shapes), default=-1) + 1
 
     def language(self, config: Path, attention: str) -> LlamaConfig:
-        """Return LLaMA's configuration. The width of a head is that of the rotary frequencies, or as published."""
+        """Return LLaMA's configuration. The width of a head is that of the rotary frequencies, or as published.
+
+        Args:
+            config: LLaMA's ``config.json``, which need not exist.
+            attention: ``attn_implementation`` of transformers.
+
+        Raises:
+            CheckpointError: The file has another number of layers, or the width does not fit the heads.
+        """
         hidden = self.of(_WORDS, axis=1)
         layers = self.count(f"{_LLAMA}model.layers.")
         stored = read_json(config, "") if config.is_file() else {}
@@ -224,17 +236,18 @@ class RadFM(MedicalAdapter):
     stop_ids = (2, 1)  # end of sequence, and the end that the published configuration names
 
     def load(self) -> None:
-        """Read weights and tokenizer."""
-        check_device_map(
-            self.arguments.device_map,
-            self.device,
-            self.accelerator.num_processes,
-            self.model_id,
-        )
-        weights = Path(self.arguments.pretrained).expanduser()
+        """Read weights and tokenizer.
+
+        Raises:
+            CheckpointError: A file is missing, damaged or of another model.
+            AdapterArgumentError: The device map does not fit.
+        """
+        arguments = self.arguments
+        check_device_map(arguments.device_map, self.device, self.world_size, self.model_id)
+        weights = Path(arguments.pretrained).expanduser()
         if not weights.exists():
             try:
-                weights = published_folder(self.arguments.pretrained, "pretrained")
+                weights = published_folder(arguments.pretrained, "pretrained")
             except CheckpointError as error:
                 raise CheckpointError(
                     f"{error}; the published RadFM is a split archive, to be joined first: "
@@ -245,11 +258,11 @@ class RadFM(MedicalAdapter):
         network = load_network(
             weights,
             texts,
-            getattr(torch, self.arguments.dtype),
-            self.arguments.attn_implementation,
+            getattr(torch, arguments.dtype),
+            arguments.attn_implementation,
         )
         self.network = place(
-            network, network.lang_model, self.device, self.arguments.device_map, self.model_id
+            network, network.lang_model, self.device, arguments.device_map, self.model_id
         )
         vocabulary = network.lang_model.config.vocab_size
         self._latents = len(network.embedding_layer.perceiver.latents)
@@ -270,7 +283,7 @@ class RadFM(MedicalAdapter):
     def encode(
         self,
         text: str,
-        images: Sequence[Image.Image | Volume],
+        images: ImagesAndVolumes,
         reply: str = "",
     ) -> Encoded:
         """Put the images' slots into the text and preprocess the images.
@@ -294,7 +307,7 @@ class RadFM(MedicalAdapter):
         self,
         context: str,
         continuation: str,
-        images: Sequence[Image.Image | Volume],
+        images: ImagesAndVolumes,
     ) -> Continuation:
         """Encode prompt and continuation.
 
@@ -354,7 +367,7 @@ class RadFM(MedicalAdapter):
     def _ids(
         self,
         text: str,
-        images: Sequence[Image.Image | Volume],
+        images: ImagesAndVolumes,
         reply: str = "",
     ) -> list[int]:
         """Return the ids of prompt and reply. The images' place depends on the prompt alone."""
@@ -369,7 +382,7 @@ class RadFM(MedicalAdapter):
             )
         return ids
 
-    def _pixels(self, images: Sequence[Image.Image | Volume]) -> torch.Tensor:
+    def _pixels(self, images: ImagesAndVolumes) -> Tensor:
         """Resize all images of a prompt by the nearest voxel: shape (images, 3, side, side, depth).
 
         Of 4, 8, ..., 64, the depth is the one closest to the deepest image, the smaller of two that are equally close;
@@ -389,7 +402,12 @@ class RadFM(MedicalAdapter):
             resized.append(functional.interpolate(volume[None], size=size, mode="nearest"))
         return torch.cat(resized)
 
-    def _volumes(self, images: Sequence[Image.Image | Volume]) -> list[torch.Tensor]:
+    def _volumes(self, images: ImagesAndVolumes) -> list[Tensor]:
+        """Return each image or volume as voxels, or all images as the slices of one volume.
+
+        Raises:
+            MedTasksError: A volume cannot be read, or is among images that are slices.
+        """
         visuals = list(images)
         if self.arguments.several_images == "slices" and images:
             slices = [image for image in images if isinstance(image, Image.Image)]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from medtasks.errors import MedTasksError
@@ -49,7 +49,7 @@ class PositionTables(nn.Module):
         self.col_embed = nn.Embedding(columns, width // 3)
         self.dep_embed = nn.Embedding(frames, width // 3)
 
-    def forward(self, rows: int, columns: int, depth: int) -> torch.Tensor:
+    def forward(self, rows: int, columns: int, depth: int) -> Tensor:
         """Return the embedding of every patch of a grid, shape (rows * columns * depth, width).
 
         Args:
@@ -83,8 +83,8 @@ class _Residual(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.fn = fn
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        changed: torch.Tensor = tokens + self.fn(self.norm(tokens))
+    def forward(self, tokens: Tensor) -> Tensor:
+        changed: Tensor = tokens + self.fn(self.norm(tokens))
         return changed
 
 
@@ -96,8 +96,8 @@ class _SelfAttention(nn.Module):
         self.to_qkv = nn.Linear(width, 3 * INNER, bias=False)
         self.to_out = nn.Sequential(nn.Linear(INNER, width))
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        projected: torch.Tensor = self.to_out(attend(*self.to_qkv(tokens).chunk(3, dim=-1)))
+    def forward(self, tokens: Tensor) -> Tensor:
+        projected: Tensor = self.to_out(attend(*self.to_qkv(tokens).chunk(3, dim=-1)))
         return projected
 
 
@@ -142,13 +142,14 @@ class VisionTransformer3D(nn.Module):
                 nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width)
             )
             feed_forward = nn.Sequential(OrderedDict(net=mlp))
-            attention = _SelfAttention(width)
             parts.append(
-                nn.Sequential(_Residual(width, attention), _Residual(width, feed_forward))
+                nn.Sequential(
+                    _Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)
+                )
             )
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+    def forward(self, pixels: Tensor) -> Tensor:
         """Encode volumes.
 
         Args:
@@ -169,7 +170,7 @@ class VisionTransformer3D(nn.Module):
         # Shape (images, patches, voxels of a patch, channels last).
         patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4).flatten(1, 3)
         positions = self.pos_embedding(rows, columns, frames)
-        encoded: torch.Tensor = self.transformer(self.to_patch_embedding(patches) + positions)
+        encoded: Tensor = self.transformer(self.to_patch_embedding(patches) + positions)
         return encoded
 
 
@@ -214,7 +215,7 @@ class RadFMNetwork(nn.Module):
         """The language model, whose words have the ids below those of marks and slots."""
         return self.lang_model
 
-    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+    def image_features(self, pixels: Tensor) -> Tensor:
         """Return the embeddings for the slots of each image, shape (images, latents, hidden).
 
         Args:
@@ -222,10 +223,10 @@ class RadFMNetwork(nn.Module):
         """
         images = self.embedding_layer
         tokens = images.vision_encoder(pixels.to(images.figure_token_weight))
-        features: torch.Tensor = images.fc(images.perceiver(tokens))
+        features: Tensor = images.fc(images.perceiver(tokens))
         return features
 
-    def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def embed(self, ids: Tensor, features: Sequence[Tensor | None]) -> Tensor:
         """Look up words, the two marks around an image (ids V and V + 1), and image slots (from V + 2).
 
         Args:
@@ -236,9 +237,7 @@ class RadFMNetwork(nn.Module):
             Shape (batch, length, hidden).
         """
         vocabulary = self.lang_model.config.vocab_size
-        words: torch.Tensor = self.lang_model.get_input_embeddings()(
-            ids.clamp(max=vocabulary - 1)
-        )
+        words: Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
         # One table for all rows, the marks first, so that no value has to be read back from a GPU.
         marks = self.embedding_layer.figure_token_weight
         latents = [marks[:0] if images is None else images.flatten(0, 1) for images in features]
@@ -263,7 +262,7 @@ class VolumeFileError(MedTasksError):
         self.loggable = message.replace(str(path), "the file of a volume")
 
 
-def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
+def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> Tensor:
     """Return an image as a volume of one slice, shape (3, side, side, 1), values 0 to 1.
 
     The whole image is resized (bicubic, aspect ratio not kept) and not normalised.
@@ -312,7 +311,7 @@ def random_crop_box(
     return left, top, left + wide, top + high
 
 
-def read_volume(source: Volume, side: int) -> torch.Tensor:
+def read_volume(source: Volume, side: int) -> Tensor:
     """Read a volume, shape (3, height, width, depth), values 0 to 1.
 
     8-bit integers are divided by 255. Fractions between 0 and 1 stay as they are. Other values (Hounsfield units) are
@@ -325,7 +324,7 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
 
     Raises:
         VolumeFileError: A file cannot be read, has another shape, or holds values that are not finite.
-        MedTasksError: The same of an array, or there are no slices.
+        MedTasksError: An array has another shape or holds values that are not finite, or there are no slices.
     """
     if isinstance(source, np.ndarray):
         values = _fractions(source, "the array")
@@ -343,7 +342,15 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
 
 
 def _fractions(voxels: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Scale voxels to 0 to 1, shape (1 or 3 channels, height, width, depth)."""
+    """Scale voxels to 0 to 1, shape (1 or 3 channels, height, width, depth).
+
+    Args:
+        voxels: With or without an axis of channels in front.
+        name: Noun for messages.
+
+    Raises:
+        MedTasksError: The shape is another one, or the values are no finite numbers.
+    """
     shaped = voxels[None] if voxels.ndim == 3 else voxels
     if shaped.ndim != 4 or shaped.shape[0] not in (1, CHANNELS) or 0 in shaped.shape:
         raise MedTasksError(
@@ -363,30 +370,33 @@ def _fractions(voxels: NDArray[Any], name: str) -> NDArray[np.float32]:
     return values
 
 
-def _read_nifti(path: Path) -> NDArray[Any]:
-    import nibabel
-
-    try:
-        image = nibabel.as_closest_canonical(nibabel.load(path))
-        voxels = np.asarray(image.dataobj, dtype=np.float32)
-    except Exception as error:
-        raise MedTasksError(f"{path} is damaged or no NIfTI file; write it again") from error
-    if voxels.ndim == 4 and voxels.shape[3] == 1:
-        voxels = voxels[..., 0]
-    if voxels.ndim != 3:
-        raise MedTasksError(
-            f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series"
-        )
-    # Axes point to the right, the front and the head; rows run backwards from the front, columns from the right.
-    return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
-
-
 def _read_file(path: Path) -> NDArray[Any]:
+    """Return the voxels of a file as it holds them, those of a NIfTI file as axial slices.
+
+    Raises:
+        MedTasksError: The file is missing, damaged, of an unknown kind, or holds more than one volume.
+    """
     name = path.name.lower()
     if not path.is_file():
         raise MedTasksError(f"{path} does not exist; give the file of a volume")
     if name.endswith((".nii", ".nii.gz")):
-        return _read_nifti(path)
+        import nibabel
+
+        try:
+            image = nibabel.as_closest_canonical(nibabel.load(path))
+            voxels = np.asarray(image.dataobj, dtype=np.float32)
+        except Exception as error:
+            raise MedTasksError(
+                f"{path} is damaged or no NIfTI file; write it again"
+            ) from error
+        if voxels.ndim == 4 and voxels.shape[3] == 1:
+            voxels = voxels[..., 0]
+        if voxels.ndim != 3:
+            raise MedTasksError(
+                f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series"
+            )
+        # Axes point to the right, the front and the head; rows run backwards from the front, columns from the right.
+        return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
     if not name.endswith((".npy", ".npz")):
         raise MedTasksError(
             f"{path} is no volume this can read; give a .nii, .nii.gz, .npy or .npz file"

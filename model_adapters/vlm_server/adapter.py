@@ -22,7 +22,6 @@ from loguru import logger
 
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, escaped_reply, failed_reply, reasoned_reply
-from medtasks.net.chat_client import ChatClient
 from medtasks.net.journal import AsyncJournal, Entry, digest_of, journal_folder
 from medtasks.net.servers import proven_build
 from medtasks.prompts.instructions import is_instruction
@@ -40,6 +39,7 @@ from ..base.requests import (
     LoadedRequest,
     Request,
     RequestReader,
+    Streams,
     plan_streams,
     read_requests,
 )
@@ -110,7 +110,10 @@ class VlmServer(HarnessAdapter):
     def _check_image_attention(self) -> None:
         """Refuse a model that reads images in both directions, unless the user says whether its server does.
 
-        No server reports it, and one that cannot gives no error.
+        No server reports it, and a server that cannot do so gives no error.
+
+        Raises:
+            ModelRefused: The user does not say.
         """
         if self.arguments.image_attention is not None:
             return
@@ -185,14 +188,15 @@ class VlmServer(HarnessAdapter):
         """
         typed = read_requests(requests, "loglikelihood")
         question = attrgetter("task", "split", "doc_id", "context")
-        (units,) = plan_streams(typed, lambda _: None, question, self.task_dict) or [[]]
+        streams = plan_streams(typed, lambda _: None, question, self.task_dict)
 
         def is_stripped(unit: Sequence[int]) -> bool:
             details = [typed[position].detail for position in unit]
             return all(text == text.strip() for text in details if isinstance(text, str))
 
         # The first question proves where answers begin: options with outer blanks, which a template may cut, go first.
-        units.sort(key=is_stripped)
+        for units in streams:  # one at most
+            units.sort(key=is_stripped)
 
         async def score(samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
             options = [sample.continuation or "" for sample in samples]
@@ -203,13 +207,15 @@ class VlmServer(HarnessAdapter):
         scores = self._run(
             "loglikelihood",
             typed,
-            [units],
+            streams,
             score,
             fallback=lambda _: Likelihood(math.nan, 1, False),
         )
         if self._scorer.ways:
-            ways = ", ".join(f"{count} by {way}" for way, count in self._scorer.ways.items())
-            logger.info("options scored: {}", ways)
+            logger.info(
+                "options scored: {}",
+                ", ".join(f"{count} by {way}" for way, count in self._scorer.ways.items()),
+            )
         return self.format_scores(scores)
 
     async def reply(
@@ -230,16 +236,17 @@ class VlmServer(HarnessAdapter):
             ServerGone: None can.
         """
         is_sampled = settings.temperature > 0
-        fields = {
-            "max_tokens": settings.max_new_tokens,
-            "temperature": settings.temperature,
-            "stop": list(settings.until) or None,
-            "top_p": settings.top_p if is_sampled and settings.top_p < 1 else None,
-            "top_k": settings.top_k if is_sampled and settings.top_k else None,
-            "seed": seed,
-            **self._fields,
-        }
-        fields = _without_none(fields)
+        fields = _without_none(
+            {
+                "max_tokens": settings.max_new_tokens,
+                "temperature": settings.temperature,
+                "stop": list(settings.until) or None,
+                "top_p": settings.top_p if is_sampled and settings.top_p < 1 else None,
+                "top_k": settings.top_k if is_sampled and settings.top_k else None,
+                "seed": seed,
+                **self._fields,
+            }
+        )
         # Other servers may refuse fields that they do not know.
         if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:
             fields = {"return_prompt_text": True, **fields}
@@ -258,6 +265,7 @@ class VlmServer(HarnessAdapter):
     # ---- samples ----
 
     async def _reply_to(self, samples: Sequence[LoadedRequest]) -> list[CountedReply]:
+        """Answer the only sample of a unit, with marks for a cut and for reasoning."""
         (sample,) = samples
         request = sample.request
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
@@ -272,10 +280,12 @@ class VlmServer(HarnessAdapter):
 
     async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation. Data that the model would read as a special token are a BadAnswer."""
+        request = sample.request
         images = sample.visuals.images
-        parts = tuple(prompt_parts(sample.request.context, len(images)))
-        digests = tuple(sample.visuals.digests)
-        prompt = ServedPrompt(self.arguments.system_prompt, parts, images, digests)
+        parts = tuple(prompt_parts(request.context, len(images)))
+        prompt = ServedPrompt(
+            self.arguments.system_prompt, parts, images, tuple(sample.visuals.digests)
+        )
         texts = (*prompt.texts, *options)
         marks = itertools.chain.from_iterable(map(POSSIBLY_SPECIAL.findall, texts))
         for mark in sorted(set(marks)):
@@ -284,22 +294,15 @@ class VlmServer(HarnessAdapter):
                     self._special[mark] = len(await self._tokenizer.ids(mark)) == 1
                 except Refused:
                     self._special[mark] = SURELY_SPECIAL.fullmatch(mark) is not None
-            if self._special[mark] and not self._is_instruction(mark, sample.request, options):
+            if not self._special[mark]:
+                continue
+            is_data = mark == IMAGE_MARK or any(mark in option for option in options)
+            task = self.harness_tasks.get(request.task)
+            if is_data or not is_instruction(mark, request.context, task, request.doc_id):
                 raise BadAnswer(
                     f"the sample's text holds '{mark}', which the served model does not read as text"
                 )
         return prompt
-
-    def _is_instruction(
-        self,
-        mark: str,
-        request: Request,
-        options: Sequence[str],
-    ) -> bool:
-        if mark == IMAGE_MARK or any(mark in option for option in options):
-            return False
-        task = self.harness_tasks.get(request.task)
-        return is_instruction(mark, request.context, task, request.doc_id)
 
     # ---- a call of the harness ----
 
@@ -307,7 +310,7 @@ class VlmServer(HarnessAdapter):
         self,
         kind: str,
         requests: Sequence[Request],
-        streams: Sequence[Sequence[Sequence[int]]],
+        streams: Streams,
         work: Work,
         fallback: Callable[[str], Result],
     ) -> list[Result]:
@@ -323,10 +326,17 @@ class VlmServer(HarnessAdapter):
             return loaded
 
         async def do(unit: Sequence[int]) -> None:
+            """Process one unit, and keep one outcome per sample."""
             entries: list[Entry] = []
             REPLAYED.set(entries)
             loading = asyncio.get_running_loop().run_in_executor(reading, load, unit)
-            outcomes = await _outcomes(work, loading, len(unit))
+            outcomes: Sequence[Any]
+            try:
+                outcomes = await work(await loading)
+            except (ServerGone, LikelihoodsMissing):
+                raise
+            except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
+                outcomes = [error] * len(unit)
             for position, outcome in zip(unit, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     outcome = fallback(failures.record(requests[position], outcome))
@@ -354,9 +364,27 @@ class VlmServer(HarnessAdapter):
         units: Iterable[Sequence[int]],
         do: Callable[[Sequence[int]], Awaitable[None]],
     ) -> None:
-        """Process every unit, and tell where the answers so far are if the servers are gone."""
+        """Process every unit, ``concurrency`` of them at once, until the first error.
+
+        Raises:
+            ServerGone: All servers are gone. The message says where the answers so far are.
+        """
+        remaining = iter(units)
+
+        async def work() -> None:
+            for unit in remaining:
+                await do(unit)
+
+        async def work_at_once() -> None:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(self.arguments.concurrency):
+                        group.create_task(work())
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+
         try:
-            self.loop.run(_each(units, do, self.arguments.concurrency))
+            self.loop.run(work_at_once())
         except ServerGone as error:
             saved = "no answer was kept"
             if self.pool.journal is not None:
@@ -387,8 +415,26 @@ class VlmServer(HarnessAdapter):
 
         Returns:
             The model's name and description.
+
+        Raises:
+            MedTasksError: An address is no server of models, the model is unclear or unknown, or servers differ.
+            ServerGone: A server does not answer.
         """
-        facts = [await self._ask_model(client) for client in self.pool.servers]
+        facts: list[dict[str, Any]] = []
+        for client in self.pool.servers:
+            server = client.server.name
+            listed = await self.pool.models(client)
+            version = await self.pool.get(client, "/version")
+            if listed is None and version is not None:
+                raise MedTasksError(
+                    f"{server} is there, but has no list of models; let base_url end in /v1"
+                )
+            models = listed or {}
+            name = self._name_of(models, server)
+            card = models.get(name, {})
+            described = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
+            build = version.get("version") if isinstance(version, dict) else None
+            facts.append({"id": name, **described, "version": build})
         first = facts[0]
         differing = [key for key in first if any(other[key] != first[key] for other in facts)]
         if differing:
@@ -397,23 +443,16 @@ class VlmServer(HarnessAdapter):
             )
         return str(first["id"]), first
 
-    async def _ask_model(self, client: ChatClient) -> dict[str, Any]:
-        server = client.server.name
-        listed = await self.pool.models(client)
-        version = await self.pool.get(client, "/version")
-        if listed is None and version is not None:
-            raise MedTasksError(
-                f"{server} is there, but has no list of models; let base_url end in /v1"
-            )
-        models = listed or {}
-        name = self._name_of(models, server)
-        card = models.get(name, {})
-        described = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
-        build = version.get("version") if isinstance(version, dict) else None
-        return {"id": name, **described, "version": build}
-
     def _name_of(self, models: Mapping[str, Any], server: str) -> str:
-        """Return the name of the model that is meant, which a server that lists its models has to have."""
+        """Return the name of the model that is meant, which a server that lists its models has to have.
+
+        Args:
+            models: Models of the server by name, empty if it lists none.
+            server: Name of the server, for messages.
+
+        Raises:
+            MedTasksError: No model is named and the server has not exactly one, or it lacks the named one.
+        """
         names = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
         name = self.arguments.model
         if not name and len(models) == 1:
@@ -432,37 +471,3 @@ class VlmServer(HarnessAdapter):
 
 def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-async def _outcomes(
-    work: Work,
-    loading: Awaitable[Sequence[LoadedRequest]],
-    count: int,
-) -> Sequence[Any]:
-    """Do ``work`` on ``count`` samples, and return an error in place of each outcome if it fails."""
-    try:
-        return await work(await loading)
-    except (ServerGone, LikelihoodsMissing):
-        raise
-    except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
-        return [error] * count
-
-
-async def _each(
-    units: Iterable[Sequence[int]],
-    do: Callable[[Sequence[int]], Awaitable[None]],
-    workers: int,
-) -> None:
-    """Process every unit, ``workers`` of them at once, until the first error."""
-    remaining = iter(units)
-
-    async def work() -> None:
-        for unit in remaining:
-            await do(unit)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(work())
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None

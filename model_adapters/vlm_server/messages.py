@@ -188,7 +188,8 @@ def prompt_ids(answer: ServerAnswer) -> list[int]:
         answer: Answer to a request with ``return_token_ids``.
 
     Raises:
-        BadAnswer: They are missing, or their number differs from the count.
+        MissingField: They are missing.
+        BadAnswer: Their number differs from the server's count.
     """
     ids = answer.get("prompt_token_ids")
     if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
@@ -232,11 +233,18 @@ def next_token_record(
                 raise BadAnswer("the server gave two log-probabilities for one token")
     if not set(tokens) <= by_token.keys():
         raise missing
-    logprobs = {str(token): read_logprob(by_token[token]) for token in tokens}
-    return {"logprobs": logprobs, "greedy": _token_id(position)}
+    return {
+        "logprobs": {str(token): read_logprob(by_token[token]) for token in tokens},
+        "greedy": _token_id(position),
+    }
 
 
 def _token_id(entry: ServerAnswer) -> int:
+    """Return the id of a token in an answer.
+
+    Raises:
+        MissingField: The answer names the token by its text alone.
+    """
     if type(entry.get("token_id")) is int:
         return int(entry["token_id"])
     number = re.fullmatch(r"token_id:(\d+)", str(entry.get("token")))
@@ -257,7 +265,8 @@ def prompt_scores(answer: ServerAnswer, model: str, start: int) -> JsonObject:
         ``values``, one per token, and ``greedy``, whether all are the likeliest.
 
     Raises:
-        BadAnswer: A log-probability is missing or no number, or of another token.
+        MissingField: The answer has no log-probabilities, or not one entry per token.
+        BadAnswer: A log-probability is no number, or of another token.
     """
     choice_of(answer, model)
     ids = prompt_ids(answer)

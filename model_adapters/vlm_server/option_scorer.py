@@ -43,8 +43,6 @@ _TOLERANCE = 0.1
 
 Ids = tuple[int, ...]
 LikelihoodOutcome = Likelihood | BadAnswer
-Scored = tuple[Likelihood, Ids | None]
-"""A likelihood, and the ids of its option unless they merge with the question's."""
 
 
 class LikelihoodsMissing(MedTasksError):
@@ -114,12 +112,12 @@ def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
     return f"puts {added!r} before the reply"
 
 
+@dataclass
 class Tokenizer:
     """The server's tokenizer."""
 
-    def __init__(self, pool: ServerPool, model: str) -> None:
-        self.pool = pool
-        self.model = model
+    pool: ServerPool
+    model: str  # name of the served model
 
     async def ids(self, text: str) -> Ids:
         """Tokenise a text.
@@ -128,7 +126,7 @@ class Tokenizer:
             text: Without begin or end of sequence, which are not added.
 
         Raises:
-            BadAnswer: The server has no such route.
+            BadAnswer: The server has no such route (:class:`Refused`), or its answer no tokens (:class:`MissingField`).
         """
 
         def parse(answer: ServerAnswer) -> JsonObject:
@@ -148,7 +146,7 @@ class Tokenizer:
             ids: Ids in the vocabulary of the served model.
 
         Raises:
-            BadAnswer: The server has no such route.
+            BadAnswer: The server has no such route (:class:`Refused`), or its answer no text (:class:`MissingField`).
         """
 
         def parse(answer: ServerAnswer) -> JsonObject:
@@ -165,6 +163,7 @@ class Tokenizer:
 class Conversation:
     """A conversation as the server rendered it."""
 
+    prompt: ServedPrompt
     ids: Ids  # with every position of its images
     text: str | None  # with one placeholder per image; None if the server does not report it
 
@@ -237,7 +236,7 @@ class OptionScorer:
                 return [scored[option] for option in options]
         if context is None:
             context = await self._conversation(prompt)
-        return await self._score_others(prompt, context, options, {})
+        return await self._score_others(context, options, {})
 
     async def _score_letters(
         self, prompt: ServedPrompt, options: Sequence[str]
@@ -245,7 +244,7 @@ class OptionScorer:
         """Score options in one request, if each is one token.
 
         Returns:
-            The conversation, if that took a request for it, and the scores, none if there are other options.
+            The conversation, ``None`` if no request for it was needed, and the scores, none if there are other options.
         """
         context = await self._learn_ids(prompt, options)
         tail = self._tail if context is None else context.tail
@@ -266,30 +265,27 @@ class OptionScorer:
         """Ask for the ids of short options that are unknown so far.
 
         Returns:
-            The conversation, if that took a request for it.
+            The conversation, if that took a request for it, else ``None``.
         """
         unknown = self._without_ids(options, self._tail)
         if not self._tokenizes or not unknown or max(map(len, options)) > _LETTER_LENGTH:
             return None
         context = await self._conversation(prompt)
         unknown = self._without_ids(unknown, context.tail)
-        if context.text is not None and unknown:
-            await self._ask_ids(context.text, context.tail, unknown)
-        return context
-
-    async def _ask_ids(self, text: str, tail: Ids, options: Sequence[str]) -> None:
-        """Ask the server's tokenizer for the ids of options after a text that ends with the ids ``tail``."""
-        texts = [text, *(text + option for option in options)]
+        if context.text is None or not unknown:
+            return context
+        texts = [context.text, *(context.text + option for option in unknown)]
         try:
             base, *wholes = await asyncio.gather(*map(self._tokenizer.ids, texts))
         except (MissingField, Refused):
             self._tokenizes = False
-            return
+            return context
         except BadAnswer:
-            return  # for this question alone
-        for option, whole in zip(options, wholes, strict=True):
-            is_apart = whole[: len(base)] == base and base[-_MERGED:] == tail
-            self._ids[tail, option] = whole[len(base) :] if is_apart else None
+            return context  # for this question alone
+        for option, whole in zip(unknown, wholes, strict=True):
+            is_apart = whole[: len(base)] == base and base[-_MERGED:] == context.tail
+            self._ids[context.tail, option] = whole[len(base) :] if is_apart else None
+        return context
 
     def _without_ids(self, options: Sequence[str], tail: Ids) -> list[str]:
         return [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
@@ -304,15 +300,17 @@ class OptionScorer:
             return _conversation_record(prompt, answer)
 
         record = await self._pool.chat(prompt, self._fields, parse)
-        return Conversation(tuple(record["ids"]), record["text"])
+        return Conversation(prompt, tuple(record["ids"]), record["text"])
 
-    async def _as_text(
-        self, prompt: ServedPrompt, context: Conversation, option: str
-    ) -> Scored:
+    async def _as_text(self, context: Conversation, option: str) -> Likelihood:
         """Score an option as an open assistant turn by ``prompt_logprobs``, which reads the whole prompt.
 
         Every answer proves the boundary: by the rendered text, or if that is not reported by the text of the option's
         ids.
+
+        Raises:
+            BoundaryBroken: The template puts something else where question and option meet.
+            BadAnswer: The answer cannot be used.
         """
 
         def parse(answer: ServerAnswer) -> JsonObject:
@@ -327,19 +325,27 @@ class OptionScorer:
                 raise BadAnswer(
                     "the server's prompt_token_ids of question and option do not begin alike"
                 )
-            scores = prompt_scores(answer, self._model, start)
-            return {"ids": ids[start:], "merged": start < len(context.ids), **scores}
+            return {
+                "ids": ids[start:],
+                "merged": start < len(context.ids),
+                **prompt_scores(answer, self._model, start),
+            }
 
         text = self._boundary.change(option)
         fields = {**self._fields, **_OPEN_TURN, "prompt_logprobs": 0}
-        record = await self._pool.chat(prompt, fields, parse, text)
+        record = await self._pool.chat(context.prompt, fields, parse, text)
         ids = None if record["merged"] else tuple(record["ids"])
         if context.text is None and (ids is None or await self._tokenizer.text(ids) != option):
             raise BoundaryBroken(None)
-        return _likelihood(record), ids
+        return self._record_score(context, option, ids, record)
 
-    async def _as_ids(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
-        """Score an option as token ids after the question's, which needs ``--enable-scale-out`` but no template."""
+    async def _as_ids(self, context: Conversation, option: str) -> Likelihood:
+        """Score an option as token ids after the question's, which needs ``--enable-scale-out`` but no template.
+
+        Raises:
+            MissingField: The server does not report the rendered question.
+            BadAnswer: The answer cannot be used, or the server tokenises otherwise than its chat route.
+        """
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         # With one placeholder per image: the ids of an answer, sent back, would be expanded a second time.
@@ -369,41 +375,66 @@ class OptionScorer:
                 raise BadAnswer("the server made other tokens of the ids it was given")
             return prompt_scores(answer, self._model, common)
 
-        record = await self._pool.ask("/inference/v1/generate", prompt, body, parse)
-        return _likelihood(record), None if start < len(base) else ids[start:]
+        record = await self._pool.ask("/inference/v1/generate", context.prompt, body, parse)
+        option_ids = None if start < len(base) else ids[start:]
+        return self._record_score(context, option, option_ids, record)
+
+    def _record_score(
+        self,
+        context: Conversation,
+        option: str,
+        ids: Ids | None,
+        record: JsonObject,
+    ) -> Likelihood:
+        """Return the likelihood of an option, and keep its ids.
+
+        Args:
+            context: The question.
+            option: Text of the option.
+            ids: Ids of the option; ``None`` if they merge with those of the question.
+            record: Log-probabilities of its tokens, see ``prompt_scores``.
+        """
+        self._ids[context.tail, option] = ids
+        self.ways[PROMPT_LOGPROBS] += 1
+        values = record["values"]
+        return Likelihood(-sum(values), len(values), record["greedy"])
 
     # ---- the first question ----
 
     async def _prove(
         self, prompt: ServedPrompt, options: Sequence[str]
     ) -> list[LikelihoodOutcome]:
-        """Score the first question, by token ids if the template does not allow text."""
+        """Score the first question, by token ids if the template does not allow text.
+
+        Raises:
+            LikelihoodsMissing: The server cannot score options at all.
+            BadAnswer: The answer to the option that is tried first cannot be used.
+        """
         # With outer blanks, which a template may cut, else the shortest.
         first_option = max(options, key=lambda option: (option != option.strip(), -len(option)))
         try:
             context = await self._conversation(prompt)
-            first = await self._score_first(prompt, context, first_option)
+            first = await self._score_first(context, first_option)
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
                 f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
             ) from None
-        scored = {first_option: self._record(context, first_option, first)}
-        outcomes = await self._score_others(prompt, context, options, scored)
+        outcomes = await self._score_others(context, options, {first_option: first})
         # Only now other questions go on: they know the ids of its options, and need not ask for them.
         self._tail = context.tail
         self._proven = True
         return outcomes
 
-    async def _score_first(
-        self,
-        prompt: ServedPrompt,
-        context: Conversation,
-        option: str,
-    ) -> Scored:
-        """Score an option, and decide how all later ones are sent."""
+    async def _score_first(self, context: Conversation, option: str) -> Likelihood:
+        """Score an option, and decide how all later ones are sent.
+
+        Raises:
+            LikelihoodsMissing: The server takes the option neither as text nor as token ids.
+            BadAnswer: The answer cannot be used.
+        """
         try:
-            return await self._score_one(prompt, context, option)
+            return await self._score_one(context, option)
         except Refused as error:
             if self._score_one == self._as_ids:
                 raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
@@ -414,10 +445,10 @@ class OptionScorer:
                 fix = remedy(context.text, broken.rendered, option)
             if isinstance(fix, Boundary):
                 self._boundary = fix
-                return await self._as_text(prompt, context, option)
+                return await self._as_text(context, option)
             fault = fix
         try:
-            first = await self._as_ids(prompt, context, option)
+            first = await self._as_ids(context, option)
         except Refused:
             raise LikelihoodsMissing(
                 f"{self._server} cannot score options: the chat template of its model {fault}, so that they "
@@ -435,41 +466,26 @@ class OptionScorer:
 
     async def _score_others(
         self,
-        prompt: ServedPrompt,
         context: Conversation,
         options: Sequence[str],
         scored: Mapping[str, LikelihoodOutcome],
     ) -> list[LikelihoodOutcome]:
         """Score the options that are not in ``scored``, and return the outcomes of all options."""
         others = [option for option in dict.fromkeys(options) if option not in scored]
-        outcomes = await asyncio.gather(
-            *(self._outcome(prompt, context, option) for option in others)
-        )
+        outcomes = await asyncio.gather(*(self._outcome(context, option) for option in others))
         by_option = {**scored, **dict(zip(others, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
-    async def _outcome(
-        self,
-        prompt: ServedPrompt,
-        context: Conversation,
-        option: str,
-    ) -> LikelihoodOutcome:
+    async def _outcome(self, context: Conversation, option: str) -> LikelihoodOutcome:
+        """Score an option, and return the error if it fails. Broken boundaries are tried again with token ids."""
         try:
-            return self._record(context, option, await self._score_one(prompt, context, option))
+            return await self._score_one(context, option)
         except BoundaryBroken as error:
             with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
-                return self._record(
-                    context, option, await self._as_ids(prompt, context, option)
-                )
+                return await self._as_ids(context, option)
             return error
         except BadAnswer as error:
             return error
-
-    def _record(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
-        likelihood, ids = scored
-        self._ids[context.tail, option] = ids
-        self.ways[PROMPT_LOGPROBS] += 1
-        return likelihood
 
     # ---- letters ----
 
@@ -509,7 +525,7 @@ class OptionScorer:
         except (MissingField, Refused) as error:
             self._give_up_letters(str(error))
             return None, {}
-        context = Conversation(tuple(record["ids"]), record["text"])
+        context = Conversation(prompt, tuple(record["ids"]), record["text"])
         if context.tail != tail:
             return context, {}
         scored = {}
@@ -518,27 +534,21 @@ class OptionScorer:
             scored[option] = Likelihood(-logprob, 1, record["greedy"] == token)
         async with self._comparing:
             if self._letters_agree is None:
-                await self._compare(prompt, context, scored)
+                await self._compare(context, scored)
         if not self._letters_agree:
             return context, {}
         self.ways["letters"] += len(scored)
         return context, scored
 
-    async def _compare(
-        self,
-        prompt: ServedPrompt,
-        context: Conversation,
-        letters: Mapping[str, Likelihood],
-    ) -> None:
+    async def _compare(self, context: Conversation, letters: Mapping[str, Likelihood]) -> None:
         """Decide by one question whether a request for all letters gives the scores of single requests."""
-        outcomes = await asyncio.gather(
-            *(self._outcome(prompt, context, option) for option in letters)
-        )
+        outcomes = await asyncio.gather(*(self._outcome(context, option) for option in letters))
         gaps = []
         for letter, outcome in zip(letters.values(), outcomes, strict=True):
             if isinstance(outcome, Likelihood):
-                is_comparable = outcome.tokens == 1
-                gaps.append(abs(letter.mean - outcome.mean) if is_comparable else math.inf)
+                gaps.append(
+                    abs(letter.mean - outcome.mean) if outcome.tokens == 1 else math.inf
+                )
         if gaps and max(gaps) > _TOLERANCE:
             self._give_up_letters(
                 f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token"
@@ -547,6 +557,7 @@ class OptionScorer:
             self._letters_agree = True
 
     def _give_up_letters(self, reason: str) -> None:
+        """Score options one by one from now on, and log why."""
         if self._letters_agree is not False:
             logger.info(
                 "options are scored one request each, which is slower: with logprob_token_ids, {}",
@@ -559,8 +570,3 @@ def _conversation_record(prompt: ServedPrompt, answer: ServerAnswer) -> JsonObje
     prompt.check_places(answer)
     text = answer.get("prompt_text")
     return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
-
-
-def _likelihood(record: JsonObject) -> Likelihood:
-    values = record["values"]
-    return Likelihood(-sum(values), len(values), record["greedy"])

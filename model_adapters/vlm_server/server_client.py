@@ -22,7 +22,7 @@ from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, troubl
 from medtasks.prompts.messages import data_url
 from medtasks.runs.redaction import redact
 
-from ..base.arguments import HarnessArguments, argument
+from ..base.arguments import ChatArguments, argument
 from ..base.batching import BoundedCache
 from .messages import BadAnswer, JsonObject, Refused, ServedPrompt, ServerAnswer
 
@@ -58,7 +58,7 @@ Read = Callable[[ServerAnswer], JsonObject]
 
 
 @dataclass(frozen=True)
-class VlmServerArguments(HarnessArguments):
+class VlmServerArguments(ChatArguments):
     """Arguments of ``vlm_server``, see ``model_adapters/README.md``."""
 
     base_url: str = argument("")  # one address, or several with ``;`` between them; required
@@ -68,13 +68,8 @@ class VlmServerArguments(HarnessArguments):
         600.0, least=0.001
     )  # seconds without a byte before a try is given up
     attempts: int = argument(6, least=1)  # most tries of a request after passing errors
-    system_prompt: str | None = argument(None, prose=True)
-    # whose prompts and decoding tasks use, see medtasks.lmms.prompt_family
-    prompt_family: str | None = argument(None)
-    # JSON, for instance {"enable_thinking":false}
-    chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, fields of every chat request; null leaves one of ours out
-    extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
+    extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     likelihood: str = argument(AUTOMATIC, choices=(AUTOMATIC, PROMPT_LOGPROBS, TOKEN_IDS))
     image_attention: str | None = argument(None, choices=("bidirectional", "causal"))
     token_counts: bool = argument(True)
@@ -129,13 +124,6 @@ def check_arguments(arguments: VlmServerArguments) -> None:
         )
 
 
-def _words_of(body: Any) -> str:
-    """Return a server's own words in the body of an error."""
-    if isinstance(body, dict):
-        body = body.get("message") or body.get("detail")
-    return str(body or "")
-
-
 def _quote(words: str, key: str) -> str:
     """Return the beginning of a server's words on one line, without secrets, or nothing of a web page."""
     plain = words.replace(key, "***") if key else words
@@ -158,9 +146,9 @@ def _refusal(
             f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len"
         )
     if limit := _TOO_MANY_IMAGES.search(words):
-        fix = "serve it with a larger --limit-mm-per-prompt"
         return BadAnswer(
-            f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}"
+            f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); serve it with a larger "
+            f"--limit-mm-per-prompt"
         )
     if status == 413:
         return BadAnswer(f"{name} takes no request of this size ({label})")
@@ -197,15 +185,16 @@ class ServerPool:
         limit = AdaptiveLimit(concurrency)
         self.servers = []
         for server in servers:
-            client = ChatClient(
-                server,
-                limit,
-                attempts,
-                backoff_s=_BACKOFF_S,
-                patience=_IN_A_ROW,
-                trouble=self._translate_error,
+            self.servers.append(
+                ChatClient(
+                    server,
+                    limit,
+                    attempts,
+                    backoff_s=_BACKOFF_S,
+                    patience=_IN_A_ROW,
+                    trouble=self._translate_error,
+                )
             )
-            self.servers.append(client)
         # The servers' build and configuration, after the first answer.
         self.build: str | None = None
         self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # from the build
@@ -239,11 +228,12 @@ class ServerPool:
             BadAnswer: This request cannot be answered.
             ServerGone: No request can.
         """
-
-        def body(urls: Sequence[str]) -> JsonObject:
-            return {**fields, "messages": prompt.messages(urls, continued)}
-
-        return await self.ask(CHAT, prompt, body, read)
+        return await self.ask(
+            CHAT,
+            prompt,
+            lambda urls: {**fields, "messages": prompt.messages(urls, continued)},
+            read,
+        )
 
     async def ask(
         self,
@@ -277,7 +267,13 @@ class ServerPool:
         body: Callable[[Sequence[str]], JsonObject],
         read: Read,
     ) -> JsonObject:
-        """Ask one server after the other until one answers."""
+        """Ask one server after the other until one answers. For arguments see :meth:`ask`.
+
+        Raises:
+            Refused: The servers have no such route.
+            BadAnswer: This request cannot be answered.
+            ServerGone: No request can, because no server is left.
+        """
         request = path, body(() if prompt is None else prompt.digests)
         earlier = self._replay(request)
         if earlier is not None:
@@ -304,11 +300,12 @@ class ServerPool:
 
     def _reachable(self, subject: str) -> Iterator[ChatClient]:
         """Yield the servers that are not gone: the one that has the subject's images cached, and those in its place."""
-
-        def rank(client: ChatClient) -> str:
-            return digest_of(subject, client.server.base_url)
-
-        for server in sorted(self.servers, key=rank, reverse=True):
+        ranked = sorted(
+            self.servers,
+            key=lambda server: digest_of(subject, server.server.base_url),
+            reverse=True,
+        )
+        for server in ranked:
             if server.gone is None:
                 yield server
 
@@ -322,9 +319,24 @@ class ServerPool:
         """Read an answer and keep its record.
 
         The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
+
+        Raises:
+            BadAnswer: The answer is no valid one to the request.
+            ServerGone: Another build than that of the first answer gave it.
         """
         if request[0] == CHAT:
-            self._check_build(server, answer.get("system_fingerprint"))
+            # The first answer decides on the build, and opens its journal. Later ones have to report it too.
+            build = build_of(answer.get("system_fingerprint"))
+            if not self._has_build:
+                self._has_build = True
+                self.build = build
+                if self.open_journal is not None:
+                    self.journal = self.open_journal(build)
+            elif build != self.build:
+                raise ServerGone(
+                    f"{server.server.name} is another build or configuration ({build}) than the one that answered "
+                    f"first ({self.build}), and its answers may differ"
+                )
         earlier = self._replay(request)  # from the journal that this answer opened
         if earlier is not None:
             return earlier
@@ -371,7 +383,11 @@ class ServerPool:
         return urls
 
     def _replay(self, request: tuple[str, JsonObject]) -> JsonObject | None:
-        """Return the answer of an earlier run to a request: path, and body with digests of images."""
+        """Return the answer of an earlier run to a request, ``None`` if it has none.
+
+        Args:
+            request: Path, and body with digests in place of images.
+        """
         entry = None if self.journal is None else self.journal.replay(digest_of(*request))
         if entry is None:
             return None
@@ -434,20 +450,6 @@ class ServerPool:
         for server in self.servers:
             await server.close()
 
-    def _check_build(self, server: ChatClient, reported: object) -> None:
-        """Record the build that the first answer reports, and open its journal. Later answers have to report it too."""
-        build = build_of(reported)
-        if not self._has_build:
-            self._has_build = True
-            self.build = build
-            if self.open_journal is not None:
-                self.journal = self.open_journal(build)
-        elif build != self.build:
-            raise ServerGone(
-                f"{server.server.name} is another build or configuration ({build}) than the one that answered first "
-                f"({self.build}), and its answers may differ"
-            )
-
     def _translate_error(self, error: Exception, server: Server, path: str) -> Exception:
         """Turn an error into an exception of ours. The server's words select its message, and may be quoted."""
         if not isinstance(error, APIStatusError):
@@ -457,7 +459,10 @@ class ServerPool:
         status = error.status_code
         if status == 403 and path != CHAT:  # vLLM closes such routes whatever the key
             return Refused(f"{server.name} is closed (HTTP {status})")
-        words = _words_of(error.body)
+        body: Any = error.body
+        if isinstance(body, dict):
+            body = body.get("message") or body.get("detail")
+        words = str(body or "")
         quoted = _quote(words, server.api_key) if self.quotes else ""
         if _concerns_request(error, words):
             return _refusal(server.name, status, words, quoted)
