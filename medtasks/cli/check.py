@@ -80,10 +80,7 @@ def check(
         record["matching"] = read.matched.counts
     record["consistent"] = verdict.is_consistent
     write_json(json_file, record | as_json(verdict))
-    for sentence in _sentences(verdict, read.matched):
-        say(sentence)
-    for sentence in read.notes:
-        say(sentence)
+    say(*_sentences(verdict, read.matched), *read.notes)
     print_state_of_data({"": data})
     if not verdict.is_consistent:
         raise typer.Exit(1)
@@ -98,13 +95,16 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     subject = "the published rule"
     if not verdict.is_published:
         subject = "there is no published rule, and the task's own"
-    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives "
-    sentence += f"{_value(compared, decimals)} on {_samples(verdict)}"
+    sentence = (
+        f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(compared, decimals)} on "
+        f"{_samples(verdict)}"
+    )
     if matched:
         left_out = len(matched.unmatched_rows) + len(matched.ambiguous)
-        rows = len(matched.file.rows)
         if left_out:
-            sentence += f"; {left_out} of {rows} rows of the file are matched to none"
+            sentence += (
+                f"; {left_out} of {len(matched.file.rows)} rows of the file are matched to none"
+            )
     if verdict.guessed:
         sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
     if verdict.careful:

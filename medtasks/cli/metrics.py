@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -126,8 +126,7 @@ def _list_metrics() -> None:
         if info.asks_judge and not is_configured():
             ready = "no"
         for name in info.weights:
-            trouble = weights_trouble(name)
-            if trouble:
+            if trouble := weights_trouble(name):
                 lacking[name] = str(trouble)
                 ready = "no"
         description = info.description
@@ -135,8 +134,7 @@ def _list_metrics() -> None:
             description += f": {join_names(info.keys)}"
         rows.append((info.name, _BETTER[info.higher_is_better], ready, description))
     say_columns(rows)
-    no_tokenizer = lacking.pop(TOKENIZER, "")
-    if no_tokenizer:
+    if no_tokenizer := lacking.pop(TOKENIZER, ""):
         say(f"{no_tokenizer}.")
     if lacking:
         say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
@@ -149,7 +147,14 @@ def _score(
     json_file: Path | None,
 ) -> None:
     """Compute, print and write the chosen scores. A metric that fails does not keep the others from it."""
-    scores, failures = _compute(pairs, chosen, settings)
+    scores: dict[str, ReportScores] = {}
+    failures: dict[str, str] = {}
+    for name in chosen:
+        try:
+            compute = report_metric(name, settings)
+            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
     if scores:
         show(_score_table(pairs, chosen, scores))
     rough = []
@@ -172,23 +177,6 @@ def _score(
         raise MedTasksError("\n".join(lines))
 
 
-def _compute(
-    pairs: ReportPairs,
-    names: Iterable[str],
-    settings: ModelSettings,
-) -> tuple[dict[str, ReportScores], dict[str, str]]:
-    """Return the scores of the metrics that can be computed, and why others cannot, by metric."""
-    scores = dict[str, ReportScores]()
-    failures = dict[str, str]()
-    for name in names:
-        try:
-            compute = report_metric(name, settings)
-            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
-        except (MedTasksError, OSError) as error:
-            failures[name] = str(error)
-    return scores, failures
-
-
 def _score_table(
     pairs: ReportPairs,
     chosen: Mapping[str, Collection[str]],
@@ -202,9 +190,11 @@ def _score_table(
             info = metric_info(key)
             value = number(result.totals[key], info.scale is Scale.SHARE)
             rows.append((key, value, _BETTER[info.higher_is_better]))
-    title = f"pairs: {len(pairs.references)}, empty replies: {empty_replies}, "
-    title += f"empty references: {empty_references}"
-    return number_table(title, ("score", "value", "better"), rows)
+    return number_table(
+        f"pairs: {len(pairs.references)}, empty replies: {empty_replies}, empty references: {empty_references}",
+        ("score", "value", "better"),
+        rows,
+    )
 
 
 def _as_dict(
@@ -243,10 +233,10 @@ def _list_weights() -> None:
     )
     here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
     say_columns([("weights", "here", "MB", "description", "licence"), *here])
-    say(f"Weights folder: {weights_home()}")
     moving = [info.name for info in WEIGHTS.values() if info.hub]
     say(
-        f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}."
+        f"Weights folder: {weights_home()}",
+        f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}.",
     )
 
 
@@ -281,7 +271,11 @@ def fetch_weights(
 
 
 def _choose_weights(names: Sequence[str]) -> list[str]:
-    """Return the weights with these names, each once."""
+    """Return the weights with these names, each once; all of them if one is ``all``.
+
+    Raises:
+        UnknownName: There are no such weights.
+    """
     existing = [*WEIGHTS, WORDNET]
     for name in names:
         if name not in (*existing, _ALL):

@@ -24,28 +24,24 @@ OneRun = Annotated[
 ]
 ModelName = Annotated[
     str | None,
-    Option("--model", help="Model to take from a folder with runs of several models."),
+    Option(help="Model to take from a folder with runs of several models."),
 ]
 HelpedBy = Annotated[
     Path | None,
     Option(
-        "--helped-by",
         metavar="RUN",
         help="Another model's run on all questions: narrows the intervals of a task of 'data select --draw'.",
     ),
 ]
 MaxFailed = Annotated[
     str,
-    Option(
-        "--max-failed", help="Number (5) or share (1%) of samples without reply or verdict."
-    ),
+    Option(help="Number (5) or share (1%) of samples without reply or verdict."),
 ]
 Yes = Annotated[bool, Option("--yes", help="Download more than 5 GB without asking.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Also write everything as JSON.")]
 GroupColumns = Annotated[
     str | None,
     Option(
-        "--by",
         metavar="COLUMN,...",
         help="Compare groups by these columns of the data, such as sex,site.",
     ),

@@ -96,7 +96,20 @@ def prepare(
     given = [option for option, value in of_one.items() if value]
     _check_options(names, given, from_folder, own_name or access)
     if from_folder is not None:
-        _prepare_own(from_folder, own_name, access, allow_incomplete)
+        manifest = prepare_own(
+            from_folder,
+            own_name,
+            access or Access.CREDENTIALED,
+            allow_incomplete=allow_incomplete,
+        )
+        report_prepared(manifest)
+        path = own_tasks_folder() / f"{manifest.name}.yaml"
+        say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
+        if access is None:
+            say(
+                "It counts as credentialed: no judge on another machine may see it. Change this with --access."
+            )
+        say_how_to_publish(manifest)
         return
     folders = _image_folders(images or ())
     options = Options(
@@ -143,8 +156,8 @@ def _check_options(
 def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Return the folders of images by their source, from values of --images."""
     folders: dict[str, Path] = {}
-    pairs = named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs")
-    for image_source, folder in pairs:
+    form = "SOURCE=DIR, such as slake=/data/slake/imgs"
+    for image_source, folder in named_values("--images", texts, form):
         if image_source in folders:
             raise typer.BadParameter(f"--images names {image_source} twice")
         folders[image_source] = Path(folder).expanduser()
@@ -380,25 +393,6 @@ def _prepare_one(info: DatasetInfo, options: Options) -> None:
     report_prepared(prepare_dataset.prepare(info.name, options))
 
 
-def _prepare_own(
-    folder: Path,
-    name: str | None,
-    access: Access | None,
-    allow_incomplete: bool,
-) -> None:
-    manifest = prepare_own(
-        folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete
-    )
-    report_prepared(manifest)
-    path = own_tasks_folder() / f"{manifest.name}.yaml"
-    say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
-    if access is None:
-        say(
-            "It counts as credentialed: no judge on another machine may see it. Change this with --access."
-        )
-    say_how_to_publish(manifest)
-
-
 def say_how_to_publish(manifest: Manifest) -> None:
     """Print the command that writes a dataset for others, unless only the user may see it."""
     if manifest.access != Access.CREDENTIALED:
@@ -421,10 +415,11 @@ def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: boo
         raise MedTasksError(
             f"'{info.name}' came from {folder}, which is not there; give its new location with --source"
         )
-    manifest = prepare_own(
-        folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True
+    report_prepared(
+        prepare_own(
+            folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True
+        )
     )
-    report_prepared(manifest)
 
 
 def report_prepared(manifest: Manifest) -> None:

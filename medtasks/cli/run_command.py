@@ -39,7 +39,7 @@ from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.looks import LookRecord
 from medtasks.runs.redaction import redact, redacted_arguments
-from medtasks.runs.result_files import REPEATS, repeat_folder
+from medtasks.runs.result_files import repeat_folder
 from medtasks.runs.run_manifest import (
     Notice,
     PrimaryOutcome,
@@ -59,75 +59,58 @@ from medtasks.scores.run_values import chosen_metrics
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including, task_file
 
-Launcher = Annotated[
-    str,
-    Option(
-        help="Command that starts processes, such as 'accelerate launch --num_processes 4'."
-    ),
-]
-Part = Annotated[
-    str,
-    Option(
-        envvar=SHARD_VARIABLE,
-        help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is split.",
-    ),
-]
-OnlyFailed = Annotated[
-    bool,
-    Option(
-        "--only-failed",
-        help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
-    ),
-]
-RecipeName = Annotated[
-    str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")
-]
-BackendName = Annotated[
-    str,
-    Option("--backend", help="Where the recipe's model runs: hf (in this process) or server."),
-]
-Repeats = Annotated[
-    int,
-    Option(
-        REPEATS,
-        min=1,
-        help="Repeat the run N times with new seeds; reports mean, spread, majority vote.",
-    ),
-]
-Primary = Annotated[
-    str,
-    Option(
-        metavar="TASK:METRIC",
-        help="Record the primary outcome; others are exploratory. Also the file of 'medtasks plan --json'.",
-    ),
-]
-Prepare = Annotated[
-    bool,
-    Option(
-        "--prepare",
-        help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.",
-    ),
-]
 _PLANNED = ("difference", "needed", "needed_for_margin", "power")  # keys of such a file
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def run(
     context: typer.Context,
-    tasks: Annotated[
-        str, Option("--tasks", help="Tasks, groups and tags, separated by commas.")
-    ],
+    tasks: Annotated[str, Option(help="Tasks, groups and tags, separated by commas.")],
     output: Annotated[
         Path, Option("--output_path", "--output-path", help="Folder for results.")
     ],
-    launcher: Launcher = "",
+    launcher: Annotated[
+        str,
+        Option(
+            help="Command that starts processes, such as 'accelerate launch --num_processes 4'."
+        ),
+    ] = "",
     max_failed: MaxFailed = DEFAULT_LIMIT,
-    shard: Part = "",
-    only_failed: OnlyFailed = False,
-    recipe: RecipeName = "",
-    backend: BackendName = "",
-    repeats: Repeats = 1,
-    primary: Primary = "",
+    shard: Annotated[
+        str,
+        Option(
+            envvar=SHARD_VARIABLE,
+            help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is split.",
+        ),
+    ] = "",
+    only_failed: Annotated[
+        bool,
+        Option(
+            "--only-failed",
+            help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
+        ),
+    ] = False,
+    recipe: Annotated[
+        str, Option(help="Recipe of a published model, see 'medtasks models'.")
+    ] = "",
+    backend: Annotated[
+        str,
+        Option(help="Where the recipe's model runs: hf (in this process) or server."),
+    ] = "",
+    repeats: Annotated[
+        int,
+        Option(
+            min=1,
+            help="Repeat the run N times with new seeds; reports mean, spread, majority vote.",
+        ),
+    ] = 1,
+    primary: Annotated[
+        str,
+        Option(
+            metavar="TASK:METRIC",
+            help="Record the primary outcome; others are exploratory. Also the file of 'medtasks plan --json'.",
+        ),
+    ] = "",
     margin: Annotated[
         float | None, Option(help="Margin of non-inferiority in the primary outcome.")
     ] = None,
@@ -140,7 +123,13 @@ def run(
     against: Annotated[
         Path | None, Option(help="Run of the whole task, with which --looks compares.")
     ] = None,
-    prepare: Prepare = False,
+    prepare: Annotated[
+        bool,
+        Option(
+            "--prepare",
+            help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.",
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Run tasks with lmms-eval. Its options are passed on.
@@ -263,14 +252,33 @@ def _primary_outcome(
     margin: float | None,
     names: Sequence[str],
 ) -> PrimaryOutcome | None:
-    """Read ``--primary``, a task and metric or the file of a plan.
+    """Read ``--primary`` and ``--margin``.
+
+    Args:
+        text: ``TASK:METRIC``, or the file of a plan, whose margin counts if none is given. Empty for no outcome.
+        margin: Margin of non-inferiority; None without ``--margin``.
+        names: Tasks of the command.
+
+    Returns:
+        The primary outcome, or None if ``text`` is empty.
 
     Raises:
-        MedTasksError: The task is not asked, or the metric compares no runs.
+        MedTasksError: The task is not asked, the metric compares no runs, the margin is no fraction or belongs to no
+            outcome, or the file is not from 'medtasks plan --json'.
     """
     planned: dict[str, float] = {}
-    if Path(text).is_file():
-        text, margin, planned = _read_plan(text, margin)
+    file = Path(text)
+    if file.is_file():
+        try:
+            plan = parse_json(file.read_text(encoding="utf-8"))
+            planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
+            if margin is None:
+                margin = plan["margin"]
+            text = f"{plan['task']}:{plan['assumptions']['metric']}"
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise MedTasksError(
+                f"{text} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
+            ) from error
     if margin is not None and not (text and 0 < margin < 1):
         raise MedTasksError("--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
     if not text:
@@ -281,24 +289,6 @@ def _primary_outcome(
         raise unknown_name("task of --tasks", task, known)
     chosen_metrics(task_file(task), [metric])
     return PrimaryOutcome(task=task, metric=metric, margin=margin, planned=planned)
-
-
-def _read_plan(file: str, margin: float | None) -> tuple[str, float | None, dict[str, float]]:
-    """Return task and metric of a plan, a margin, by default that of the plan, and the planned numbers.
-
-    Raises:
-        MedTasksError: It is no such file.
-    """
-    try:
-        plan = parse_json(Path(file).read_text(encoding="utf-8"))
-        planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
-        if margin is None:
-            margin = plan["margin"]
-        return f"{plan['task']}:{plan['assumptions']['metric']}", margin, planned
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise MedTasksError(
-            f"{file} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
-        ) from error
 
 
 def _settings(context: typer.Context) -> list[str]:
@@ -507,8 +497,7 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -
     for task in joined.values():
         table = repeats_table(task)
         show(replace(table, caption=f"{task.task}: {table.caption}"))
-        for note in table.notes:
-            say(note)
+        say(*table.notes)
     say(f"report of all repeats: medtasks report {shlex.quote(str(output))}{included_option()}")
     if errors:
         raise MedTasksError("; ".join(errors))
@@ -532,9 +521,11 @@ def _check_run(
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                writing = f"another run (process {earlier.process.pid}) is still writing"
-                remedy = "reports would mix the two: give this one another --output_path"
-                notices.append(warn(f"{writing} into {output}; {remedy}"))
+                sentence = (
+                    f"another run (process {earlier.process.pid}) is still writing into {output}; reports would mix "
+                    f"the two: give this one another --output_path"
+                )
+                notices.append(warn(sentence))
     notices += repeat_notices(ready, options, repeats)
     _raise_refused(notices)
     for notice in notices:

@@ -3,7 +3,7 @@
 A page is an aid for filling in the published checklist. It never says that a study complies with one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,8 @@ from medtasks.report.wording import (
     change_text,
     clusters_in_words,
     count,
-    estimate,
     label,
+    measure_text,
     names_by,
     p_value,
     pair_rows,
@@ -56,11 +56,14 @@ def checklist_table(report: RunReport, name: str) -> Table:
         elif not keys:
             lines.append(AUTHORS)
         rows.append(cells(item, subject, "\n".join(lines)))
-    caption = f"{checklist['title']}: what this run proves, {report.title}. Numbers follow {checklist['source']}."
-    headings = cells("Item", "Subject, in our words", "From this run")
-    warnings = wording.warnings_by_task(report.tasks)
     return Table(
-        label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],)
+        label("checklist", name),
+        f"{checklist['title']}: what this run proves, {report.title}. Numbers follow {checklist['source']}.",
+        "llp",
+        cells("Item", "Subject, in our words", "From this run"),
+        rows,
+        wording.warnings_by_task(report.tasks),
+        (contents["aid"],),
     )
 
 
@@ -101,9 +104,13 @@ def write_checklist(report: RunReport, name: str, path: Path) -> Table:
     from markupsafe import Markup
 
     table = checklist_table(report, name)
-    style = Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
     write_rendered(
-        "checklist", path, report=report, table=table, aid=table.notes[0], style=style
+        "checklist",
+        path,
+        report=report,
+        table=table,
+        aid=table.notes[0],
+        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
     )
     return table
 
@@ -175,20 +182,6 @@ def _score_facts(task: TaskReport) -> _Facts:
     for name in metrics:
         if name in task.metrics:
             definitions.append(f"{name}: {task.metrics[name].description}".rstrip("."))
-    results, intervals = _results_and_intervals(task, metrics)
-    return {
-        "metrics": definitions,
-        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
-        "intervals": intervals,
-        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
-        "stress": [*_gain_facts(task)],
-    }
-
-
-def _results_and_intervals(
-    task: TaskReport, metrics: Iterable[str]
-) -> tuple[list[str], list[str]]:
-    """Return the scores in some metrics under each rule, and facts on their intervals."""
     results = []
     intervals = []
     for rule in task.rules:
@@ -201,24 +194,30 @@ def _results_and_intervals(
     if intervals:
         few = dict.fromkeys(chain.from_iterable(rule.few_clusters for rule in task.rules))
         intervals = ["95 % intervals with clustered errors", *intervals, *few]
-    return results, intervals
+    return {
+        "metrics": definitions,
+        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
+        "intervals": intervals,
+        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
+        "stress": [*_gain_facts(task)],
+    }
 
 
 def _clinical_facts(rule: RuleScores) -> Iterator[str]:
     for of_class in rule.by_class:
         for metric in filter(_CLINICAL.__contains__, of_class.numbers):
-            numbers = of_class.numbers[metric]
-            interval = estimate(numbers.value, numbers.low, numbers.high, True)
-            yield f"{metric} of {of_class.name} ({rule.name}) {interval}"
+            value = measure_text(of_class.numbers[metric], share=True)
+            yield f"{metric} of {of_class.name} ({rule.name}) {value}"
 
 
 def _gain_facts(task: TaskReport) -> Iterator[str]:
     for gain in task.gains:
         if not gain.same_as:
             share = task.is_share(gain.metric, gain.score)
-            change = change_text(gain, share)
-            compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
-            yield f"{compared} {change}, corrected p {p_value(gain.p_holm)}"
+            yield (
+                f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant}) {change_text(gain, share)}, "
+                f"corrected p {p_value(gain.p_holm)}"
+            )
 
 
 def _group_facts(rule: RuleScores) -> Iterator[str]:

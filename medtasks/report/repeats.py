@@ -40,6 +40,7 @@ from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 _Readings = dict[str, dict[Path, TaskReading]]  # by name of the task and folder of the repeat
+_Repeats = Sequence[TaskReading]  # replies to one task, one reading per repeat
 
 
 def write_repeats(output: Path) -> dict[str, RepeatedTask]:
@@ -115,7 +116,7 @@ def _readings_by_task(repeats: RepeatedRun, by: Sequence[str]) -> _Readings:
 
 
 def join(
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     seeds: Sequence[int | None],
     missing: Sequence[str] = (),
 ) -> RepeatedTask:
@@ -153,7 +154,7 @@ def join(
     )
 
 
-def _replies_are_equal(readings: Sequence[TaskReading]) -> bool:
+def _replies_are_equal(readings: _Repeats) -> bool:
     """Return whether several repeats have replies, all of them the same."""
     replies = []
     for reading in readings:
@@ -176,7 +177,7 @@ def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
 
 def _join_row(
     name: str,
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     values: Sequence[Mapping[str, float]],
 ) -> RepeatedRule:
     """Join the repeats under one rule, given the values of each repeat by metric."""
@@ -195,7 +196,7 @@ def _join_row(
     return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
 
 
-def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
+def _has_answers(name: str, readings: _Repeats) -> bool:
     """Return whether equal answers under a rule can be recognised: of withheld texts only values can."""
     if not any(reading.withheld for reading in readings):
         return True
@@ -221,7 +222,7 @@ def _voted_scores(
 
 def _score(
     row: str,
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     metric: Declaration,
     values: Sequence[float],
     voted: MetricScore | None,
@@ -253,7 +254,7 @@ def _score(
 
 def _majority_scores(
     name: str,
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     *,
     has_answers: bool,
 ) -> tuple[dict[str, Score], int, int]:

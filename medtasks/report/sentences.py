@@ -25,9 +25,10 @@ from medtasks.tasks.task_files import variant_of
 
 # Variants that make a task harder for a model that sees.
 _STRESS = VARIANTS.keys() - {BLIND, BLANK, SWAPPED, "told", "nota_control"}
+_Sentences = dict[str, tuple[str, str, str]]  # result, comparison and reliability by task
 
 
-def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
+def quotable_sentences(report: RunReport) -> _Sentences:
     """Return sentences on the tasks that are no variant of another.
 
     They are about the main metric, read by the careful row (``robust`` or ``strict``) if a task has one.
@@ -39,7 +40,7 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     for task in report.tasks:
         variants.update(gain.task for gain in task.gains)
     made = _model_and_versions(report)
-    sentences: dict[str, tuple[str, str, str]] = {}
+    sentences: _Sentences = {}
     for task in report.tasks:
         rules = {rule.name: rule for rule in task.rules if rule.scores}
         if task.name in variants or not rules:
@@ -51,8 +52,11 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
             if stated and task.name == primary.task:
                 rule = replace(rule, scores=(stated, *rule.scores))
             lead = primary.lead(task.name, rule.scores[0].metric)
-        result = lead + _result(task, rule, report.title)
-        sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
+        sentences[task.name] = (
+            lead + _result(task, rule, report.title),
+            _comparison(task, rule),
+            _reliability(task, rule, made),
+        )
     return sentences
 
 
@@ -107,24 +111,24 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     if math.isnan(main.value):
         return f"On {task.name}, {model} has no score: {_no_score(rule)} ({data}).{caution}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
-    reached = (
-        f"{model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}"
-    )
     others = ""
     for other in task.rules:
         score = other.estimates.get(main.metric)
         if score and other is not rule:
             others += f"; under {other.name} it is {score_text(score)}"
-    samples = _samples_in_words(task, rule)
-    return f"On {task.name}, {reached}, for {samples} ({data}){others}.{caution}"
+    return (
+        f"On {task.name}, {model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}, for "
+        f"{_samples_in_words(task, rule)} ({data}){others}.{caution}"
+    )
 
 
 def _samples_in_words(task: TaskReport, rule: RuleScores) -> str:
+    """Return the number of samples of the main score, and of their clusters if these are not the samples."""
     samples = "an unknown number of samples"
     if number_of_samples := rule.counts.scored or task.answered:
         samples = quantity(number_of_samples, "sample")
     if clusters := clusters_in_words(rule.scores[0]):
-        samples = f"{samples} from {clusters}"
+        samples += f" from {clusters}"
     return samples
 
 
@@ -141,7 +145,17 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
     """Return the paired difference from the task without its image, else from the best baseline."""
     gain, _ = image_gain(task, rule)
     if gain:
-        return _gain_over_variant(task, gain)
+        share = task.is_share(gain.metric, gain.score, gain.variant_score)
+        test = "not tested"
+        if not math.isnan(gain.p):
+            test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
+            if gain.p_holm > gain.p:
+                test += ", the interval uncorrected"
+        return (
+            f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
+            f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of "
+            f"{change_text(gain, share)} on {quantity(gain.samples, 'sample')} ({test})."
+        )
     best = task.best_baseline(rule)
     if best is None:
         blind = f"{task.name}_{BLIND}"
@@ -155,22 +169,9 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = baseline.tests[rule.name]
     share = task.is_share(metric, result.first)
-    change = change_text(result, share)
-    return f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
-
-
-def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
-    share = task.is_share(gain.metric, gain.score, gain.variant_score)
-    change = change_text(gain, share)
-    test = "not tested"
-    if not math.isnan(gain.p):
-        test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
-        if gain.p_holm > gain.p:
-            test += ", the interval uncorrected"
     return (
-        f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
-        f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
-        f"{quantity(gain.samples, 'sample')} ({test})."
+        f"{sentence}; this run minus it, in {metric}: {change_text(result, share)} "
+        f"(paired, {p_statement(result.p)})."
     )
 
 
@@ -210,11 +211,10 @@ def _groups(rule: RuleScores) -> str:
         if score and group.compared:
             values.append(score.value)
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
-    result = f"{finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
-    between = (
-        f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
+    return (
+        f"in compared groups of {column}, {metric} lies between {number(min(values), share)} and "
+        f"{number(max(values), share)}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
     )
-    return f"in compared groups of {column}, {between}; {result}"
 
 
 def variant_finding(task: TaskReport, rule: RuleScores) -> str:
@@ -237,5 +237,7 @@ def variant_finding(task: TaskReport, rule: RuleScores) -> str:
     loss = max(harder, key=lambda gain: sign * gain.difference)
     share = task.is_share(loss.metric, loss.score, loss.variant_score)
     change = difference(-loss.difference, -loss.high, -loss.low, share)
-    corrected = f"corrected {p_statement(loss.p_holm)}, the interval uncorrected"
-    return f"the hardest variant, {loss.task}, changes {loss.metric} by {change} ({corrected})"
+    return (
+        f"the hardest variant, {loss.task}, changes {loss.metric} by {change} (corrected {p_statement(loss.p_holm)}, "
+        f"the interval uncorrected)"
+    )
