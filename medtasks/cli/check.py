@@ -87,7 +87,12 @@ def check(
 
 
 def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterator[str]:
-    """Yield the sentences of a verdict: values of the rules, consistency, and other values that fit."""
+    """Yield the sentences of a verdict: values of the rules, consistency, and other values that fit.
+
+    Args:
+        verdict: The verdict on the printed number.
+        matched: Rows of a file of another kit and the samples they belong to; None for replies that name their samples.
+    """
     compared = verdict.compared
     share = compared.score.share
     decimals = -int(verdict.printed.as_tuple().exponent)
@@ -116,7 +121,13 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
 
 
 def _consistency(verdict: PrintedCheck, printed: str, decimals: int) -> str:
-    """Say whether the printed number is that of the compared rule, and how far it is from it."""
+    """Say whether the printed number is the compared rule's score, and how far apart the two are.
+
+    Args:
+        verdict: The verdict, with the score of the rule.
+        printed: The printed number with its unit.
+        decimals: Decimals of the printed number.
+    """
     if verdict.is_consistent:
         return f"Consistent: rounded, it is {printed}."
     compared = verdict.compared
@@ -147,7 +158,7 @@ def _samples(verdict: PrintedCheck) -> str:
 
 
 def _value(rule_score: RuleScore, decimals: int) -> str:
-    """Format a score with its interval."""
+    """Format a score with its interval, or say that the rule gives no number (NaN)."""
     score = rule_score.score
     if math.isnan(score.value):
         return "no number"

@@ -149,8 +149,9 @@ def compare(
         names, metric or (), rule or (), model or (), margin, labels or ()
     )
     write_json(json_file, _as_dict(comparisons))
-    is_one_sided = non_inferiority is not None or require == "not-worse"
-    _print_comparisons(comparisons, is_one_sided=is_one_sided)
+    _print_comparisons(
+        comparisons, is_one_sided=non_inferiority is not None or require == "not-worse"
+    )
     if require is not None:
         _check_required(comparisons, require)
 
@@ -183,7 +184,19 @@ def _compare_runs(
     margin: float | None,
     labels: Sequence[Path],
 ) -> ComparedRuns:
-    """Compare the runs on a command line. There are no ``models``, one for all runs, or one each."""
+    """Compare the runs on a command line.
+
+    Args:
+        names: Words of the command: a task if only one is compared, then paths of runs.
+        metrics: Names of the only metrics to compare; empty for all.
+        rules: Names of the only rules to compare under; empty for all.
+        models: Models to take from the folders: none, one for all runs, or one each.
+        margin: Largest difference that does not matter, a fraction; None if no verdict is asked for.
+        labels: Files with labels of people, none or one per run.
+
+    Raises:
+        RepliesError: A verdict is asked for, and there are not two runs; or a run cannot be read.
+    """
     task = _named_task(names[0])
     paths = list(map(Path, names[task is not None :]))
     if margin is not None and len(paths) != 2:
@@ -233,7 +246,17 @@ def _sources(
     labels: Sequence[Path],
     task: str | None,
 ) -> dict[str, Source]:
-    """Return the runs by letter. There are no ``models``, one for all or one each, and no ``labels`` or one each."""
+    """Return the runs by letter.
+
+    Args:
+        paths: Folders or files of the runs.
+        models: Models to take from them: none, one for all, or one each.
+        labels: Files with labels of people, none or one per run.
+        task: The only task, or None if all tasks in common are compared. Labels need one.
+
+    Raises:
+        RepliesError: The numbers of runs, models and labels do not fit together, or labels come without a task.
+    """
     if labels and (len(labels) != len(paths) or task is None):
         raise RepliesError(
             f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run"
@@ -252,7 +275,7 @@ def _sources(
 
 
 def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
-    """Return the primary outcome that all runs state, or one of no task if they differ."""
+    """Return the primary outcome that all runs state: None if none states any, one of an empty task if they differ."""
     primaries: list[PrimaryOutcome | None] = []
     for source in sources:
         primary = None
@@ -402,7 +425,7 @@ def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
 
 
 def _with_title(label: str, models: Mapping[str, str]) -> str:
-    """Return the letter of a run with the title of its model, if one is recorded."""
+    """Return the letter of a run, followed by the title of its model in brackets if one is recorded."""
     title = model_title(models[label]).partition(" (")[0]
     return f"{label} ({title})" if title else label
 
@@ -469,6 +492,7 @@ def _print_rules(task: ComparedTask) -> None:
 
 
 def _compared_samples(runs: _RunPair, overlap: Overlap) -> str:
+    """Count the documents that both runs answered, which are compared, and those that are left out."""
     first, second = runs
     return (
         f"{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are compared. "
@@ -503,9 +527,9 @@ def _print_tests(runs: _RunPair, tests: Sequence[Comparison]) -> None:
             repeated.append((test.metric, (test.rule, test.same_as)))
         else:
             by_metric.setdefault(test.metric, []).append(test)
-    for metric, of_metric in by_metric.items():
-        rows = list(zip(names, *map(_cells, of_metric), strict=False))
-        rules = [test.rule for test in of_metric]
+    for metric, tests_of_metric in by_metric.items():
+        rows = list(zip(names, *map(_cells, tests_of_metric), strict=False))
+        rules = [test.rule for test in tests_of_metric]
         show(number_table(metric, (f"{second} compared with {first}", *rules), rows))
     for (rule, same), metrics in wording.names_by(repeated).items():
         say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
@@ -565,6 +589,7 @@ def _agreement_lines(
 
 
 def _text_lines(texts: TextAgreement, details: bool) -> _Lines:
+    """Yield the number of equal replies, with ``details`` also where different ones part."""
     equal = _equal(texts.equal, texts.samples)
     if texts.equal_but_spaces:
         equal += f", {texts.equal_but_spaces} more but for white space"
@@ -582,6 +607,13 @@ def _likelihood_lines(
     run: str,
     details: bool,
 ) -> _Lines:
+    """Yield the agreement of likelihoods and of the options chosen by them.
+
+    Args:
+        losses: Agreement of two runs.
+        run: Letter of the first run, whose margins between options tell which flips are near ties.
+        details: Whether the size of differences is yielded, too.
+    """
     yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
     if details and losses.absolute:
         size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
@@ -596,6 +628,7 @@ def _likelihood_lines(
 
 
 def _equal(part: int, total: int) -> str:
+    """Say how many things are equal, with their share unless there are none at all."""
     share = f" ({wording.number(part / total)})" if total else ""
     return f"{part} of {total}{share} equal"
 

@@ -267,6 +267,7 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
 
 
 def _print_outcomes(folder: Path, kind: StudyKind) -> None:
+    """Print the number of requests and drafts with each outcome and reason."""
     rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, kind).items())]
     say_columns([("number", "of", "outcome", "reason"), *rows])
 
@@ -361,15 +362,23 @@ def review(
 
 
 def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
-    """Print a table for each two reviewers."""
+    """Print a table for each two reviewers, and what to know about reviewers with the same verdict throughout."""
     for pair in dict.fromkeys(result.reviewers for result in results):
-        of_pair = [result for result in results if result.reviewers == pair]
+        pair_results = [result for result in results if result.reviewers == pair]
         head = (" and ".join(pair), "questions", "equal", "kappa", "95 % interval")
-        print_table(number_table("", head, map(_agreement_row, of_pair)))
-        say(*dict.fromkeys(_constant_remark(result) for result in of_pair if result.constant))
+        print_table(number_table("", head, map(_agreement_row, pair_results)))
+        say(
+            *dict.fromkeys(
+                _constant_remark(result) for result in pair_results if result.constant
+            )
+        )
 
 
 def _agreement_row(result: ReviewerAgreement) -> tuple[str, str, str, str, str]:
+    """Return what two reviewers judged, questions in common, share of equal verdicts, kappa and its interval.
+
+    An undefined kappa or interval (NaN) is called so.
+    """
     if not result.questions:
         return result.what, "0", "-", "nothing in common", "-"
     kappa = "undefined" if math.isnan(result.kappa) else f"{result.kappa:.2f}"

@@ -184,6 +184,11 @@ def _verify_own_task(task: TaskFile) -> None:
 
 
 def _check_file(task: TaskFile) -> None:
+    """Warn about unknown keys of a task file, and check its hooks, rules and metrics.
+
+    Raises:
+        MedTasksError: There are problems, which are printed.
+    """
     for key in unknown_keys(task):
         say(
             f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
@@ -192,7 +197,16 @@ def _check_file(task: TaskFile) -> None:
 
 
 def _raise_problems(problems: Sequence[str], name: str, fix: str = "") -> None:
-    """Print problems, and raise a MedTasksError with their number and how to fix them if there are any."""
+    """Print problems, and raise an error if there are any.
+
+    Args:
+        problems: A sentence each.
+        name: Name of the dataset or task.
+        fix: How to fix them, which ends the message; empty if the problems say it themselves.
+
+    Raises:
+        MedTasksError: There are problems.
+    """
     say(*problems)
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -211,7 +225,14 @@ def sample(
 
 
 def write_sample_home(folder: Path) -> None:
-    """Write the synthetic sample and prepare it in ``folder``, which may hold no real dataset."""
+    """Write the synthetic sample into a folder, and prepare it there.
+
+    Args:
+        folder: Folder that becomes a home of medtasks. MEDTASKS_HOME names it until the sample is prepared.
+
+    Raises:
+        MedTasksError: The folder holds the real dataset, or cannot be written to.
+    """
     from medtasks.data.prepare.prepare_dataset import prepare as prepare_dataset
     from medtasks.data.prepare.source_recipe import Options
 
@@ -323,10 +344,10 @@ def _draw_request(
     seed: int,
     criteria: Criteria,
 ) -> DrawRequest | None:
-    """Return the requested draw, if any.
+    """Return the requested draw, or None without ``--draw``.
 
     Raises:
-        MedTasksError: It is combined with other options.
+        MedTasksError: ``--by`` comes without ``--draw``, or ``--draw`` together with criteria.
     """
     if number is None:
         if by is not None:

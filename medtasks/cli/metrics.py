@@ -105,7 +105,15 @@ def metrics(
 
 
 def _choose_scores(words: Sequence[str]) -> dict[str, dict[str, None]]:
-    """Return the keys of the scores in ``--metric``, by metric."""
+    """Return the scores that ``--metric`` names.
+
+    Returns:
+        Keys of scores by name of the metric that computes them, in order, as a dict whose values are all None.
+
+    Raises:
+        BadParameter: There is no name.
+        UnknownName: There is no such metric or score.
+    """
     names = split_names(",".join(words))
     if not names:
         raise typer.BadParameter("--metric names no metric; without it they are listed")
@@ -146,7 +154,17 @@ def _score(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    """Compute, print and write the chosen scores. A metric that fails does not keep the others from it."""
+    """Compute, print and write the chosen scores. A metric that fails does not keep the others from it.
+
+    Args:
+        pairs: Replies and references.
+        chosen: Keys of the scores by metric.
+        settings: Settings of metrics that are models.
+        json_file: File for all values; None writes none.
+
+    Raises:
+        MedTasksError: A metric could not be computed, or its judge failed on too many samples.
+    """
     scores: dict[str, ReportScores] = {}
     failures: dict[str, str] = {}
     for name in chosen:
@@ -173,8 +191,8 @@ def _score(
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
-        lines = [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
-        raise MedTasksError("\n".join(lines))
+        causes = names_by(failures.items()).items()
+        raise MedTasksError("\n".join(f"{names}: {cause}" for cause, names in causes))
 
 
 def _score_table(
@@ -182,6 +200,7 @@ def _score_table(
     chosen: Mapping[str, Collection[str]],
     scores: Mapping[str, ReportScores],
 ) -> Table:
+    """Return the chosen scores with their direction, and the numbers of pairs and of empty texts in the caption."""
     empty_replies = sum(not text.strip() for text in pairs.hypotheses)
     empty_references = sum(not text.strip() for text in pairs.references)
     rows = []
@@ -202,6 +221,7 @@ def _as_dict(
     scores: Mapping[str, ReportScores],
     failures: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Return all values with their settings, ids and versions as JSON, and why metrics failed."""
     metric_records = {}
     for name, result in scores.items():
         metric_records[name] = {

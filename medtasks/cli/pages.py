@@ -109,7 +109,13 @@ def _collect(
     task: str | None,
     columns: Sequence[str],
 ) -> RunReport:
-    """Collect a run, or with a task a file of replies to it.
+    """Collect the report of a run, or of a file of replies to one task.
+
+    Args:
+        run: Folder of the run, or file of replies.
+        model: Model whose run is meant; None if the folder has runs of a single one.
+        task: Task that the replies are to; None for the folder of a run.
+        columns: Columns by which scores are grouped, too.
 
     Raises:
         MedTasksError: The folder holds runs of several models. The message has a command for each.
@@ -315,6 +321,12 @@ def duplicates(
 
 
 def _print_duplicates(contents: dict[str, Any], *, private: Sequence[str]) -> None:
+    """Print tables and sentences on the duplicates found.
+
+    Args:
+        contents: Result of the search as JSON.
+        private: Credentialed datasets, of which images and names are withheld; mostly none.
+    """
     from medtasks.report.dataset_pages import duplicate_tables, skipped_images
 
     name = contents["dataset"]

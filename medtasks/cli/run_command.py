@@ -165,8 +165,10 @@ def run(
         "--margin": margin,
         "--repeats": repeats > 1,
     }
-    of_looks = read_looks(looks, against, names, others)
-    stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
+    planned_looks = read_looks(looks, against, names, others)
+    stated = _primary_outcome(
+        planned_looks.primary if planned_looks else primary, margin, names
+    )
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
         datasets = {name: datasets_of_tasks(name) for name in names}
@@ -176,7 +178,7 @@ def run(
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    rows = of_looks.rows if of_looks else part
+    rows = planned_looks.rows if planned_looks else part
     notices = _check_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
         tasks,
@@ -192,8 +194,8 @@ def run(
         stated,
     )
     with stopping_by_signal():
-        if of_looks is not None:
-            of_looks.take(partial(call.run, output, arguments), limit)
+        if planned_looks is not None:
+            planned_looks.take(partial(call.run, output, arguments), limit)
         elif repeats > 1:
             _repeat(call, output, arguments, repeats)
         else:
@@ -201,6 +203,7 @@ def run(
 
 
 def _split_launcher(launcher: str) -> list[str]:
+    """Return the words of ``--launcher``, none if it is empty, or raise a MedTasksError if a quotation mark is open."""
     try:
         return shlex.split(launcher)
     except ValueError as error:
@@ -212,8 +215,16 @@ def _split_launcher(launcher: str) -> list[str]:
 def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
     """Read ``--shard``.
 
+    Args:
+        text: Shard such as 3/16; empty without the option.
+        repeats: Number of repeats of the run.
+        prepare: Whether data are prepared first.
+
+    Returns:
+        The shard, or None for the whole run.
+
     Raises:
-        MedTasksError: Other options do not go together with it.
+        MedTasksError: ``text`` is no shard, or comes with several repeats or ``--prepare``.
     """
     if not text:
         return None
@@ -477,7 +488,11 @@ def _print_results(manifest: RunManifest, output: Path) -> bool:
 
 
 def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -> None:
-    """Run several times, write and show the joint scores, and raise the errors at the end."""
+    """Run several times, and write and show the joint scores.
+
+    Raises:
+        MedTasksError: Repeats failed. The others are finished and joined all the same.
+    """
     from medtasks.report.repeats import write_repeats
     from medtasks.report.task_tables import repeats_table
 
@@ -513,6 +528,14 @@ def _check_run(
 ) -> list[Notice]:
     """Print and return all warnings about a run.
 
+    Args:
+        ready: Tasks that can be run.
+        options: Options of the harness.
+        arguments: The same options as words of the command.
+        part: Shard or look of the run; None if all samples are asked.
+        output: Folder for results, in which other runs may still write.
+        repeats: Number of repeats.
+
     Raises:
         MedTasksError: The run is refused.
     """
@@ -535,6 +558,7 @@ def _check_run(
 
 
 def _raise_refused(notices: Sequence[Notice]) -> None:
+    """Raise a MedTasksError with all notices that refuse the run, if there are any."""
     refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
     if refused:
         raise MedTasksError("; and ".join(refused))

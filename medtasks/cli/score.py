@@ -198,10 +198,19 @@ def _checked_scores(
     runs: Sequence[Replies],
     labels: Path | None,
 ) -> CheckedByRule:
-    """Correct the scores of the only run by people's labels, if there are any.
+    """Correct the scores of the only run by people's labels.
+
+    Args:
+        task: The task.
+        documents: Its documents.
+        runs: Replies of each run.
+        labels: File with the labels; None if there are none.
+
+    Returns:
+        Corrected scores by rule, none without labels.
 
     Raises:
-        RepliesError: There are several runs.
+        RepliesError: There are labels and several runs.
     """
     if labels is None:
         return {}
@@ -218,7 +227,18 @@ def _check_options(
     error_labels: Path | None,
     size: int | None,
 ) -> None:
-    """Raise an error for options on wrong answers that do not fit."""
+    """Refuse options on wrong answers that do not fit the task or each other.
+
+    Args:
+        task: The task.
+        export_errors: File for wrong answers; None writes none.
+        error_labels: File with a human's judgements; None if there is none.
+        size: Number of questions to draw wrong answers to; None for all.
+
+    Raises:
+        RepliesError: The task scores no answers as right or wrong.
+        BadParameter: ``size`` comes without a file to write.
+    """
     names = {declared.name for declared in task.metrics}
     for option, path in (("--export-errors", export_errors), ("--error-labels", error_labels)):
         if path and names.isdisjoint(OF_ANSWERS):
@@ -238,7 +258,15 @@ def _export_errors(
     rules: ScoresByRule,
     size: int | None,
 ) -> None:
-    """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
+    """Write wrong answers to a file.
+
+    Args:
+        path: The file; None writes none.
+        task: The task.
+        documents: Its documents.
+        rules: Scores by rule, with their wrong answers.
+        size: Number of questions to draw; None writes the wrong answers to all questions.
+    """
     if path is None:
         return
     wrong: Mapping[str, Sequence[WrongAnswer]]
@@ -273,6 +301,7 @@ def _rules_as_json(
     checked: CheckedByRule,
     by_human: ScoresByRule,
 ) -> dict[str, dict[str, Any]]:
+    """Return scores as JSON by rule, with corrected scores and a human's judgements under the rules that have them."""
     by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
     for name, check in checked.items():
         by_rule[name]["judge"] = {
@@ -304,7 +333,13 @@ def _scores_of_runs(
 def _print_origins(
     files: Sequence[Path], replies: Sequence[Path], matching: Sequence[str]
 ) -> None:
-    """Print the files that were read in place of folders, and where their replies come from."""
+    """Print the files that were read in place of folders, and where their replies come from.
+
+    Args:
+        files: Files that were read.
+        replies: Files and folders that the user named.
+        matching: Sentences on rows of another kit's files and their samples; empty for files of ours.
+    """
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     say(*matching)
@@ -651,6 +686,7 @@ def parse(
 
 
 def _object_in(line: str, place: str) -> dict[str, Any]:
+    """Read a line of JSON, or raise a RepliesError that names its place if it is no object."""
     item: Any = None
     cause = "it is no object"
     try:

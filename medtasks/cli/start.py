@@ -176,9 +176,9 @@ def doctor(
 
 def _print_findings(findings: Sequence[CheckResult]) -> None:
     """Print the results of checks by area, each with its fix."""
-    for area, of_area in groupby(findings, key=lambda finding: finding.area):
+    for area, area_findings in groupby(findings, key=lambda finding: finding.area):
         say(area)
-        for finding in of_area:
+        for finding in area_findings:
             styled = (f"{finding.state:<8}", _STYLES[finding.state])
             out.print(Text.assemble("  ", styled, plain(f" {finding.name}: {finding.found}")))
             if finding.fix:
@@ -278,11 +278,17 @@ def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> No
 
 
 def _samples(count: int | None) -> str:
+    """Return a number of samples, or say that no number suffices (None)."""
     return "no number of samples suffices" if count is None else f"{count} samples"
 
 
 def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> None:
     """Print the width of the interval by size of the draw.
+
+    Args:
+        task: The task.
+        assumed: Score and clusters that are assumed.
+        json_file: File for the same numbers; None writes none.
 
     Raises:
         MedTasksError: The data are too few for a draw.
@@ -364,6 +370,7 @@ def models(
 
 
 def _show_model(chosen: Recipe) -> None:
+    """Print the facts of a recipe with their sources, its traps and scores, and how to run it."""
     say(f"{chosen.recipe}: {chosen.title} ({chosen.digest})")
     out.print("\n[bold]Facts[/]")
     for fact_name, fact in chosen.facts.items():
@@ -391,6 +398,7 @@ def _show_model(chosen: Recipe) -> None:
 
 
 def _scores_in_report(chosen: Recipe) -> list[str]:
+    """Return the published scores of a model on tasks of ours, one line each."""
     lines = []
     for task, score in published_of(chosen.published_as):
         remark = f" ({score.remark})" if score.remark else ""
@@ -420,6 +428,7 @@ def _print_commands(chosen: Recipe) -> None:
 
 
 def _print_line(text: str, indent: int = 2) -> None:
+    """Print a text in lines of at most 116 characters, further ones of a paragraph indented by two more blanks."""
     wrapper = textwrap.TextWrapper(
         _WIDTH,
         initial_indent=" " * indent,

@@ -115,16 +115,19 @@ def _data_warnings(board: Board) -> Iterable[str]:
 
 
 def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
+    """Return the number of a note, which is added to ``notes`` (numbers by text) if it is new."""
     return (notes.setdefault(text, len(notes) + 1),)
 
 
 def _is_share(board: Board, column: BoardColumn) -> bool:
+    """Return whether all scores of runs in a column are fractions."""
     return all(
         row.cells[column.task].score.share for row in board.rows if column.task in row.cells
     )
 
 
 def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: bool) -> Cell:
+    """Return a run's score with its ranks, marked if it is the best or second best, or "n/a" if it has none."""
     cell = row.cells.get(column.task)
     if cell is None or not cell.is_defined:
         return Cell(NOT_DEFINED)
@@ -144,7 +147,7 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
 
 
 def _losses(cell: BoardCell) -> str:
-    """Count the samples that were not asked or have no answer. The text is empty if all were read."""
+    """Count the samples of a cell that were not asked or have no answer. The text is empty if all were read."""
     parts = []
     asked = cell.samples + cell.lost
     if asked < cell.questions:

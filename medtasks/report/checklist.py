@@ -70,16 +70,16 @@ def checklist_table(report: RunReport, name: str) -> Table:
 def _facts_by_key(report: RunReport, sources: Mapping[str, Mapping[str, Any]]) -> _Facts:
     """Return lines on each fact, by its key: what the run proves, else where the fact comes from."""
     recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
-    of_tasks = {task.name: task_facts(task) for task in report.tasks}
+    facts_by_task = {task.name: task_facts(task) for task in report.tasks}
     for task, (_, comparison, _) in quotable_sentences(report).items():
-        of_tasks[task]["comparison"] = comparison
+        facts_by_task[task]["comparison"] = comparison
     facts = {}
     for key, source in sources.items():
         lines = []
         for fact in filter(recorded.get, source.get("recorded", ())):
             lines.append(f"{fact}: {recorded[fact]}.")
         alike = names_by(
-            (task, texts[key]) for task, texts in of_tasks.items() if texts.get(key)
+            (task, texts[key]) for task, texts in facts_by_task.items() if texts.get(key)
         )
         for text, tasks in alike.items():
             lines.append(f"{tasks}: {text.rstrip('.')}.")
@@ -161,10 +161,13 @@ def _reading_facts(rules: Sequence[RuleScores]) -> _Facts:
             for name, _, totals in pair_rows([rule.pairs]):
                 numbers[name] = totals[0]
         facts["errors"].append(f"{rule.name}: {_counts(numbers)}")
-        for of_class in rule.by_class:
-            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+        for class_numbers in rule.by_class:
+            for target, calls in (
+                ("present", class_numbers.present),
+                ("absent", class_numbers.absent),
+            ):
                 facts["errors"].append(
-                    f"{of_class.name} {target} ({rule.name}): {_counts(asdict(calls))}"
+                    f"{class_numbers.name} {target} ({rule.name}): {_counts(asdict(calls))}"
                 )
         facts["judge"] += [text for text in rule.remarks if text.startswith("Judge: ")]
     facts["judge"] = list(dict.fromkeys(facts["judge"]))
@@ -204,13 +207,15 @@ def _score_facts(task: TaskReport) -> _Facts:
 
 
 def _clinical_facts(rule: RuleScores) -> Iterator[str]:
-    for of_class in rule.by_class:
-        for metric in filter(_CLINICAL.__contains__, of_class.numbers):
-            value = measure_text(of_class.numbers[metric], share=True)
-            yield f"{metric} of {of_class.name} ({rule.name}) {value}"
+    """Yield sensitivity, specificity and predictive values of each class under a rule."""
+    for class_numbers in rule.by_class:
+        for metric in filter(_CLINICAL.__contains__, class_numbers.numbers):
+            value = measure_text(class_numbers.numbers[metric], share=True)
+            yield f"{metric} of {class_numbers.name} ({rule.name}) {value}"
 
 
 def _gain_facts(task: TaskReport) -> Iterator[str]:
+    """Yield the gains of a task over its variants, once for rules that read the same answers."""
     for gain in task.gains:
         if not gain.same_as:
             share = task.is_share(gain.metric, gain.score)
@@ -221,6 +226,7 @@ def _gain_facts(task: TaskReport) -> Iterator[str]:
 
 
 def _group_facts(rule: RuleScores) -> Iterator[str]:
+    """Yield the main score by group under a rule, a text per column."""
     for column, groups in rule.groups.items():
         scores = []
         for group in groups:

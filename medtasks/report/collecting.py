@@ -267,6 +267,7 @@ def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
 
 
 def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> TaskReport:
+    """Report the recorded scores of a group, and how the harness made them of those of its members."""
     files = task_files()
     entries = []
     for name in task.members:
@@ -385,6 +386,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
 
 
 def _facts_of(data: Mapping[str, Any]) -> _Facts:
+    """Return what is recorded of data: an empty fingerprint if none is, and whole, real data unless it says no."""
     return {
         "fingerprint": _text(data, "fingerprint"),
         "sample_data": data.get("sample") is True,
@@ -394,10 +396,12 @@ def _facts_of(data: Mapping[str, Any]) -> _Facts:
 
 
 def _metrics_by_name(task: TaskFile) -> dict[str, Declaration]:
+    """Return the declared metrics of a task, and those that its family has for comparisons only."""
     return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
 
 
 def _partial_run(answered: int, documents: int) -> list[str]:
+    """Return a sentence if only a part of the questions was answered, else none. Numbers are 0 if unknown."""
     if not 0 < answered < documents:
         return []
     return [

@@ -169,6 +169,7 @@ def duplicates_as_dict(
 
 
 def _count_within(search: Duplicates, concern: Concern) -> _Json:
+    """Count findings within the dataset by kind of copy, and their questions, for one concern."""
     counts = dict.fromkeys(map(str, CopyKind), 0)
     questions = set[str]()
     for finding in search.within:
@@ -179,6 +180,7 @@ def _count_within(search: Duplicates, concern: Concern) -> _Json:
 
 
 def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> _Json:
+    """Return the findings among other images as JSON types. Names of hidden images and files are left out."""
     errors = {}
     if not names.other_is_hidden:
         for file, error in other.unreadable.items():
@@ -271,18 +273,18 @@ def skipped_images(contents: _Json) -> list[str]:
     against = contents["against"]
     grey = " of a single grey"
     sentences = []
-    of_dataset = _list_counts(
+    dataset_counts = _list_counts(
         (len(contents["uniform"]), "picture", grey), (contents["volumes"], "volume", "")
     )
-    if of_dataset:
-        sentences.append(f"Not compared of {contents['dataset']}: {of_dataset}.")
+    if dataset_counts:
+        sentences.append(f"Not compared of {contents['dataset']}: {dataset_counts}.")
     if against is None:
         return sentences
     causes = against["unreadable_files"]
     named = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
     if len(causes) > _NAMED:
         named.append(f"{len(causes) - _NAMED} more")
-    of_other = _list_counts(
+    other_counts = _list_counts(
         (against["uniform"], "picture", grey),
         (against["unreadable"], "damaged file", f" ({'; '.join(named)})" if named else ""),
         (against["volumes"], "volume", ""),
@@ -290,8 +292,8 @@ def skipped_images(contents: _Json) -> list[str]:
         (against["dicom_without_decoder"], "DICOM file", _DECODER),
         (against["other_files"], "other file", ""),
     )
-    if of_other:
-        sentences.append(f"Not compared of {against['name']}: {of_other}.")
+    if other_counts:
+        sentences.append(f"Not compared of {against['name']}: {other_counts}.")
     return sentences
 
 

@@ -163,12 +163,16 @@ def _values_of_both(
     metrics = main_metrics(repeats[0].task)
     if by_image:
         full = _values_of_images(repeats, metrics)
-        of_variant = _values_of_images(variant_repeats, main_metrics(variant_repeats[0].task))
+        variant_values = _values_of_images(
+            variant_repeats, main_metrics(variant_repeats[0].task)
+        )
     else:
         shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
         full = _values_of(repeats, shared, metrics)
-        of_variant = _values_of(variant_repeats, shared, metrics)
-    return {key: (of_variant.get(key, {}), of_task) for key, of_task in full.items()}
+        variant_values = _values_of(variant_repeats, shared, metrics)
+    return {
+        key: (variant_values.get(key, {}), task_values) for key, task_values in full.items()
+    }
 
 
 def _answered_ids(repeats: _Repeats) -> set[str]:
@@ -204,13 +208,13 @@ def _values_of_images(
     images = images_by_id(repeats[0].documents)
     by_image: dict[TestKey, Values] = {}
     for key, values in _values_of(repeats, images, metrics).items():
-        of_images: dict[str, list[tuple[Hashable, float]]] = {}
+        values_by_image: dict[str, list[tuple[Hashable, float]]] = {}
         for name, value in values.items():
-            of_images.setdefault(images[name], []).append(value)
+            values_by_image.setdefault(images[name], []).append(value)
         means: dict[str, tuple[Hashable, float]] = {}
-        for image, of_image in of_images.items():
-            cluster = of_image[0][0]
-            means[image] = (cluster, mean([value for _, value in of_image]))
+        for image, image_values in values_by_image.items():
+            cluster = image_values[0][0]
+            means[image] = (cluster, mean([value for _, value in image_values]))
         by_image[key] = means
     return by_image
 

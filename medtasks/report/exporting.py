@@ -48,7 +48,8 @@ class Export:
         Returns:
             A rule, its score and a note on this score for each rule and main metric.
         """
-        report, reading = self.section.report, self.section.reading
+        report = self.section.report
+        reading = self.section.reading
         metrics = reading.task.metrics if reading else ()
         main = [metric.name for metric in metrics if metric.role is Role.MAIN] or [
             metrics[0].name

@@ -133,7 +133,11 @@ def svg_elements(draw: Mapping[str, DrawFigure], folder: Path | None = None) -> 
 
 
 def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
-    """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
+    """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines.
+
+    Returns:
+        The figure, or None if no task has a share as its main metric.
+    """
     from matplotlib.lines import Line2D
 
     tasks, others = _tasks_by_scale(report)
@@ -142,8 +146,9 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     title = "Main metric of all tasks"
     rules = list(dict.fromkeys(chain.from_iterable(map(_main_scores, tasks))))
     most = max(len(task.rules) for task in tasks)
-    names = [*map(_summary_name, tasks)]
-    figure, axes = style.new_rows(title, (), names, [*rules, _BASELINES], most)
+    figure, axes = style.new_rows(
+        title, (), [*map(_summary_name, tasks)], [*rules, _BASELINES], most
+    )
     values: list[float] = []
     baselines: list[float] = []
     sentences = []
@@ -198,6 +203,7 @@ def _tasks_by_scale(report: RunReport) -> tuple[list[TaskReport], list[str]]:
 
 
 def _main_scores(task: TaskReport) -> dict[str, MetricScore]:
+    """Return the main score of a task under each rule that has one, by name of the rule."""
     return {rule.name: rule.scores[0] for rule in task.rules if rule.scores}
 
 
@@ -212,7 +218,16 @@ def _summary_name(task: TaskReport) -> str:
 
 
 def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:
-    """Draw the main metric by group of a column, the group with the most questions on top."""
+    """Draw the main metric by group of a column, the group with the most questions on top.
+
+    Args:
+        task: The task.
+        looks: Looks of the rules, by name.
+        column: Column of the groups.
+
+    Returns:
+        The figure, or None if no group has a score.
+    """
     rules = [rule for rule in task.rules if rule.groups.get(column)]
     groups = groups_under(rules, column)
     mains = [group.scores[0] for group in groups if group.scores]
@@ -301,6 +316,7 @@ def _draw_groups(
 
 
 def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]:
+    """Return the names of rows: groups with their numbers of questions, and those too small to be compared marked."""
     small = small_groups(groups)
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = []
@@ -311,7 +327,15 @@ def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]
 
 
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
-    """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction."""
+    """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction.
+
+    Args:
+        task: The task.
+        looks: Looks of the rules, by name. Gains under other rules are not drawn.
+
+    Returns:
+        The figure, or None if there are no gains.
+    """
     gains = _drawn_gains(task, looks)
     if not gains:
         return None
@@ -376,7 +400,11 @@ def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:
-    """Draw the outcomes of pairs, a bar per rule, each part with its number."""
+    """Draw the outcomes of pairs, a bar per rule, each part with its number.
+
+    Returns:
+        The figure, or None for a task without pairs.
+    """
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
     parts = {}
     for name, _, numbers in pair_rows([*outcomes.values()]):

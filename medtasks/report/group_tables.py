@@ -59,10 +59,13 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
         if not rule.by_class:
             continue
         rows = []
-        for of_class in rule.by_class:
-            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+        for class_numbers in rule.by_class:
+            for target, calls in (
+                ("present", class_numbers.present),
+                ("absent", class_numbers.absent),
+            ):
                 numbers = (calls.positive, calls.negative, calls.invalid, calls.failed)
-                rows.append(cells(name_cell(of_class.name), target, *map(count, numbers)))
+                rows.append(cells(name_cell(class_numbers.name), target, *map(count, numbers)))
         yield Table(
             label(name, "cross", rule.name),
             f"Cross table by class, {rule.title}.",
@@ -74,6 +77,7 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
 
 
 def _clinical_table(name: str, rule: RuleScores) -> Table:
+    """Return the clinical numbers of a task's classes under a rule, and why some are undefined."""
     first = rule.by_class[0]
     prevalence = "" if first.prevalence is None else number(first.prevalence)
     titles = {}
@@ -82,11 +86,11 @@ def _clinical_table(name: str, rule: RuleScores) -> Table:
             titles[metric] = title.format(prevalence=prevalence)
     rows = []
     undefined = []
-    for of_class in rule.by_class:
-        numbers = [_clinical_cell(of_class, metric) for metric in titles]
-        rows.append((name_cell(of_class.name), *numbers))
-        for metric, cause in of_class.undefined.items():
-            undefined.append((f"{titles[metric]} of {of_class.name}", cause))
+    for class_numbers in rule.by_class:
+        numbers = [_clinical_cell(class_numbers, metric) for metric in titles]
+        rows.append((name_cell(class_numbers.name), *numbers))
+        for metric, cause in class_numbers.undefined.items():
+            undefined.append((f"{titles[metric]} of {class_numbers.name}", cause))
     notes = [INTERVALS, _CALLS]
     if prevalence:
         notes.append(_AT.format(prevalence=prevalence))
@@ -102,12 +106,12 @@ def _clinical_table(name: str, rule: RuleScores) -> Table:
     )
 
 
-def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
-    value = of_class.numbers[metric]
+def _clinical_cell(class_numbers: ClassNumbers, metric: str) -> Cell:
+    value = class_numbers.numbers[metric]
     is_share = not metric.startswith("lr_")
     bar = (value.value, value.low, value.high) if is_share else ()
     text = measure_text(value, share=is_share)
-    return Cell(text, remark=of_class.undefined.get(metric, ""), bar=bar)
+    return Cell(text, remark=class_numbers.undefined.get(metric, ""), bar=bar)
 
 
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
@@ -215,7 +219,10 @@ def _uncompared_notes(
 
 
 def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
-    """Return the gap of a group to all other samples, with the p-value of its test on the page."""
+    """Return the gap of a group to all other samples, with the p-value of its test on the page.
+
+    The cell is empty for a group that is not compared, and has no p-value (NaN) if its gap is not tested.
+    """
     for group in rule.groups[column]:
         # Groups that are not compared have scores without gaps.
         for score, gap, p in zip(group.scores, group.gaps, group.p_holm, strict=False):

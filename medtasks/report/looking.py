@@ -78,10 +78,10 @@ def task_to_look_at(name: str) -> TaskFile:
         UnknownName: There is no such task or dataset.
     """
     files = task_files()
-    of_dataset = [task for task in files.values() if task.dataset == name]
-    if name in files or not of_dataset:
+    tasks_of_dataset = [task for task in files.values() if task.dataset == name]
+    if name in files or not tasks_of_dataset:
         return task_file(name)
-    return max(of_dataset, key=lambda task: "blank" in task.variants)  # it shows images
+    return max(tasks_of_dataset, key=lambda task: "blank" in task.variants)  # it shows images
 
 
 def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[SampleView]:

@@ -249,7 +249,12 @@ def _copies_in_budget(
 
 
 def _make_copy(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
-    """Return an image of about the size, if it can be read, and its small copy."""
+    """Decode a file, and make a small copy of its image.
+
+    Returns:
+        The image, no larger than ``side`` pixels, and the copy. A missing or unreadable file has None and a copy
+        without an image, whose remark says why.
+    """
     path, decoding = file
     try:
         decoded = decode_for_viewing(path, decoding, side)
@@ -337,6 +342,7 @@ def audit_data(report: RunReport, images: Thumbnails) -> _Json:
 
 
 def _answer_values(item: AuditItem, rule: str) -> list[Any] | None:
+    """Return answer, reason, whether it is right, score, and the options it names; None if the rule read none."""
     answer = item.answers.get(rule)
     if answer is None:
         return None

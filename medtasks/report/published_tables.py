@@ -108,6 +108,7 @@ def _sources(scores: Sequence[PublishedScore]) -> str:
 
 
 def _published_cell(task: TaskReport, score: PublishedScore, remarks: Sequence[str]) -> Cell:
+    """Return a published score with the printed digits, in percent if ours are, and the number of its remark."""
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
     if not task.is_share(score.metric, score.value):
         return Cell(score.printed, marks=marks)

@@ -61,6 +61,7 @@ def quotable_sentences(report: RunReport) -> _Sentences:
 
 
 def _model_and_versions(report: RunReport) -> str:
+    """Return model, fingerprint of its weights and versions as far as they are recorded; empty if nothing is."""
     versions = report.facts.get("versions", "").split(", ")
     ours = [text for text in versions if text.startswith(("medtasks ", "lmms_eval "))]
     facts = {
@@ -90,7 +91,8 @@ def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
     """Return the gain over the blind variant, or over another one if it is 0 by construction.
 
     Returns:
-        The gain, None if it was not run, and a remark on its metric or variant.
+        The gain, or None if its variant was not run, and a remark on its metric or variant, empty if they are the main
+        metric and the blind variant.
     """
     metric = rule.scores[0].metric if rule.scores else ""
     gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule.name}
@@ -133,6 +135,7 @@ def _samples_in_words(task: TaskReport, rule: RuleScores) -> str:
 
 
 def _no_score(rule: RuleScores) -> str:
+    """Say why a rule has no main score: all samples failed or are unjudged, or the reason that the run recorded."""
     counts = rule.counts
     if not counts.lost or counts.scored:
         return rule.failures.get(rule.scores[0].metric, "the reason is not recorded").rstrip(
@@ -142,7 +145,11 @@ def _no_score(rule: RuleScores) -> str:
 
 
 def _comparison(task: TaskReport, rule: RuleScores) -> str:
-    """Return the paired difference from the task without its image, else from the best baseline."""
+    """Return the paired difference from the task without its image, else from the best baseline.
+
+    Returns:
+        A sentence. It says what to run if there is nothing to compare with, and that there is no test if none was made.
+    """
     gain, _ = image_gain(task, rule)
     if gain:
         share = task.is_share(gain.metric, gain.score, gain.variant_score)
@@ -197,9 +204,7 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
 
 def _groups(rule: RuleScores) -> str:
     """Return the finding on the column of groups with the smallest p-value, or an empty text if none is tested."""
-    tests = {
-        column: of_column[0] for column, of_column in rule.column_tests.items() if of_column
-    }
+    tests = {column: tested[0] for column, tested in rule.column_tests.items() if tested}
     if not tests:
         return ""
     column, test = min(tests.items(), key=lambda entry: entry[1].p_holm)

@@ -202,6 +202,7 @@ def markdown(title: str, sections: Sections) -> str:
 
 
 def _markdown_table(table: Table) -> Iterator[str]:
+    """Yield the lines of a table: headings, warnings, rows, and notes as a list."""
     yield _markdown_row(table.headings)
     rules = ["--:" if column == "r" else ":--" for column in table.columns]
     yield f"| {' | '.join(rules)} |"
@@ -237,6 +238,7 @@ def latex(sections: Sections) -> str:
 
 
 def _markdown_row(row: Row) -> str:
+    """Return a row in Markdown: names in backticks, best values bold, and numbers of notes raised."""
     texts = []
     for cell in row:
         if cell.code and cell.text != NOT_DEFINED:
@@ -300,6 +302,7 @@ def _latex_table(table: Table) -> Iterator[str]:
 
 
 def _latex_notes(table: Table) -> Iterator[str]:
+    """Yield the notes of a table in small print, with their numbers if cells refer to them; nothing without notes."""
     if not table.notes:
         return
     yield "  \\par\\smallskip"
@@ -312,6 +315,7 @@ def _latex_notes(table: Table) -> Iterator[str]:
 
 
 def _latex_row(row: Row) -> str:
+    """Return a row in LaTeX, in which undefined numbers are dashes."""
     texts = []
     for cell in row:
         if cell.text == NOT_DEFINED:
@@ -361,6 +365,7 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
 
 
 def _latex_character(character: str) -> str:
+    """Return a character as LaTeX source: a command, an accent command, its code point, or nothing if invisible."""
     base, *accents = list(unicodedata.normalize("NFD", character))
     if character in _SPECIAL:
         return _SPECIAL[character]

@@ -220,7 +220,7 @@ def names_by(entries: Iterable[tuple[str, _Key]]) -> dict[_Key, str]:
     names: dict[_Key, list[str]] = {}
     for name, key in entries:
         names.setdefault(key, []).append(name)
-    return {key: ", ".join(of_key) for key, of_key in names.items()}
+    return {key: ", ".join(names_of_key) for key, names_of_key in names.items()}
 
 
 def encode_name(name: str, end: str = "", also: str = "") -> str:
