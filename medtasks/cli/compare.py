@@ -595,11 +595,11 @@ def _text_lines(texts: TextAgreement, details: bool) -> _Lines:
         equal += f", {texts.equal_but_spaces} more but for white space"
     yield "  replies", equal
     if details and texts.characters and texts.words:
-        place = (
+        first_difference = (
             f"after {texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words (median); "
             f"{texts.at_first_word} within the first word"
         )
-        yield "  they part", place
+        yield "  they part", first_difference
 
 
 def _likelihood_lines(

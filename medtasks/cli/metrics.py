@@ -291,7 +291,7 @@ def fetch_weights(
 
 
 def _choose_weights(names: Sequence[str]) -> list[str]:
-    """Return the weights with these names, each once; all of them if one is ``all``.
+    """Return the weights with these names, each once, or all weights if one of the names is ``all``.
 
     Raises:
         UnknownName: There are no such weights.

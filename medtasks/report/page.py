@@ -342,7 +342,10 @@ def audit_data(report: RunReport, images: Thumbnails) -> _Json:
 
 
 def _answer_values(item: AuditItem, rule: str) -> list[Any] | None:
-    """Return answer, reason, whether it is right, score, and the options it names; None if the rule read none."""
+    """Return answer, reason, whether it is right, score, and the options it names.
+
+    The result is None if the rule has not read this item.
+    """
     answer = item.answers.get(rule)
     if answer is None:
         return None

@@ -248,7 +248,7 @@ class TaskReport:
         return metric in self.metrics and self.metrics[metric].is_share(*values)
 
     def best_baseline(self, rule: RuleScores) -> tuple[Baseline, float] | None:
-        """Return the baseline that does best at the main metric of a rule, and its value; None if none has a value."""
+        """Return the baseline that does best at the main metric of a rule, and its value, or None if none has any."""
         main = rule.scores[0]
         sign = -1 if main.higher_is_better is False else 1
         values = []

@@ -61,7 +61,7 @@ def quotable_sentences(report: RunReport) -> _Sentences:
 
 
 def _model_and_versions(report: RunReport) -> str:
-    """Return model, fingerprint of its weights and versions as far as they are recorded; empty if nothing is."""
+    """Return model, fingerprint of its weights and versions as far as recorded, or an empty text if none is."""
     versions = report.facts.get("versions", "").split(", ")
     ours = [text for text in versions if text.startswith(("medtasks ", "lmms_eval "))]
     facts = {

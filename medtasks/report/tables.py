@@ -302,7 +302,7 @@ def _latex_table(table: Table) -> Iterator[str]:
 
 
 def _latex_notes(table: Table) -> Iterator[str]:
-    """Yield the notes of a table in small print, with their numbers if cells refer to them; nothing without notes."""
+    """Yield the notes of a table, if it has any, in small print, with their numbers if cells refer to them."""
     if not table.notes:
         return
     yield "  \\par\\smallskip"
