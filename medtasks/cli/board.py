@@ -65,10 +65,9 @@ def board(
             )
         rows = board_tables.published_rows(scored)
     table = board_tables.board_table(scored, rows)
-    is_narrow = len(scored.columns) <= 2
-    show(board_tables.board_table(scored, rows, intervals=is_narrow))
-    for sentence in (*table.warnings, *table.notes, *board_tables.curve_sentences(scored)):
-        say(sentence)
+    # A wide table has no room for intervals.
+    show(board_tables.board_table(scored, rows, intervals=len(scored.columns) <= 2))
+    say(*table.warnings, *table.notes, *board_tables.curve_sentences(scored))
     if html:
         board_tables.write_board_page(scored, rows, html, curve_figures(scored))
         say(f"board: {html}")
@@ -79,6 +78,5 @@ def board(
     if wandb:
         from medtasks.report.board_wandb import log_board
 
-        logged = log_board(scored, wandb)
-        say(f"logged to {wandb}: {', '.join(logged)}")
+        say(f"logged to {wandb}: {', '.join(log_board(scored, wandb))}")
     write_json(json_file, board_tables.board_as_dict(scored, rows))

@@ -80,17 +80,19 @@ def check(
         record["matching"] = read.matched.counts
     record["consistent"] = verdict.is_consistent
     write_json(json_file, record | as_json(verdict))
-    for sentence in _sentences(verdict, read.matched):
-        say(sentence)
-    for sentence in read.notes:
-        say(sentence)
+    say(*_sentences(verdict, read.matched), *read.notes)
     print_state_of_data({"": data})
     if not verdict.is_consistent:
         raise typer.Exit(1)
 
 
 def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterator[str]:
-    """Yield the sentences of a verdict: values of the rules, consistency, and other values that fit."""
+    """Yield the sentences of a verdict: values of the rules, consistency, and other values that fit.
+
+    Args:
+        verdict: The verdict on the printed number.
+        matched: Rows of a file of another kit and the samples they belong to; None for replies that name their samples.
+    """
     compared = verdict.compared
     share = compared.score.share
     decimals = -int(verdict.printed.as_tuple().exponent)
@@ -98,13 +100,16 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
     subject = "the published rule"
     if not verdict.is_published:
         subject = "there is no published rule, and the task's own"
-    sentence = f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives "
-    sentence += f"{_value(compared, decimals)} on {_samples(verdict)}"
+    sentence = (
+        f"Printed {verdict.metric} {printed}; {subject} ({compared.rule}) gives {_value(compared, decimals)} on "
+        f"{_samples(verdict)}"
+    )
     if matched:
         left_out = len(matched.unmatched_rows) + len(matched.ambiguous)
-        rows = len(matched.file.rows)
         if left_out:
-            sentence += f"; {left_out} of {rows} rows of the file are matched to none"
+            sentence += (
+                f"; {left_out} of {len(matched.file.rows)} rows of the file are matched to none"
+            )
     if verdict.guessed:
         sentence += f"; {points(verdict.guessed, share)} of it are replies {verdict.guesses}"
     if verdict.careful:
@@ -116,7 +121,13 @@ def _sentences(verdict: PrintedCheck, matched: MatchedReplies | None) -> Iterato
 
 
 def _consistency(verdict: PrintedCheck, printed: str, decimals: int) -> str:
-    """Say whether the printed number is that of the compared rule, and how far it is from it."""
+    """Say whether the printed number is the compared rule's score, and how far apart the two are.
+
+    Args:
+        verdict: The verdict, with the score of the rule.
+        printed: The printed number with its unit.
+        decimals: Decimals of the printed number.
+    """
     if verdict.is_consistent:
         return f"Consistent: rounded, it is {printed}."
     compared = verdict.compared
@@ -147,7 +158,7 @@ def _samples(verdict: PrintedCheck) -> str:
 
 
 def _value(rule_score: RuleScore, decimals: int) -> str:
-    """Format a score with its interval."""
+    """Format a score with its interval, or say that the rule gives no number (NaN)."""
     score = rule_score.score
     if math.isnan(score.value):
         return "no number"

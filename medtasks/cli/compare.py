@@ -66,19 +66,7 @@ _LEAST_MARGIN = 1e-6  # no benchmark has the samples for a smaller one
 _MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
 _Lines = Iterator[tuple[str, str]]  # names and counts
 _RunPair = tuple[str, str]  # letters of two runs
-_Model = Annotated[
-    list[str] | None,
-    Option(
-        help="Model to take from folders with runs of several; once for all, or once per RUN in order."
-    ),
-]
-_Require = Annotated[
-    Required | None,
-    Option(
-        help="Exit with 1 unless all tasks have this verdict or better. not-worse, for a nightly gate: the second run "
-        "loses less than the margin."
-    ),
-]
+_Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,8 +116,19 @@ def compare(
             help="Labels of 'medtasks judge sample' for each RUN in order: corrects verdicts."
         ),
     ] = None,
-    require: _Require = None,
-    model: _Model = None,
+    require: Annotated[
+        Required | None,
+        Option(
+            help="Exit with 1 unless all tasks have this verdict or better. not-worse, for a nightly gate: the second "
+            "run loses less than the margin."
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        Option(
+            help="Model to take from folders with runs of several; once for all, or once per RUN in order."
+        ),
+    ] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -150,8 +149,9 @@ def compare(
         names, metric or (), rule or (), model or (), margin, labels or ()
     )
     write_json(json_file, _as_dict(comparisons))
-    is_one_sided = non_inferiority is not None or require == "not-worse"
-    _print_comparisons(comparisons, is_one_sided=is_one_sided)
+    _print_comparisons(
+        comparisons, is_one_sided=non_inferiority is not None or require == "not-worse"
+    )
     if require is not None:
         _check_required(comparisons, require)
 
@@ -184,14 +184,25 @@ def _compare_runs(
     margin: float | None,
     labels: Sequence[Path],
 ) -> ComparedRuns:
-    """Compare the runs on a command line. There are no ``models``, one for all runs, or one each."""
+    """Compare the runs on a command line.
+
+    Args:
+        names: Words of the command: a task if only one is compared, then paths of runs.
+        metrics: Names of the only metrics to compare; empty for all.
+        rules: Names of the only rules to compare under; empty for all.
+        models: Models to take from the folders: none, one for all runs, or one each.
+        margin: Largest difference that does not matter, a fraction; None if no verdict is asked for.
+        labels: Files with labels of people, none or one per run.
+
+    Raises:
+        RepliesError: A verdict is asked for, and there are not two runs; or a run cannot be read.
+    """
     task = _named_task(names[0])
     paths = list(map(Path, names[task is not None :]))
     if margin is not None and len(paths) != 2:
         raise RepliesError(f"expected two runs, but got {len(paths)}")
     sources = _sources(paths, models, labels, task)
     tasks, causes = compare_all(sources, metrics, rules, margin, task)
-    models_by_label = {label: model_of(source) for label, source in sources.items()}
     verdicts = {}
     tests = 0
     for name, compared in tasks.items():
@@ -201,7 +212,7 @@ def _compare_runs(
     each_verdict = [task_verdict.verdict for task_verdict in verdicts.values()]
     return ComparedRuns(
         {label: source.path for label, source in sources.items()},
-        models_by_label,
+        {label: model_of(source) for label, source in sources.items()},
         task,
         tasks,
         causes,
@@ -222,9 +233,9 @@ def _named_task(name: str) -> str | None:
     if name in task_files() or variant_of(name):
         return name
     if not Path(name).exists():
-        hint = near_match(name, task_files())
         raise RepliesError(
-            f"'{name}' is neither a task of ours nor a folder or file{hint}; see 'medtasks tasks'"
+            f"'{name}' is neither a task of ours nor a folder or file{near_match(name, task_files())}; "
+            f"see 'medtasks tasks'"
         )
     return None
 
@@ -235,7 +246,17 @@ def _sources(
     labels: Sequence[Path],
     task: str | None,
 ) -> dict[str, Source]:
-    """Return the runs by letter. There are no ``models``, one for all or one each, and no ``labels`` or one each."""
+    """Return the runs by letter.
+
+    Args:
+        paths: Folders or files of the runs.
+        models: Models to take from them: none, one for all, or one each.
+        labels: Files with labels of people, none or one per run.
+        task: The only task, or None if all tasks in common are compared. Labels need one.
+
+    Raises:
+        RepliesError: The numbers of runs, models and labels do not fit together, or labels come without a task.
+    """
     if labels and (len(labels) != len(paths) or task is None):
         raise RepliesError(
             f"{len(labels)} files of labels for {len(paths)} runs; name TASK, and --labels once per run"
@@ -254,7 +275,7 @@ def _sources(
 
 
 def _stated_primary(sources: Iterable[Source]) -> PrimaryOutcome | None:
-    """Return the primary outcome that all runs state, or one of no task if they differ."""
+    """Return the primary outcome that all runs state: None if none states any, one of an empty task if they differ."""
     primaries: list[PrimaryOutcome | None] = []
     for source in sources:
         primary = None
@@ -302,20 +323,20 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
         more = ""
         if draws_for(number) > DRAWS:
             more = f", {draws_for(number)} where p is at most {ALPHA}"
-        out.print(
+        say(
             f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
             f"seed {SEED}."
         )
     if DYADIC in names:
-        out.print(
+        say(
             f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error."
         )
     if DRAWN_T in names:
-        out.print(
+        say(
             f"{DRAWN_T}: t test of the difference on all questions of the benchmark, with the error of the draw."
         )
     if tests:
-        out.print(
+        say(
             f"p, Holm: corrected for all {number} tests of this call, unlike p and the intervals.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
             f"{number}, that of Holm's first step, given how often these runs differ."
@@ -350,9 +371,11 @@ def _regressions(comparisons: ComparedRuns) -> Iterator[str]:
             cause = verdict.explanation or verdict.lacking
             yield f"{finding}: {cause.rstrip('.')}"
             continue
-        difference = wording.with_sign(test.result.difference, test.share)
-        interval = difference_interval(*test.equivalence.ends, test.share)
-        yield f"{finding}: {test.metric} ({test.rule}) differs by {difference}, 95 % interval {interval}"
+        yield (
+            f"{finding}: {test.metric} ({test.rule}) differs by "
+            f"{wording.with_sign(test.result.difference, test.share)}, 95 % interval "
+            f"{difference_interval(*test.equivalence.ends, test.share)}"
+        )
 
 
 def _sentences(name: str, task: ComparedTask, comparisons: ComparedRuns) -> list[str]:
@@ -378,20 +401,18 @@ def _quoted_metric(name: str, task: ComparedTask, primary: PrimaryOutcome | None
 def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
     """Return the scores of two runs, their difference and its test, or why nothing could be tested."""
     result = test.result
-    models = comparisons.models
-    samples = wording.quantity(
-        result.samples, "pair" if test.metric == "set_accuracy" else "sample"
-    )
-    first = wording.number(result.first, test.share)
-    second = wording.number(result.second, test.share)
+    share = test.share
+    unit = "pair" if test.metric == "set_accuracy" else "sample"
+    first = _with_title(test.first, comparisons.models)
+    second = _with_title(test.second, comparisons.models)
     scores = (
-        f"({samples}), {_with_title(test.second, models)} has {test.metric} {second} and "
-        f"{_with_title(test.first, models)} {first} "
-        f"under {test.rule}: difference {wording.with_sign(result.difference, test.share)}"
+        f"({wording.quantity(result.samples, unit)}), {second} has {test.metric} "
+        f"{wording.number(result.second, share)} and {first} {wording.number(result.first, share)} "
+        f"under {test.rule}: difference {wording.with_sign(result.difference, share)}"
     )
     if not math.isnan(result.low):
         name = "95 % interval" if comparisons.tests == 1 else "95 % interval (not corrected)"
-        scores += f", {name} {difference_interval(result.low, result.high, test.share)}"
+        scores += f", {name} {difference_interval(result.low, result.high, share)}"
     lacking = result.lacking(comparisons.tests, unit_of(test.values[2]))
     if not result.is_testable:
         return f"{scores}; {lacking}"
@@ -404,7 +425,7 @@ def _sentence(test: Comparison, comparisons: ComparedRuns) -> str:
 
 
 def _with_title(label: str, models: Mapping[str, str]) -> str:
-    """Return the letter of a run with the title of its model, if one is recorded."""
+    """Return the letter of a run, followed by the title of its model in brackets if one is recorded."""
     title = model_title(models[label]).partition(" (")[0]
     return f"{label} ({title})" if title else label
 
@@ -420,8 +441,7 @@ def _print_task(
     verdict = comparisons.verdicts.get(name)
     if verdict is not None:
         say(f"\n{name}: {verdict.verdict}")
-        for sentence in filter(None, (verdict.explanation, verdict.lacking)):
-            say(sentence)
+        say(*filter(None, (verdict.explanation, verdict.lacking)))
         if verdict.verdict is Verdict.IDENTICAL:
             _print_unshared_samples(task)
             return ()
@@ -429,11 +449,10 @@ def _print_task(
         out.print(f"\n[bold]{name}[/]")
     for warning in task.warnings:
         say(f"Note: {warning}.")
-    for sentence in _sentences(name, task, comparisons):
-        say(sentence)
+    say(*_sentences(name, task, comparisons))
     _print_origins(task)
     for runs, overlap in task.overlaps.items():
-        out.print(f"\n{_compared_samples(runs, overlap)}")
+        say(f"\n{_compared_samples(runs, overlap)}")
         say_columns(list(_agreement_lines(task.agreements[runs], runs, verdict is not None)))
         _print_tests(runs, task.comparisons)
     _print_rules(task)
@@ -473,6 +492,7 @@ def _print_rules(task: ComparedTask) -> None:
 
 
 def _compared_samples(runs: _RunPair, overlap: Overlap) -> str:
+    """Count the documents that both runs answered, which are compared, and those that are left out."""
     first, second = runs
     return (
         f"{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are compared. "
@@ -507,17 +527,18 @@ def _print_tests(runs: _RunPair, tests: Sequence[Comparison]) -> None:
             repeated.append((test.metric, (test.rule, test.same_as)))
         else:
             by_metric.setdefault(test.metric, []).append(test)
-    for metric, of_metric in by_metric.items():
-        rows = list(zip(names, *map(_cells, of_metric), strict=False))
-        columns = (f"{second} compared with {first}", *(test.rule for test in of_metric))
-        show(number_table(metric, columns, rows))
+    for metric, tests_of_metric in by_metric.items():
+        rows = list(zip(names, *map(_cells, tests_of_metric), strict=False))
+        rules = [test.rule for test in tests_of_metric]
+        show(number_table(metric, (f"{second} compared with {first}", *rules), rows))
     for (rule, same), metrics in wording.names_by(repeated).items():
         say(f"{rule} gives every sample the same {metrics} as {same}; both are one test.")
 
 
 def _cells(test: Comparison) -> list[str]:
     """Return the column of a test, which ends earlier without a margin."""
-    result, share = test.result, test.share
+    result = test.result
+    share = test.share
     cells = [
         f"{result.samples} ({result.units})",
         wording.number(result.first, share),
@@ -547,10 +568,10 @@ def _agreement_lines(
     """Yield names and counts of agreement between two runs, with ``details`` also the size of differences."""
     failed = agreement.failed
     if failed.one_sided_failures:
-        counts = (
-            f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+        yield (
+            "  failed",
+            f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only",
         )
-        yield "  failed", counts
     if agreement.texts is not None:
         yield from _text_lines(agreement.texts, details)
     if agreement.likelihoods is not None:
@@ -568,16 +589,17 @@ def _agreement_lines(
 
 
 def _text_lines(texts: TextAgreement, details: bool) -> _Lines:
+    """Yield the number of equal replies, with ``details`` also where different ones part."""
     equal = _equal(texts.equal, texts.samples)
     if texts.equal_but_spaces:
         equal += f", {texts.equal_but_spaces} more but for white space"
     yield "  replies", equal
     if details and texts.characters and texts.words:
-        common = (
-            f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+        first_difference = (
+            f"after {texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words (median); "
+            f"{texts.at_first_word} within the first word"
         )
-        ending = f"{texts.at_first_word} within the first word"
-        yield "  they part", f"after {common} (median); {ending}"
+        yield "  they part", first_difference
 
 
 def _likelihood_lines(
@@ -585,6 +607,13 @@ def _likelihood_lines(
     run: str,
     details: bool,
 ) -> _Lines:
+    """Yield the agreement of likelihoods and of the options chosen by them.
+
+    Args:
+        losses: Agreement of two runs.
+        run: Letter of the first run, whose margins between options tell which flips are near ties.
+        details: Whether the size of differences is yielded, too.
+    """
     yield "  likelihoods", f"{_equal(losses.equal, losses.samples)} to the last digit"
     if details and losses.absolute:
         size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
@@ -592,29 +621,32 @@ def _likelihood_lines(
     choices = _equal(losses.equal_choices, losses.samples)
     if losses.flips:
         near = sum(flip.margin <= NEAR_TIE for flip in losses.flips)
-        ties = f"{near} of {len(losses.flips)} flips at near ties"
-        choices += f"; {ties} ({run}'s margin at most {NEAR_TIE:g} nats)"
+        choices += f"; {near} of {len(losses.flips)} flips at near ties ({run}'s margin at most {NEAR_TIE:g} nats)"
     yield "  choices", choices
     if losses.greedy_options:
         yield "  greedy flags", _equal(losses.equal_greedy, losses.greedy_options)
 
 
 def _equal(part: int, total: int) -> str:
+    """Say how many things are equal, with their share unless there are none at all."""
     share = f" ({wording.number(part / total)})" if total else ""
     return f"{part} of {total}{share} equal"
 
 
-def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+def _as_dict(comparisons: ComparedRuns) -> _Json:
     """Return the JSON of a comparison, with a single named task at the top."""
     tasks = {name: _task_as_dict(name, comparisons) for name in comparisons.tasks}
-    runs = {label: str(path) for label, path in comparisons.runs.items()}
-    head: dict[str, Any] = {"schema_version": 1, "medtasks": __version__, "runs": runs}
     settings: dict[str, float] = {"alpha": ALPHA}
     if comparisons.margin is not None:
         settings |= {"margin": comparisons.margin, "near_tie": NEAR_TIE}
     settings |= {"power": POWER, "draws": draws_for(comparisons.tests), "seed": SEED}
-    head["settings"] = settings
-    head["models"] = dict(comparisons.models)
+    head: _Json = {
+        "schema_version": 1,
+        "medtasks": __version__,
+        "runs": {label: str(path) for label, path in comparisons.runs.items()},
+        "settings": settings,
+        "models": dict(comparisons.models),
+    }
     if comparisons.task is not None:
         return {"task": comparisons.task, **head, **tasks[comparisons.task]}
     if comparisons.margin is not None:
@@ -622,12 +654,12 @@ def _as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     return {**head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
 
 
-def _task_as_dict(name: str, comparisons: ComparedRuns) -> dict[str, Any]:
+def _task_as_dict(name: str, comparisons: ComparedRuns) -> _Json:
     """Return the JSON of one task: its verdict, if a margin was given, and all tests."""
     task = comparisons.tasks[name]
     verdict = comparisons.verdicts.get(name)
-    record: dict[str, Any] = {}
-    scores: list[dict[str, Any]] = []
+    record: _Json = {}
+    scores: list[_Json] = []
     if verdict:
         for key in ("verdict", "explanation", "lacking", "non_inferiority"):
             record[key] = str(getattr(verdict, key))

@@ -63,12 +63,11 @@ app = typer.Typer(
 
 StudyFolder = Annotated[Path, Argument(metavar="STUDY", help="Folder of the study.")]
 StudyName = Annotated[
-    str | None, Option("--name", help="Name of dataset and tasks. Default: that of the folder.")
+    str | None, Option(help="Name of dataset and tasks. Default: that of the folder.")
 ]
 AccessLevel = Annotated[
     Access,
     Option(
-        "--access",
         help="Access level of images and reports; credentialed ones stay on this machine.",
     ),
 ]
@@ -80,9 +79,7 @@ MaxRequests = Annotated[
     ),
 ]
 
-_KINDS = Literal[
-    "visual_closed", "visual_open", "knowledge_closed", "knowledge_open", "contextual"
-]
+
 _ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-language model, or module:factory"
 
 
@@ -159,10 +156,10 @@ def pairs(
         )
     counts = study.made_with["counts"]
     say_columns([(str(count), description) for description, count in counts.items()])
-    say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))
     say(
-        f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs."
+        f"Next: medtasks curate draft {out}",
+        f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.",
     )
 
 
@@ -175,7 +172,12 @@ def hallucination(
             help="One image per line: id, image, report; by kind also notes, metadata, qa_pairs, bounding_boxes.",
         ),
     ],
-    kind: Annotated[_KINDS, Option(help="Kind of questions.")],
+    kind: Annotated[
+        Literal[
+            "visual_closed", "visual_open", "knowledge_closed", "knowledge_open", "contextual"
+        ],
+        Option(help="Kind of questions."),
+    ],
     out: Annotated[
         Path, Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")
     ],
@@ -244,7 +246,19 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
         drafts_by_type.setdefault(draft.hallucination or "", []).append(draft)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for kind_of_error, typed in sorted(drafts_by_type.items()):
-        rows.append(_answer_row(kind_of_error or "all", typed))
+        words: Counter[str] = Counter()
+        letters: Counter[str] = Counter()
+        for draft in typed:
+            answer = draft.answers[0]
+            if is_yes_no(draft):
+                words[draft.options[option_index(answer)]] += 1
+            elif draft.options:
+                letters[answer] += 1
+        others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
+        number = str(len(typed))
+        rows.append(
+            (kind_of_error or "all", number, str(words["Yes"]), str(words["No"]), others)
+        )
     if any(draft.options for draft in drafts.values()):
         say_columns(rows)
     _, surplus = balance_answers(drafts)
@@ -252,21 +266,8 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
         say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
 
 
-def _answer_row(kind_of_error: str, drafts: Sequence[Draft]) -> tuple[str, str, str, str, str]:
-    """Return the type, the number of its drafts, and how many of them have each right answer."""
-    words: Counter[str] = Counter()
-    letters: Counter[str] = Counter()
-    for draft in drafts:
-        answer = draft.answers[0]
-        if is_yes_no(draft):
-            words[draft.options[option_index(answer)]] += 1
-        elif draft.options:
-            letters[answer] += 1
-    others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
-    return kind_of_error, str(len(drafts)), str(words["Yes"]), str(words["No"]), others
-
-
 def _print_outcomes(folder: Path, kind: StudyKind) -> None:
+    """Print the number of requests and drafts with each outcome and reason."""
     rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, kind).items())]
     say_columns([("number", "of", "outcome", "reason"), *rows])
 
@@ -336,45 +337,48 @@ def review(
     if status:
         _print_state(folder)
     else:
-        _serve_review(folder, study.name, reviewer, port)
+        from medtasks.curate.review.review_server import ReviewServer, open_reviewer_file
+
+        try:
+            name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
+        except (KeyError, OSError):
+            raise MedTasksError(
+                "your login name is unknown here; name the reviewer with --reviewer"
+            ) from None
+        with open_reviewer_file(folder, name) as file:
+            for ending in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
+            with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
+                say(
+                    f"{study.name}, reviewed by {name}: {server.url}",
+                    "Open it in a browser on this machine; Ctrl-C ends the review.",
+                )
+                server.serve_forever(poll_interval=0.2)
+            say(f"{file.summary()}; {file.path}")
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
     if not results and status:
         say("There are fewer than two reviewers, so there is no agreement to compute.")
     _print_agreements(results)
 
 
-def _serve_review(folder: Path, study: str, reviewer: str | None, port: int | None) -> None:
-    """Serve the page of a reviewer until Ctrl-C."""
-    from medtasks.curate.review.review_server import ReviewServer, open_reviewer_file
-
-    try:
-        name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
-    except (KeyError, OSError):
-        raise MedTasksError(
-            "your login name is unknown here; name the reviewer with --reviewer"
-        ) from None
-    with open_reviewer_file(folder, name) as file:
-        for ending in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-        with ReviewServer(file, port) as server, contextlib.suppress(KeyboardInterrupt):
-            say(f"{study}, reviewed by {name}: {server.url}")
-            say("Open it in a browser on this machine; Ctrl-C ends the review.")
-            server.serve_forever(poll_interval=0.2)
-        say(f"{file.summary()}; {file.path}")
-
-
 def _print_agreements(results: Sequence[ReviewerAgreement]) -> None:
-    """Print a table for each two reviewers."""
+    """Print a table for each two reviewers, and what to know about reviewers with the same verdict throughout."""
     for pair in dict.fromkeys(result.reviewers for result in results):
-        of_pair = [result for result in results if result.reviewers == pair]
+        pair_results = [result for result in results if result.reviewers == pair]
         head = (" and ".join(pair), "questions", "equal", "kappa", "95 % interval")
-        print_table(number_table("", head, map(_agreement_row, of_pair)))
-        remarks = [_constant_remark(result) for result in of_pair if result.constant]
-        for sentence in dict.fromkeys(remarks):
-            say(sentence)
+        print_table(number_table("", head, map(_agreement_row, pair_results)))
+        say(
+            *dict.fromkeys(
+                _constant_remark(result) for result in pair_results if result.constant
+            )
+        )
 
 
 def _agreement_row(result: ReviewerAgreement) -> tuple[str, str, str, str, str]:
+    """Return what two reviewers judged, questions in common, share of equal verdicts, kappa and its interval.
+
+    An undefined kappa or interval (NaN) is called so.
+    """
     if not result.questions:
         return result.what, "0", "-", "nothing in common", "-"
     kappa = "undefined" if math.isnan(result.kappa) else f"{result.kappa:.2f}"
@@ -484,8 +488,10 @@ def categories(folder: StudyFolder) -> None:
     study = read_study(folder, StudyKind.PAIRS)
     path = folder / CATEGORY_LIST
     count = write_category_list(folder, open_llm(study, None), path)
-    say(f"{path}: areas of {count} captions, for an expert to correct")
-    say(f'Next: medtasks curate draft {folder} --categories "NAME,NAME,..."')
+    say(
+        f"{path}: areas of {count} captions, for an expert to correct",
+        f'Next: medtasks curate draft {folder} --categories "NAME,NAME,..."',
+    )
 
 
 def _print_state(folder: Path) -> None:
@@ -495,8 +501,9 @@ def _print_state(folder: Path) -> None:
     pairs = ""
     if study.kind is StudyKind.PAIRS:
         pairs = f", {len(read_pairs(folder))} pairs"
-    contents = f"{len(read_images(folder))} images{pairs}, {len(drafts)} drafts"
-    say(f"{study.name}: {study.kind}, {study.access}, {contents}")
+    say(
+        f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts"
+    )
     _print_outcomes(folder, study.kind)
     for review in read_reviews(folder, study):
         verdicts = current(review, drafts).values()

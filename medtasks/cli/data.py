@@ -70,8 +70,15 @@ def list_datasets(
     rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in infos:
         questions = "unknown" if info.count_unknown else str(info.rows or "")
-        state = prepared_state(info.name)
-        rows.append((info.name, state, str(info.access), questions, info.description))
+        rows.append(
+            (
+                info.name,
+                prepared_state(info.name),
+                str(info.access),
+                questions,
+                info.description,
+            )
+        )
     say_columns(rows)
     if name is not None:
         say(total_size(infos))
@@ -89,6 +96,7 @@ def _show(info: DatasetInfo) -> None:
         images = described_images(Manifest.read(dataset_folder(info.name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     stated = [text.format(value) for value, text in sizes if value is not None]
+
     facts = {
         "prepared": prepared_state(info.name),
         "access": info.access,
@@ -162,7 +170,7 @@ def _verify_own_task(task: TaskFile) -> None:
         documents = task_documents(task)
         facts = task_provenance(task, documents)
         problems = list(dict.fromkeys(unreadable_images(task, documents)))
-    _raise_problems(problems, task.name, "")
+    _raise_problems(problems, task.name)
     images = "with their images"
     if task_config(task.name).get("doc_to_visual") == "medtasks.hooks.images.no_images":
         images = "without images"
@@ -176,16 +184,30 @@ def _verify_own_task(task: TaskFile) -> None:
 
 
 def _check_file(task: TaskFile) -> None:
+    """Warn about unknown keys of a task file, and check its hooks, rules and metrics.
+
+    Raises:
+        MedTasksError: There are problems, which are printed.
+    """
     for key in unknown_keys(task):
         say(
             f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
         )
-    _raise_problems(list(task_problems(task, download=True)), task.name, "")
+    _raise_problems(list(task_problems(task, download=True)), task.name)
 
 
-def _raise_problems(problems: Sequence[str], name: str, fix: str) -> None:
-    for problem in problems:
-        say(problem)
+def _raise_problems(problems: Sequence[str], name: str, fix: str = "") -> None:
+    """Print problems, and raise an error if there are any.
+
+    Args:
+        problems: A sentence each.
+        name: Name of the dataset or task.
+        fix: How to fix them, which ends the message; empty if the problems say it themselves.
+
+    Raises:
+        MedTasksError: There are problems.
+    """
+    say(*problems)
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise MedTasksError(f"{count} in '{name}'{fix}")
@@ -203,7 +225,14 @@ def sample(
 
 
 def write_sample_home(folder: Path) -> None:
-    """Write the synthetic sample and prepare it in ``folder``, which may hold no real dataset."""
+    """Write the synthetic sample into a folder, and prepare it there.
+
+    Args:
+        folder: Folder that becomes a home of medtasks. MEDTASKS_HOME names it until the sample is prepared.
+
+    Raises:
+        MedTasksError: The folder holds the real dataset, or cannot be written to.
+    """
     from medtasks.data.prepare.prepare_dataset import prepare as prepare_dataset
     from medtasks.data.prepare.source_recipe import Options
 
@@ -265,7 +294,7 @@ def select(
     paper, or a pattern with * and ?. With --draw, questions on one patient, image or pair are drawn together, and the
     scores of the task are estimates of those of all questions.
     """
-    from medtasks.tasks.own_tasks import whole_dataset  # imports download libraries
+    from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
     criteria = {}
@@ -275,17 +304,19 @@ def select(
     for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
         criteria[column] = (*criteria.get(column, ()), value)
     request = _draw_request(draw, by, seed, criteria)
-    if request is not None and new is not None:
-        _make_task(dataset, criteria, new, request)
-        return
-    documents = load_documents(dataset)
-    if request is not None:
-        _, design = draw_documents(documents, request)
+    if request is None:
+        _print_selection(dataset, load_documents(dataset), criteria, show=show)
+    elif new is None:
+        _, design = draw_documents(load_documents(dataset), request)
         _print_draw(dataset, design)
-        return
-    _print_selection(dataset, documents, criteria, show=show)
     if new is not None:
-        _make_task(dataset, criteria, new, None)
+        manifest, tasks, groups = select_as(dataset, criteria, new, request)
+        if manifest.draw is not None:
+            _print_draw(dataset, manifest.draw)
+        report_prepared(manifest)
+        say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
+        if groups:
+            say(f"Its tasks side by side: {join_names(groups)}")
 
 
 def _print_selection(
@@ -302,7 +333,7 @@ def _print_selection(
     if show or not criteria:
         _print_values(chosen)
     if "keyword" in criteria:
-        out.print(
+        say(
             "The keyword is the right answer: accuracy on these questions is that answer's recall."
         )
 
@@ -313,10 +344,10 @@ def _draw_request(
     seed: int,
     criteria: Criteria,
 ) -> DrawRequest | None:
-    """Return the requested draw, if any.
+    """Return the requested draw, or None without ``--draw``.
 
     Raises:
-        MedTasksError: It is combined with other options.
+        MedTasksError: ``--by`` comes without ``--draw``, or ``--draw`` together with criteria.
     """
     if number is None:
         if by is not None:
@@ -334,22 +365,14 @@ def _print_draw(dataset: str, design: Draw) -> None:
     say(f"{dataset}: {design}")
     rows = []
     for stratum in design.strata:
-        clusters = f"{stratum.drawn} of {stratum.existing}"
-        questions = f"{stratum.rows} of {stratum.existing_rows}"
-        rows.append((stratum.name, clusters, questions))
+        rows.append(
+            (
+                stratum.name,
+                f"{stratum.drawn} of {stratum.existing}",
+                f"{stratum.rows} of {stratum.existing_rows}",
+            )
+        )
     print_table(number_table("", (design.by or "stratum", "clusters", "questions"), rows))
-
-
-def _make_task(dataset: str, criteria: Criteria, new: str, request: DrawRequest | None) -> None:
-    from medtasks.tasks.own_tasks import select_as  # imports download libraries
-
-    manifest, tasks, groups = select_as(dataset, criteria, new, request)
-    if manifest.draw is not None:
-        _print_draw(dataset, manifest.draw)
-    report_prepared(manifest)
-    say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
-    if groups:
-        say(f"Its tasks side by side: {join_names(groups)}")
 
 
 def _print_values(documents: Sequence[Document]) -> None:
@@ -427,14 +450,14 @@ def publish(
 
     with out.status(f"Writing {folder} ..."):
         benchmark = publish_folder(name, folder, licence)
-    access = benchmark.manifest.access
-    say(f"{folder}: {len(benchmark.documents)} questions, {access}, {licence}")
-    say("Look at README.md, and name the authors in its citation.")
     say(
-        f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {shlex.quote(str(folder))}"
+        f"{folder}: {len(benchmark.documents)} questions, {benchmark.manifest.access}, {licence}"
     )
+    path = shlex.quote(str(folder))
     say(
-        f"Upload it: hf upload ORG/{benchmark.name} {shlex.quote(str(folder))} --repo-type dataset"
+        "Look at README.md, and name the authors in its citation.",
+        f"Try it:    lmms_eval --tasks {benchmark.name} --include_path {path}",
+        f"Upload it: hf upload ORG/{benchmark.name} {path} --repo-type dataset",
     )
 
 
@@ -443,5 +466,5 @@ def options() -> dict[str, str]:
 
     Other columns are selected with --where.
     """
-    names = inspect.signature(select).parameters
-    return {name: f"--{name.replace('_', '-')}" for name in names if name in SELECTABLE}
+    parameters = inspect.signature(select).parameters
+    return {name: f"--{name.replace('_', '-')}" for name in parameters if name in SELECTABLE}

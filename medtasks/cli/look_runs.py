@@ -17,9 +17,8 @@ def write_plan(plan: LooksPlan, path: Path) -> None:
     """Write and print a plan."""
     write_json(path, plan.model_dump())
     looks = [f"{n} (p <= {p:.5f})" for n, p in zip(plan.looks, plan.levels, strict=True)]
-    shares = []
-    for true, share in plan.expected_share.items():
-        shares.append(f"{share:.0%} at {number(float(true))}")
+    expected = plan.expected_share.items()
+    shares = [f"{share:.0%} at {number(float(true))}" for true, share in expected]
     say(
         f"{plan.task}, {plan.metric} under {plan.rule}: {plan.looks[-1]} of {plan.questions} questions show a "
         f"difference of {number(plan.difference)} with a power of {number(plan.power)}.\n"

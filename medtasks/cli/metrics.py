@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -105,7 +105,15 @@ def metrics(
 
 
 def _choose_scores(words: Sequence[str]) -> dict[str, dict[str, None]]:
-    """Return the keys of the scores in ``--metric``, by metric."""
+    """Return the scores that ``--metric`` names.
+
+    Returns:
+        Keys of scores by name of the metric that computes them, in order, as a dict whose values are all None.
+
+    Raises:
+        BadParameter: There is no name.
+        UnknownName: There is no such metric or score.
+    """
     names = split_names(",".join(words))
     if not names:
         raise typer.BadParameter("--metric names no metric; without it they are listed")
@@ -126,8 +134,7 @@ def _list_metrics() -> None:
         if info.asks_judge and not is_configured():
             ready = "no"
         for name in info.weights:
-            trouble = weights_trouble(name)
-            if trouble:
+            if trouble := weights_trouble(name):
                 lacking[name] = str(trouble)
                 ready = "no"
         description = info.description
@@ -135,8 +142,7 @@ def _list_metrics() -> None:
             description += f": {join_names(info.keys)}"
         rows.append((info.name, _BETTER[info.higher_is_better], ready, description))
     say_columns(rows)
-    no_tokenizer = lacking.pop(TOKENIZER, "")
-    if no_tokenizer:
+    if no_tokenizer := lacking.pop(TOKENIZER, ""):
         say(f"{no_tokenizer}.")
     if lacking:
         say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
@@ -148,8 +154,25 @@ def _score(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    """Compute, print and write the chosen scores. A metric that fails does not keep the others from it."""
-    scores, failures = _compute(pairs, chosen, settings)
+    """Compute, print and write the chosen scores. A metric that fails does not keep the others from it.
+
+    Args:
+        pairs: Replies and references.
+        chosen: Keys of the scores by metric.
+        settings: Settings of metrics that are models.
+        json_file: File for all values; None writes none.
+
+    Raises:
+        MedTasksError: A metric could not be computed, or its judge failed on too many samples.
+    """
+    scores: dict[str, ReportScores] = {}
+    failures: dict[str, str] = {}
+    for name in chosen:
+        try:
+            compute = report_metric(name, settings)
+            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
     if scores:
         show(_score_table(pairs, chosen, scores))
     rough = []
@@ -168,25 +191,8 @@ def _score(
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
-        lines = [f"{names}: {cause}" for cause, names in names_by(failures.items()).items()]
-        raise MedTasksError("\n".join(lines))
-
-
-def _compute(
-    pairs: ReportPairs,
-    names: Iterable[str],
-    settings: ModelSettings,
-) -> tuple[dict[str, ReportScores], dict[str, str]]:
-    """Return the scores of the metrics that can be computed, and why others cannot, by metric."""
-    scores = dict[str, ReportScores]()
-    failures = dict[str, str]()
-    for name in names:
-        try:
-            compute = report_metric(name, settings)
-            scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
-        except (MedTasksError, OSError) as error:
-            failures[name] = str(error)
-    return scores, failures
+        causes = names_by(failures.items()).items()
+        raise MedTasksError("\n".join(f"{names}: {cause}" for cause, names in causes))
 
 
 def _score_table(
@@ -194,6 +200,7 @@ def _score_table(
     chosen: Mapping[str, Collection[str]],
     scores: Mapping[str, ReportScores],
 ) -> Table:
+    """Return the chosen scores with their direction, and the numbers of pairs and of empty texts in the caption."""
     empty_replies = sum(not text.strip() for text in pairs.hypotheses)
     empty_references = sum(not text.strip() for text in pairs.references)
     rows = []
@@ -202,9 +209,11 @@ def _score_table(
             info = metric_info(key)
             value = number(result.totals[key], info.scale is Scale.SHARE)
             rows.append((key, value, _BETTER[info.higher_is_better]))
-    title = f"pairs: {len(pairs.references)}, empty replies: {empty_replies}, "
-    title += f"empty references: {empty_references}"
-    return number_table(title, ("score", "value", "better"), rows)
+    return number_table(
+        f"pairs: {len(pairs.references)}, empty replies: {empty_replies}, empty references: {empty_references}",
+        ("score", "value", "better"),
+        rows,
+    )
 
 
 def _as_dict(
@@ -212,6 +221,7 @@ def _as_dict(
     scores: Mapping[str, ReportScores],
     failures: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Return all values with their settings, ids and versions as JSON, and why metrics failed."""
     metric_records = {}
     for name, result in scores.items():
         metric_records[name] = {
@@ -243,10 +253,10 @@ def _list_weights() -> None:
     )
     here = [(name, "no" if weights_trouble(name) else "yes", *facts) for name, *facts in rows]
     say_columns([("weights", "here", "MB", "description", "licence"), *here])
-    say(f"Weights folder: {weights_home()}")
     moving = [info.name for info in WEIGHTS.values() if info.hub]
     say(
-        f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}."
+        f"Weights folder: {weights_home()}",
+        f"Fetched in the newest revision of their repository, with which values may move: {', '.join(moving)}.",
     )
 
 
@@ -281,7 +291,11 @@ def fetch_weights(
 
 
 def _choose_weights(names: Sequence[str]) -> list[str]:
-    """Return the weights with these names, each once."""
+    """Return the weights with these names, each once, or all weights if one of the names is ``all``.
+
+    Raises:
+        UnknownName: There are no such weights.
+    """
     existing = [*WEIGHTS, WORDNET]
     for name in names:
         if name not in (*existing, _ALL):

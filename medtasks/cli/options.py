@@ -24,28 +24,24 @@ OneRun = Annotated[
 ]
 ModelName = Annotated[
     str | None,
-    Option("--model", help="Model to take from a folder with runs of several models."),
+    Option(help="Model to take from a folder with runs of several models."),
 ]
 HelpedBy = Annotated[
     Path | None,
     Option(
-        "--helped-by",
         metavar="RUN",
         help="Another model's run on all questions: narrows the intervals of a task of 'data select --draw'.",
     ),
 ]
 MaxFailed = Annotated[
     str,
-    Option(
-        "--max-failed", help="Number (5) or share (1%) of samples without reply or verdict."
-    ),
+    Option(help="Number (5) or share (1%) of samples without reply or verdict."),
 ]
 Yes = Annotated[bool, Option("--yes", help="Download more than 5 GB without asking.")]
 JsonFile = Annotated[Path | None, Option("--json", help="Also write everything as JSON.")]
 GroupColumns = Annotated[
     str | None,
     Option(
-        "--by",
         metavar="COLUMN,...",
         help="Compare groups by these columns of the data, such as sex,site.",
     ),
@@ -104,7 +100,7 @@ def named_values(option: str, texts: Sequence[str], form: str) -> list[tuple[str
 
 
 def columns_of(by: str | None) -> list[str]:
-    """Return the columns that --by names, each once.
+    """Return the columns that --by names, each once, or none if the option is missing (None).
 
     Example:
         >>> columns_of("sex, site,sex")
@@ -158,7 +154,7 @@ def for_prevalence(
         prevalence: Share of samples with the finding, between 0 and 1; None adds nothing.
 
     Raises:
-        BadParameter: It does not lie between 0 and 1, or there are no clinical numbers.
+        BadParameter: The prevalence does not lie between 0 and 1, or no task has clinical numbers.
     """
     if prevalence is None:
         return list(map(tuple, tasks))
@@ -172,7 +168,9 @@ def for_prevalence(
     for rules in tasks:
         extended_rules = []
         for rule in rules:
-            classes = tuple(at_prevalence(of_class, prevalence) for of_class in rule.by_class)
+            classes = tuple(
+                at_prevalence(class_numbers, prevalence) for class_numbers in rule.by_class
+            )
             extended_rules.append(replace(rule, by_class=classes))
         extended_tasks.append(tuple(extended_rules))
     return extended_tasks
@@ -189,7 +187,7 @@ def look_into(
 
     Args:
         context: Context of the command, which closes the folders when it ends.
-        folders: Folders of --include_path.
+        folders: Folders of --include_path; None without the option.
         runs: Folders or files of runs that the command reads.
     """
     context.with_resource(including(folders or ()))

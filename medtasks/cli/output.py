@@ -23,20 +23,17 @@ _CONSEQUENCES = {
 out = Console(soft_wrap=True, highlight=False)
 
 
-def say(text: str) -> None:
-    """Print a text literally: no markup, and no control sequences for the terminal."""
-    out.print(plain(text), markup=False)
+def say(*texts: str) -> None:
+    """Print texts literally, each in a line: no markup, and no control sequences for the terminal."""
+    for text in texts:
+        out.print(plain(text), markup=False)
 
 
 def say_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print rows of texts in columns as wide as their longest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        say(
-            "  ".join(
-                cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-            ).rstrip()
-        )
+        say("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def show(table: Table) -> None:

@@ -1,7 +1,7 @@
 """``medtasks tasks`` and ``new``: tasks that there are, and a short task file for a user's questions."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -34,9 +34,17 @@ def tasks(
     'medtasks tasks expand FILE' prints a task file with all keys that its family supplies.
     """
     words = words or []
-    if len(words) == 2 and words[0] == "expand":
-        print(dump_task_file(_whole_config(Path(words[1]))), end="")  # noqa: T201
-        return
+    match words:
+        case ["expand", file]:
+            path = Path(file)
+            if not path.is_file():
+                raise MedTasksError(f"there is no task file {path}")
+            index = index_tasks([path], strict=True)
+            configs = [*index.configs.values(), *index.groups.values()]
+            if not configs:
+                raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
+            print(dump_task_file(dict(configs[0])), end="")  # noqa: T201
+            return
     look_into(context, include_path)
     files = task_files()
     width = max(map(len, files))
@@ -56,17 +64,6 @@ def _facts_of(task: TaskFile, *, sanity: bool, thinking: bool) -> str:
     if variants and sanity:
         endings += [tag.removeprefix(task.name) for tag in tags_of(task)]
     return " ".join(endings)
-
-
-def _whole_config(path: Path) -> dict[str, Any]:
-    """Return the whole configuration of the one task or group in a file."""
-    if not path.is_file():
-        raise MedTasksError(f"there is no task file {path}")
-    index = index_tasks([path], strict=True)
-    configs = [*index.configs.values(), *index.groups.values()]
-    if not configs:
-        raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
-    return dict(configs[0])
 
 
 def new(

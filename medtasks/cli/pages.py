@@ -1,7 +1,7 @@
 """``medtasks report``, ``export`` and ``data duplicates``: a run, and copies of images, as files for others."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -37,7 +37,7 @@ from medtasks.tasks.task_files import included_option, task_file, task_files
 from medtasks.version import __version__
 
 Checklist = StrEnum("Checklist", ["stard-ai", "claim", "tripod-llm", "mi-clear-llm"])
-Relationship = Literal["first_party", "third_party", "collaborative", "other"]
+
 _PAGE = "report.html"
 
 
@@ -109,7 +109,13 @@ def _collect(
     task: str | None,
     columns: Sequence[str],
 ) -> RunReport:
-    """Collect a run, or with a task a file of replies to it.
+    """Collect the report of a run, or of a file of replies to one task.
+
+    Args:
+        run: Folder of the run, or file of replies.
+        model: Model whose run is meant; None if the folder has runs of a single one.
+        task: Task that the replies are to; None for the folder of a run.
+        columns: Columns by which scores are grouped, too.
 
     Raises:
         MedTasksError: The folder holds runs of several models. The message has a command for each.
@@ -207,7 +213,8 @@ def export(
         str, Option(help="Who ran the evaluation, for --eee.")
     ] = "not stated",
     relationship: Annotated[
-        Relationship, Option(help="Relation of who ran it to the model, for --eee.")
+        Literal["first_party", "third_party", "collaborative", "other"],
+        Option(help="Relation of who ran it to the model, for --eee."),
     ] = "other",
     model: ModelName = None,
     include_path: IncludePath = None,
@@ -313,14 +320,22 @@ def duplicates(
         raise MedTasksError(f"{number} duplicate{ending} found in '{name}'; look at {page}")
 
 
-def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) -> None:
+def _print_duplicates(contents: dict[str, Any], *, private: Sequence[str]) -> None:
+    """Print tables and sentences on the duplicates found.
+
+    Args:
+        contents: Result of the search as JSON.
+        private: Credentialed datasets, of which images and names are withheld; mostly none.
+    """
     from medtasks.report.dataset_pages import duplicate_tables, skipped_images
 
     name = contents["dataset"]
     against = contents["against"]
     settings = contents["settings"]
-    questions = quantity(contents["questions"], "question")
-    say(f"{name}: {questions} on {quantity(contents['pictures'], 'distinct image')}")
+    say(
+        f"{name}: {quantity(contents['questions'], 'question')} on "
+        f"{quantity(contents['pictures'], 'distinct image')}"
+    )
     if against:
         say(
             f"Compared with {quantity(against['files'], 'file')} of {against['name']}, "
@@ -332,29 +347,28 @@ def _print_duplicates(contents: Mapping[str, Any], *, private: Sequence[str]) ->
         say(f"{name} holds no image twice.")
     for table in duplicate_tables(contents):
         show(table)
-    for sentence in skipped_images(contents):
-        say(sentence)
+    say(*skipped_images(contents))
     groups = contents["groups"]
     if groups:
-        largest = quantity(len(groups[0]), "distinct image")
-        out.print(
-            f"Duplicates within the benchmark form {quantity(len(groups), 'group')}, the largest of {largest}."
+        say(
+            f"Duplicates within the benchmark form {quantity(len(groups), 'group')}, the largest of "
+            f"{quantity(len(groups[0]), 'distinct image')}."
         )
-    out.print(
+    say(
         f"Duplicates: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
         f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
         f"; mirrored and rotated copies are not found."
     )
     left_out = contents["left_out"]
     if left_out:
-        out.print(
+        say(
             f"To remove all duplicates, leave out {quantity(len(left_out), 'question')} "
             f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."
         )
     if private:
-        allowed = f"{LOG_TEXT_VARIABLE}={','.join(private)}"
         say(
-            f"Credentialed data: images and names are withheld, ids are hashed; {allowed} shows them."
+            f"Credentialed data: images and names are withheld, ids are hashed; "
+            f"{LOG_TEXT_VARIABLE}={','.join(private)} shows them."
         )
     if contents["data"]["sample"]:
-        out.print("SAMPLE DATA: synthetic images.")
+        say("SAMPLE DATA: synthetic images.")

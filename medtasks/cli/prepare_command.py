@@ -87,16 +87,29 @@ def prepare(
     Several are listed first, with what has to be downloaded. What cannot be prepared is named, with one command for it.
     """
     names = list(dict.fromkeys(names or ()))
-    of_one = {
+    single_options = {
         "--source": source,
         "--fetch-images": fetch_images,
         "--images": images,
         "--allow-changed": allow_changed,
     }
-    given = [option for option, value in of_one.items() if value]
+    given = [option for option, value in single_options.items() if value]
     _check_options(names, given, from_folder, own_name or access)
     if from_folder is not None:
-        _prepare_own(from_folder, own_name, access, allow_incomplete)
+        manifest = prepare_own(
+            from_folder,
+            own_name,
+            access or Access.CREDENTIALED,
+            allow_incomplete=allow_incomplete,
+        )
+        report_prepared(manifest)
+        path = own_tasks_folder() / f"{manifest.name}.yaml"
+        say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
+        if access is None:
+            say(
+                "It counts as credentialed: no judge on another machine may see it. Change this with --access."
+            )
+        say_how_to_publish(manifest)
         return
     folders = _image_folders(images or ())
     options = Options(
@@ -116,35 +129,49 @@ def prepare(
 
 def _check_options(
     names: Sequence[str],
-    of_one: Sequence[str],
+    single_options: Sequence[str],
     from_folder: Path | None,
-    of_own: str | None,
+    own_option: str | None,
 ) -> None:
-    """Raise BadParameter for options that do not go together."""
+    """Refuse options that do not go together.
+
+    Args:
+        names: Names of the datasets.
+        single_options: Given options that are for a single published dataset.
+        from_folder: Folder with the user's own dataset; None if published ones are meant.
+        own_option: Value of --name or --access, which are for the user's own dataset; empty or None without them.
+
+    Raises:
+        BadParameter: Two options contradict each other, or one is not for these datasets.
+    """
     name = "".join(names[:1])
     if (not names) == (from_folder is None):
         raise typer.BadParameter(
             "give the NAME of a dataset ('medtasks data list'), or your own with --from-folder"
         )
-    if of_one and len(names) != 1:
+    if single_options and len(names) != 1:
         raise typer.BadParameter(
-            f"options like {join_names(of_one)} are for published datasets, one NAME at a time"
+            f"options like {join_names(single_options)} are for published datasets, one NAME at a time"
         )
-    if from_folder is None and of_own:
+    if from_folder is None and own_option:
         raise typer.BadParameter(
             "--name and --access are for --from-folder; published datasets have theirs"
         )
-    if "--images" in of_one and not name.startswith(MEDHEVAL):
+    if "--images" in single_options and not name.startswith(MEDHEVAL):
         raise typer.BadParameter("--images is for the sets of MedHEval")
-    if "--allow-changed" in of_one and not name.startswith((MEDHEVAL, "gmai_mmbench")):
+    if "--allow-changed" in single_options and not name.startswith((MEDHEVAL, "gmai_mmbench")):
         raise typer.BadParameter("--allow-changed is for the sets of MedHEval and GMAI-MMBench")
 
 
 def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of images by their source, from values of --images."""
+    """Return the folders of images by their source, from values of --images.
+
+    Raises:
+        BadParameter: A value is not of the form SOURCE=DIR, or names a source a second time.
+    """
     folders: dict[str, Path] = {}
-    pairs = named_values("--images", texts, "SOURCE=DIR, such as slake=/data/slake/imgs")
-    for image_source, folder in pairs:
+    form = "SOURCE=DIR, such as slake=/data/slake/imgs"
+    for image_source, folder in named_values("--images", texts, form):
         if image_source in folders:
             raise typer.BadParameter(f"--images names {image_source} twice")
         folders[image_source] = Path(folder).expanduser()
@@ -351,7 +378,19 @@ def _copy_commands(
 
 
 def _source_of(info: DatasetInfo, source: Path | None, *, is_ambiguous: bool) -> Path | None:
-    """Return the folder of a dataset's name in ``--source``, or ``--source`` itself unless that is ambiguous."""
+    """Return the folder from which a dataset is read.
+
+    Args:
+        info: The dataset.
+        source: Folder of ``--source``; None without the option.
+        is_ambiguous: Whether files of other datasets could pass for those of this one.
+
+    Returns:
+        The folder of the dataset's name in ``source``, else ``source`` itself; None without ``source``.
+
+    Raises:
+        SourceError: There is no such folder, and ``source`` itself is ambiguous.
+    """
     if source is None:
         return None
     folder = source / (info.part_of or info.name)
@@ -380,25 +419,6 @@ def _prepare_one(info: DatasetInfo, options: Options) -> None:
     report_prepared(prepare_dataset.prepare(info.name, options))
 
 
-def _prepare_own(
-    folder: Path,
-    name: str | None,
-    access: Access | None,
-    allow_incomplete: bool,
-) -> None:
-    manifest = prepare_own(
-        folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete
-    )
-    report_prepared(manifest)
-    path = own_tasks_folder() / f"{manifest.name}.yaml"
-    say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
-    if access is None:
-        say(
-            "It counts as credentialed: no judge on another machine may see it. Change this with --access."
-        )
-    say_how_to_publish(manifest)
-
-
 def say_how_to_publish(manifest: Manifest) -> None:
     """Print the command that writes a dataset for others, unless only the user may see it."""
     if manifest.access != Access.CREDENTIALED:
@@ -406,6 +426,16 @@ def say_how_to_publish(manifest: Manifest) -> None:
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
+    """Prepare one of the user's own datasets again.
+
+    Args:
+        info: The dataset.
+        source: New location of its files; None if they are where they were.
+        allow_incomplete: Whether questions without their images are left out.
+
+    Raises:
+        MedTasksError: It is made by another command, or its files are not there.
+    """
     command = preparing_again(info.name)
     whole = part_of(info.name)
     if whole is not None:
@@ -421,10 +451,11 @@ def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: boo
         raise MedTasksError(
             f"'{info.name}' came from {folder}, which is not there; give its new location with --source"
         )
-    manifest = prepare_own(
-        folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True
+    report_prepared(
+        prepare_own(
+            folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True
+        )
     )
-    report_prepared(manifest)
 
 
 def report_prepared(manifest: Manifest) -> None:

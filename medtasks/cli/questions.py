@@ -49,9 +49,11 @@ def questions(
     from medtasks.running.question_writer import write_questions
 
     look_into(context, include_path)
-    chosen = _chosen_tasks(tasks)
+    chosen: dict[str, TaskFile] = {}
+    for name in tasks:
+        chosen |= {task.name: task for task in members_of(name) or [task_file(name)]}
     left_out = 0
-    for task in chosen:
+    for task in chosen.values():
         folder_of_task = folder if len(chosen) == 1 else folder / task.name
         try:
             with out.status(f"Writing the questions of {task.name} ..."):
@@ -70,12 +72,3 @@ def questions(
         )
     if left_out:
         raise typer.Exit(1)
-
-
-def _chosen_tasks(names: list[str]) -> list[TaskFile]:
-    """Return the tasks of names, each once. Raises UnknownName for a name that is not ours."""
-    chosen: dict[str, TaskFile] = {}
-    for name in names:
-        members = members_of(name) or [task_file(name)]
-        chosen |= {task.name: task for task in members}
-    return list(chosen.values())

@@ -39,7 +39,7 @@ from medtasks.running.recording import RunRecording, first_manifest
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.looks import LookRecord
 from medtasks.runs.redaction import redact, redacted_arguments
-from medtasks.runs.result_files import REPEATS, repeat_folder
+from medtasks.runs.result_files import repeat_folder
 from medtasks.runs.run_manifest import (
     Notice,
     PrimaryOutcome,
@@ -59,75 +59,58 @@ from medtasks.scores.run_values import chosen_metrics
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including, task_file
 
-Launcher = Annotated[
-    str,
-    Option(
-        help="Command that starts processes, such as 'accelerate launch --num_processes 4'."
-    ),
-]
-Part = Annotated[
-    str,
-    Option(
-        envvar=SHARD_VARIABLE,
-        help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is split.",
-    ),
-]
-OnlyFailed = Annotated[
-    bool,
-    Option(
-        "--only-failed",
-        help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
-    ),
-]
-RecipeName = Annotated[
-    str, Option("--recipe", help="Recipe of a published model, see 'medtasks models'.")
-]
-BackendName = Annotated[
-    str,
-    Option("--backend", help="Where the recipe's model runs: hf (in this process) or server."),
-]
-Repeats = Annotated[
-    int,
-    Option(
-        REPEATS,
-        min=1,
-        help="Repeat the run N times with new seeds; reports mean, spread, majority vote.",
-    ),
-]
-Primary = Annotated[
-    str,
-    Option(
-        metavar="TASK:METRIC",
-        help="Record the primary outcome; others are exploratory. Also the file of 'medtasks plan --json'.",
-    ),
-]
-Prepare = Annotated[
-    bool,
-    Option(
-        "--prepare",
-        help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.",
-    ),
-]
 _PLANNED = ("difference", "needed", "needed_for_margin", "power")  # keys of such a file
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def run(
     context: typer.Context,
-    tasks: Annotated[
-        str, Option("--tasks", help="Tasks, groups and tags, separated by commas.")
-    ],
+    tasks: Annotated[str, Option(help="Tasks, groups and tags, separated by commas.")],
     output: Annotated[
         Path, Option("--output_path", "--output-path", help="Folder for results.")
     ],
-    launcher: Launcher = "",
+    launcher: Annotated[
+        str,
+        Option(
+            help="Command that starts processes, such as 'accelerate launch --num_processes 4'."
+        ),
+    ] = "",
     max_failed: MaxFailed = DEFAULT_LIMIT,
-    shard: Part = "",
-    only_failed: OnlyFailed = False,
-    recipe: RecipeName = "",
-    backend: BackendName = "",
-    repeats: Repeats = 1,
-    primary: Primary = "",
+    shard: Annotated[
+        str,
+        Option(
+            envvar=SHARD_VARIABLE,
+            help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is split.",
+        ),
+    ] = "",
+    only_failed: Annotated[
+        bool,
+        Option(
+            "--only-failed",
+            help="Ask only the samples that failed in the last such run, or changed since; keep the others' replies.",
+        ),
+    ] = False,
+    recipe: Annotated[
+        str, Option(help="Recipe of a published model, see 'medtasks models'.")
+    ] = "",
+    backend: Annotated[
+        str,
+        Option(help="Where the recipe's model runs: hf (in this process) or server."),
+    ] = "",
+    repeats: Annotated[
+        int,
+        Option(
+            min=1,
+            help="Repeat the run N times with new seeds; reports mean, spread, majority vote.",
+        ),
+    ] = 1,
+    primary: Annotated[
+        str,
+        Option(
+            metavar="TASK:METRIC",
+            help="Record the primary outcome; others are exploratory. Also the file of 'medtasks plan --json'.",
+        ),
+    ] = "",
     margin: Annotated[
         float | None, Option(help="Margin of non-inferiority in the primary outcome.")
     ] = None,
@@ -140,7 +123,13 @@ def run(
     against: Annotated[
         Path | None, Option(help="Run of the whole task, with which --looks compares.")
     ] = None,
-    prepare: Prepare = False,
+    prepare: Annotated[
+        bool,
+        Option(
+            "--prepare",
+            help="Prepare missing data first, as 'medtasks data prepare' does with these tasks.",
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Run tasks with lmms-eval. Its options are passed on.
@@ -176,8 +165,10 @@ def run(
         "--margin": margin,
         "--repeats": repeats > 1,
     }
-    of_looks = read_looks(looks, against, names, others)
-    stated = _primary_outcome(of_looks.primary if of_looks else primary, margin, names)
+    planned_looks = read_looks(looks, against, names, others)
+    stated = _primary_outcome(
+        planned_looks.primary if planned_looks else primary, margin, names
+    )
     if prepare:
         _raise_refused(check(names, arguments))  # before hours of downloads
         datasets = {name: datasets_of_tasks(name) for name in names}
@@ -187,7 +178,7 @@ def run(
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    rows = of_looks.rows if of_looks else part
+    rows = planned_looks.rows if planned_looks else part
     notices = _check_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
         tasks,
@@ -203,8 +194,8 @@ def run(
         stated,
     )
     with stopping_by_signal():
-        if of_looks is not None:
-            of_looks.take(partial(call.run, output, arguments), limit)
+        if planned_looks is not None:
+            planned_looks.take(partial(call.run, output, arguments), limit)
         elif repeats > 1:
             _repeat(call, output, arguments, repeats)
         else:
@@ -212,6 +203,7 @@ def run(
 
 
 def _split_launcher(launcher: str) -> list[str]:
+    """Return the words of ``--launcher``, none if it is empty, or raise a MedTasksError if a quotation mark is open."""
     try:
         return shlex.split(launcher)
     except ValueError as error:
@@ -223,8 +215,16 @@ def _split_launcher(launcher: str) -> list[str]:
 def _shard_of(text: str, repeats: int, *, prepare: bool) -> Shard | None:
     """Read ``--shard``.
 
+    Args:
+        text: Shard such as 3/16; empty without the option.
+        repeats: Number of repeats of the run.
+        prepare: Whether data are prepared first.
+
+    Returns:
+        The shard, or None for the whole run.
+
     Raises:
-        MedTasksError: Other options do not go together with it.
+        MedTasksError: ``text`` is no shard, or comes with several repeats or ``--prepare``.
     """
     if not text:
         return None
@@ -263,14 +263,33 @@ def _primary_outcome(
     margin: float | None,
     names: Sequence[str],
 ) -> PrimaryOutcome | None:
-    """Read ``--primary``, a task and metric or the file of a plan.
+    """Read ``--primary`` and ``--margin``.
+
+    Args:
+        text: ``TASK:METRIC``, or the file of a plan, whose margin counts if none is given. Empty for no outcome.
+        margin: Margin of non-inferiority; None without ``--margin``.
+        names: Tasks of the command.
+
+    Returns:
+        The primary outcome, or None if ``text`` is empty.
 
     Raises:
-        MedTasksError: The task is not asked, or the metric compares no runs.
+        MedTasksError: The task is not asked, the metric compares no runs, the margin is no fraction or belongs to no
+            outcome, or the file is not from 'medtasks plan --json'.
     """
     planned: dict[str, float] = {}
-    if Path(text).is_file():
-        text, margin, planned = _read_plan(text, margin)
+    file = Path(text)
+    if file.is_file():
+        try:
+            plan = parse_json(file.read_text(encoding="utf-8"))
+            planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
+            if margin is None:
+                margin = plan["margin"]
+            text = f"{plan['task']}:{plan['assumptions']['metric']}"
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise MedTasksError(
+                f"{text} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
+            ) from error
     if margin is not None and not (text and 0 < margin < 1):
         raise MedTasksError("--margin is between 0 and 1, and belongs to --primary TASK:METRIC")
     if not text:
@@ -281,24 +300,6 @@ def _primary_outcome(
         raise unknown_name("task of --tasks", task, known)
     chosen_metrics(task_file(task), [metric])
     return PrimaryOutcome(task=task, metric=metric, margin=margin, planned=planned)
-
-
-def _read_plan(file: str, margin: float | None) -> tuple[str, float | None, dict[str, float]]:
-    """Return task and metric of a plan, a margin, by default that of the plan, and the planned numbers.
-
-    Raises:
-        MedTasksError: It is no such file.
-    """
-    try:
-        plan = parse_json(Path(file).read_text(encoding="utf-8"))
-        planned = {name: float(plan[name]) for name in _PLANNED if plan[name] is not None}
-        if margin is None:
-            margin = plan["margin"]
-        return f"{plan['task']}:{plan['assumptions']['metric']}", margin, planned
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise MedTasksError(
-            f"{file} is not from 'medtasks plan --json'; give such a file, or TASK:METRIC"
-        ) from error
 
 
 def _settings(context: typer.Context) -> list[str]:
@@ -487,7 +488,11 @@ def _print_results(manifest: RunManifest, output: Path) -> bool:
 
 
 def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -> None:
-    """Run several times, write and show the joint scores, and raise the errors at the end."""
+    """Run several times, and write and show the joint scores.
+
+    Raises:
+        MedTasksError: Repeats failed. The others are finished and joined all the same.
+    """
     from medtasks.report.repeats import write_repeats
     from medtasks.report.task_tables import repeats_table
 
@@ -507,8 +512,7 @@ def _repeat(call: _Call, output: Path, arguments: Sequence[str], repeats: int) -
     for task in joined.values():
         table = repeats_table(task)
         show(replace(table, caption=f"{task.task}: {table.caption}"))
-        for note in table.notes:
-            say(note)
+        say(*table.notes)
     say(f"report of all repeats: medtasks report {shlex.quote(str(output))}{included_option()}")
     if errors:
         raise MedTasksError("; ".join(errors))
@@ -524,6 +528,14 @@ def _check_run(
 ) -> list[Notice]:
     """Print and return all warnings about a run.
 
+    Args:
+        ready: Tasks that can be run.
+        options: Options of the harness.
+        arguments: The same options as words of the command.
+        part: Shard or look of the run; None if all samples are asked.
+        output: Folder for results, in which other runs may still write.
+        repeats: Number of repeats.
+
     Raises:
         MedTasksError: The run is refused.
     """
@@ -532,9 +544,11 @@ def _check_run(
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                writing = f"another run (process {earlier.process.pid}) is still writing"
-                remedy = "reports would mix the two: give this one another --output_path"
-                notices.append(warn(f"{writing} into {output}; {remedy}"))
+                sentence = (
+                    f"another run (process {earlier.process.pid}) is still writing into {output}; reports would mix "
+                    f"the two: give this one another --output_path"
+                )
+                notices.append(warn(sentence))
     notices += repeat_notices(ready, options, repeats)
     _raise_refused(notices)
     for notice in notices:
@@ -544,6 +558,7 @@ def _check_run(
 
 
 def _raise_refused(notices: Sequence[Notice]) -> None:
+    """Raise a MedTasksError with all notices that refuse the run, if there are any."""
     refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
     if refused:
         raise MedTasksError("; and ".join(refused))

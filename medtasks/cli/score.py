@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from medtasks.cli.options import (
     look_into,
     named_columns,
 )
-from medtasks.cli.output import out, print_state_of_data, say, show, write_json
+from medtasks.cli.output import print_state_of_data, say, show, write_json
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Documents
 from medtasks.errors import MedTasksError, RepliesError
@@ -47,8 +47,15 @@ from medtasks.report.group_tables import class_tables, group_tables
 from medtasks.report.report_model import TaskReport
 from medtasks.report.tables import Table, number_table
 from medtasks.report.task_tables import class_table
-from medtasks.report.wording import cluster_notes, estimate, names_by, number, with_error
-from medtasks.runs.recorded_replies import RecordedReplies, read_recorded, read_with_data
+from medtasks.report.wording import (
+    cluster_notes,
+    estimate,
+    measure_text,
+    names_by,
+    number,
+    with_error,
+)
+from medtasks.runs.recorded_replies import read_recorded, read_with_data
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.reply_origins import read_origins
 from medtasks.runs.run import Source, replies_to
@@ -78,6 +85,7 @@ from medtasks.version import __version__
 
 Tables = Iterator[Table]
 ScoresByRule = Mapping[str, RuleScores]
+CheckedByRule = Mapping[str, CheckedScore]  # none without labels
 judge_app = typer.Typer(
     help="Check a judge, or have several runs judged together.", no_args_is_help=True
 )
@@ -163,7 +171,15 @@ def score(
     replied = {doc_id for doc_id, reply in recorded.items() if not reply.is_failure}
     unweighted = [*metrics_without_mean(chosen.metrics), UNWEIGHTED_TABLES]
     notes = draw_notes(data, documents, replied, unweighted) + help_notes
-    summary |= _optional_facts(read, answer_field, classes, notes)
+    # Parts that not every score has.
+    if read.matched is not None:
+        summary["matching"] = read.matched.counts
+    if answer_field is not None:
+        summary["answer_field"] = answer_field
+    if classes:
+        summary["likelihood_auroc"] = as_json(classes)
+    if notes:
+        summary["draw_notes"] = notes
     write_json(
         json_file, {**summary, "rules": _rules_as_json(chosen, rules, checked, by_human)}
     )
@@ -171,10 +187,8 @@ def score(
     title = f"{task}: {len(replied)} of {len(documents)} questions answered"
     if len(replied) < len(recorded):
         title = f"{task}: {len(recorded)} asked, {len(replied)} answered"
-    further = _further_tables(task, rules, classes, by_human)
-    tables = _tables(title, rules, further, checked, columns, paired=chosen.family.paired)
-    for sentence in notes:
-        say(sentence)
+    tables = _tables(title, chosen, rules, classes, by_human, checked, columns)
+    say(*notes)
     _print_scores(tables, rules, data, len(recorded), len(documents), limit)
 
 
@@ -183,11 +197,20 @@ def _checked_scores(
     documents: Documents,
     runs: Sequence[Replies],
     labels: Path | None,
-) -> Mapping[str, CheckedScore]:
-    """Correct the scores of the only run by people's labels, if there are any.
+) -> CheckedByRule:
+    """Correct the scores of the only run by people's labels.
+
+    Args:
+        task: The task.
+        documents: Its documents.
+        runs: Replies of each run.
+        labels: File with the labels; None if there are none.
+
+    Returns:
+        Corrected scores by rule, none without labels.
 
     Raises:
-        RepliesError: There are several runs.
+        RepliesError: There are labels and several runs.
     """
     if labels is None:
         return {}
@@ -204,7 +227,18 @@ def _check_options(
     error_labels: Path | None,
     size: int | None,
 ) -> None:
-    """Raise an error for options on wrong answers that do not fit."""
+    """Refuse options on wrong answers that do not fit the task or each other.
+
+    Args:
+        task: The task.
+        export_errors: File for wrong answers; None writes none.
+        error_labels: File with a human's judgements; None if there is none.
+        size: Number of questions to draw wrong answers to; None for all.
+
+    Raises:
+        RepliesError: The task scores no answers as right or wrong.
+        BadParameter: ``size`` comes without a file to write.
+    """
     names = {declared.name for declared in task.metrics}
     for option, path in (("--export-errors", export_errors), ("--error-labels", error_labels)):
         if path and names.isdisjoint(OF_ANSWERS):
@@ -217,25 +251,6 @@ def _check_options(
         )
 
 
-def _optional_facts(
-    read: RecordedReplies,
-    answer_field: str | None,
-    classes: Sequence[ClassArea],
-    draw_notes: Sequence[str],
-) -> dict[str, Any]:
-    """Return the parts of the JSON file that not every score has."""
-    facts: dict[str, Any] = {}
-    if read.matched is not None:
-        facts["matching"] = read.matched.counts
-    if answer_field is not None:
-        facts["answer_field"] = answer_field
-    if classes:
-        facts["likelihood_auroc"] = as_json(classes)
-    if draw_notes:
-        facts["draw_notes"] = draw_notes
-    return facts
-
-
 def _export_errors(
     path: Path | None,
     task: TaskFile,
@@ -243,7 +258,15 @@ def _export_errors(
     rules: ScoresByRule,
     size: int | None,
 ) -> None:
-    """Write wrong answers to a file, if there is one: all, or those to a sample of questions."""
+    """Write wrong answers to a file.
+
+    Args:
+        path: The file; None writes none.
+        task: The task.
+        documents: Its documents.
+        rules: Scores by rule, with their wrong answers.
+        size: Number of questions to draw; None writes the wrong answers to all questions.
+    """
     if path is None:
         return
     wrong: Mapping[str, Sequence[WrongAnswer]]
@@ -261,8 +284,9 @@ def _kinds_by_human(path: Path | None, rules: ScoresByRule) -> dict[str, RuleSco
     answers = chain.from_iterable(rule.wrong for rule in rules.values())
     unmatched = labels.keys() - {answer.key for answer in answers}
     if unmatched:
-        numbers = f"{len(unmatched)} of {len(labels)}"
-        say(f"Judgements in {path} of no wrong answer of this run, left out: {numbers}.")
+        say(
+            f"Judgements in {path} of no wrong answer of this run, left out: {len(unmatched)} of {len(labels)}."
+        )
     by_rule = {}
     for name, rule in rules.items():
         by_rule[name] = replace(
@@ -274,9 +298,10 @@ def _kinds_by_human(path: Path | None, rules: ScoresByRule) -> dict[str, RuleSco
 def _rules_as_json(
     task: TaskFile,
     rules: ScoresByRule,
-    checked: Mapping[str, CheckedScore],
+    checked: CheckedByRule,
     by_human: ScoresByRule,
 ) -> dict[str, dict[str, Any]]:
+    """Return scores as JSON by rule, with corrected scores and a human's judgements under the rules that have them."""
     by_rule = {name: rule_as_dict(task, scores) for name, scores in rules.items()}
     for name, check in checked.items():
         by_rule[name]["judge"] = {
@@ -308,11 +333,16 @@ def _scores_of_runs(
 def _print_origins(
     files: Sequence[Path], replies: Sequence[Path], matching: Sequence[str]
 ) -> None:
-    """Print the files that were read in place of folders, and where their replies come from."""
+    """Print the files that were read in place of folders, and where their replies come from.
+
+    Args:
+        files: Files that were read.
+        replies: Files and folders that the user named.
+        matching: Sentences on rows of another kit's files and their samples; empty for files of ours.
+    """
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
-    for sentence in matching:
-        say(sentence)
+    say(*matching)
     origins = "" if matching else str(read_origins(*files))
     if origins:
         say(f"{origins}.")
@@ -333,18 +363,19 @@ def _print_scores(
     """
     _show_with_notes(tables)
     if replies < documents:
-        out.print(
+        say(
             f"Questions without a reply, left out and not counted as wrong: {documents - replies}."
         )
     incomplete = [rule.pairs.incomplete for rule in rules.values() if rule.pairs]
     if any(incomplete):
-        text = "Pairs with one reply only, left out of set accuracy and confusion"
-        out.print(f"{text}: {max(incomplete)}.")
+        say(
+            f"Pairs with one reply only, left out of set accuracy and confusion: {max(incomplete)}."
+        )
     _print_remarks(rules)
     print_state_of_data({"": data})
     injections = max(map(int, _estimates_of("possible_injection", rules)), default=0)
     if injections:
-        out.print(
+        say(
             f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'."
         )
     problems = [*_print_losses(rules, limit), *_failed_metrics(rules)]
@@ -354,18 +385,15 @@ def _print_scores(
 
 def _print_remarks(rules: ScoresByRule) -> None:
     """Print the sentences of metrics on their scores, each once."""
-    for remark in dict.fromkeys(chain.from_iterable(rule.remarks for rule in rules.values())):
-        say(remark)
+    say(*dict.fromkeys(chain.from_iterable(rule.remarks for rule in rules.values())))
 
 
-def _show_with_notes(tables: Iterable[Table]) -> None:
+def _show_with_notes(tables: Tables) -> None:
     """Print tables, each with the notes that no earlier one has."""
     notes: dict[str, None] = {}
     for table in tables:
         show(table)
-        for note in table.notes:
-            if note not in notes:
-                say(note)
+        say(*(note for note in table.notes if note not in notes))
         notes |= dict.fromkeys(table.notes)
 
 
@@ -377,7 +405,7 @@ def _print_losses(rules: ScoresByRule, limit: FailureLimit) -> Iterator[str]:
     if any(_estimates_of(GREEN_FAILED, rules)) and not worst.failed:
         score_name = "score of their judge"  # other scores need no judge
     if worst.lost:
-        out.print(f"In no {score_name}: {worst}.")
+        say(f"In no {score_name}: {worst}.")
     if not limit.allows(worst):
         retry = ""
         if worst.unjudged:
@@ -412,8 +440,8 @@ def _category_tables(rules: ScoresByRule) -> Tables:
         for category, counts in rule.categories.items():
             values = [number(getattr(counts, metric)) for metric in PAIR_METRICS]
             rows.append((category, str(counts.images), *values))
-        total = len(rows) - 1  # is the last row
-        yield number_table(f"{name} ({rule.rule})", columns, rows, split=total)
+        # The last row is the total.
+        yield number_table(f"{name} ({rule.rule})", columns, rows, split=len(rows) - 1)
 
 
 def _accuracy_tables(rules: ScoresByRule, by: Sequence[str]) -> Tables:
@@ -429,20 +457,35 @@ def _accuracy_tables(rules: ScoresByRule, by: Sequence[str]) -> Tables:
         for group in groups:
             scores = [by_group[group.name] for by_group in by_rule]
             rows.append((group.name, str(group.questions), *map(_error_cell, scores)))
-        caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
-        table = number_table(caption, (column, "questions", *rules), rows)
+        table = number_table(
+            f"accuracy by {column.replace('_', ' ')} ± standard error",
+            (column, "questions", *rules),
+            rows,
+        )
         yield replace(table, notes=(*table.notes, *cluster_notes(by_rule[0])))
 
 
 def _tables(
     title: str,
+    task: TaskFile,
     rules: ScoresByRule,
-    further: Iterable[Table],
-    checked: Mapping[str, CheckedScore],
+    classes: Sequence[ClassArea],
+    by_human: ScoresByRule,
+    checked: CheckedByRule,
     by: Sequence[str],
-    *,
-    paired: bool,
 ) -> Tables:
+    """Yield the tables of a task.
+
+    Args:
+        title: Title of the first table.
+        task: The task.
+        rules: Scores by name of the rule.
+        classes: Areas under curves; none without likelihoods of classes.
+        by_human: Numbers of wrong answers as a human judged them, by rule; none without such judgements.
+        checked: Scores corrected by people's labels, by rule; none without labels.
+        by: Columns of groups that are compared, a table each.
+    """
+    paired = task.family.paired
     yield _score_table(title, rules, paired=paired)
     if paired:
         yield from _category_tables(rules)
@@ -455,26 +498,16 @@ def _tables(
     if scored:
         yield from _accuracy_tables(scored, by)
         yield from _wrong_answer_tables(scored)
-    yield from further
+    yield from class_tables(task.name, rules.values())
+    if classes:
+        yield class_table(task.name, classes)
+    if by_human:
+        yield _score_table("wrong answers, as a human judged them", by_human, paired=False)
     report = TaskReport("", "", rules=tuple(rules.values()))
     for column in by:
         yield from group_tables(report, column)
     if checked:
         yield _label_table(checked)
-
-
-def _further_tables(
-    task: str,
-    rules: ScoresByRule,
-    classes: Sequence[ClassArea],
-    by_human: ScoresByRule,
-) -> Tables:
-    """Yield the tables of clinical numbers, of areas under curves and of wrong answers as a human judged them."""
-    yield from class_tables(task, rules.values())
-    if classes:
-        yield class_table(task, classes)
-    if by_human:
-        yield _score_table("wrong answers, as a human judged them", by_human, paired=False)
 
 
 def _score_table(title: str, rules: ScoresByRule, *, paired: bool) -> Table:
@@ -503,19 +536,16 @@ def _wrong_answer_tables(rules: ScoresByRule) -> Tables:
         yield number_table("", ("wrong answers", *rules), rows)
 
 
-def _label_table(checked: Mapping[str, CheckedScore]) -> Table:
+def _label_table(checked: CheckedByRule) -> Table:
     """Return the agreement of a judge with people, and the corrected score, per rule."""
     checks = checked.values()
     rows = [("labelled replies", *(str(check.judge.labels) for check in checks))]
     for name in ("sensitivity", "specificity", "kappa", "corrected"):
-        if name == "corrected":
-            judged = [f"{check.metric} {number(check.judged)}" for check in checks]
-            rows.append(("judged score", *judged))
-        cells = []
-        for check in checks:
-            value = getattr(check.judge, name)
-            cells.append(estimate(value.value, value.low, value.high, name != "kappa"))
-        rows.append((name, *cells))
+        share = name != "kappa"
+        texts = [measure_text(getattr(check.judge, name), share=share) for check in checks]
+        rows.append((name, *texts))
+    judged = [f"{check.metric} {number(check.judged)}" for check in checks]
+    rows.insert(-1, ("judged score", *judged))  # above the corrected one
     return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
@@ -547,8 +577,10 @@ def sample(
     files = [replies_to(task, Source(path, model)) for path in replies]
     recorded = read_recorded(chosen, documents, files).logged_run(task)
     right, wrong = write_sheet(sheet, chosen, documents, recorded, size, rule)
-    say(f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong")
-    say(f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}")
+    say(
+        f"replies in {sheet}: {right} that the judge calls right, {wrong} that it calls wrong",
+        f"Write yes or no under 'right'; then run: medtasks score {task} RUN --labels {sheet}",
+    )
 
 
 @judge_app.command()
@@ -618,8 +650,13 @@ def check(json_file: JsonFile = None) -> None:
     for name, share in shares.items():
         interval = estimate(share.right / share.cases, share.low, share.high, True)
         rows.append((name.replace("_", " "), f"{share.right} of {share.cases}", interval))
-    columns = ("cases", "right", "share [95 % interval]")
-    show(number_table(f"check of {judge.settings.label}", columns, rows))
+    show(
+        number_table(
+            f"check of {judge.settings.label}",
+            ("cases", "right", "share [95 % interval]"),
+            rows,
+        )
+    )
     by_kind = {name: asdict(share) for name, share in shares.items()}
     write_json(
         json_file, {"medtasks": __version__, "judge": judge.settings.label, "shares": by_kind}
@@ -649,6 +686,7 @@ def parse(
 
 
 def _object_in(line: str, place: str) -> dict[str, Any]:
+    """Read a line of JSON, or raise a RepliesError that names its place if it is no object."""
     item: Any = None
     cause = "it is no object"
     try:

@@ -30,7 +30,7 @@ from medtasks.lmms.plugin import installed_adapters
 from medtasks.report.published import published_of
 from medtasks.report.tables import number_table
 from medtasks.report.wording import number
-from medtasks.running.recipes import Backend, Recipe, recipe, recipes
+from medtasks.running.recipes import Recipe, recipe, recipes
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run import Source
 from medtasks.scores.draw_planning import draw_sizes
@@ -116,15 +116,6 @@ _STYLES = {
     State.WARNING: "yellow",
     State.PROBLEM: "bold red",
 }
-_ModelArgs = Annotated[
-    str,
-    Option(
-        "--model-args",
-        "--model_args",
-        metavar="base_url=...,model=...",
-        help="Also ask this served model about synthetic images; arguments as for --model vlm_server.",
-    ),
-]
 
 
 def doctor(
@@ -136,7 +127,15 @@ def doctor(
     model: Annotated[
         str, Option(help="Also import this model, as --model names it for lmms_eval.")
     ] = "",
-    model_args: _ModelArgs = "",
+    model_args: Annotated[
+        str,
+        Option(
+            "--model-args",
+            "--model_args",
+            metavar="base_url=...,model=...",
+            help="Also ask this served model about synthetic images; arguments as for --model vlm_server.",
+        ),
+    ] = "",
     json_file: Annotated[
         Path | None, Option("--json", help="Also write the results as JSON.")
     ] = None,
@@ -155,14 +154,16 @@ def doctor(
     with Console(stderr=True).status("Checking everything, which takes some seconds ..."):
         findings = examine(names, verify=verify, model=model, model_args=model_args)
     counts = Counter(finding.state for finding in findings)
-    content = {
-        "medtasks": __version__,
-        "tasks": names,
-        "verified": verify,
-        "counts": {str(state): counts[state] for state in State},
-        "findings": list(map(asdict, findings)),
-    }
-    write_json(json_file, content)
+    write_json(
+        json_file,
+        {
+            "medtasks": __version__,
+            "tasks": names,
+            "verified": verify,
+            "counts": {str(state): counts[state] for state in State},
+            "findings": list(map(asdict, findings)),
+        },
+    )
     _print_findings(findings)
     totals = []
     for state in reversed(State):
@@ -175,9 +176,9 @@ def doctor(
 
 def _print_findings(findings: Sequence[CheckResult]) -> None:
     """Print the results of checks by area, each with its fix."""
-    for area, of_area in groupby(findings, key=lambda finding: finding.area):
+    for area, area_findings in groupby(findings, key=lambda finding: finding.area):
         say(area)
-        for finding in of_area:
+        for finding in area_findings:
             styled = (f"{finding.state:<8}", _STYLES[finding.state])
             out.print(Text.assemble("  ", styled, plain(f" {finding.name}: {finding.found}")))
             if finding.fix:
@@ -245,15 +246,14 @@ def plan(
 
 def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> None:
     """Print the assumptions of a plan, and the numbers of samples that it comes to."""
+    difference = result.difference or 0.0
+    discordance = assumed.discordance_of(difference)
     say(
-        f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs."
+        f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs.",
+        f"First model: {number(assumed.score)} ({assumed.score_source}).",
+        f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).",
+        f"Design effect: {assumed.design:.2f} ({assumed.design_source}).",
     )
-    say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
-    discordance = number(assumed.discordance_of(result.difference or 0.0))
-    say(
-        f"Samples on which the two models differ: {discordance} ({assumed.discordance_source})."
-    )
-    say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
     level = f"{result.level:.3g}, two-sided"
     if result.margin is not None:
         level += f" (non-inferiority: {result.level / 2:.3g}, one-sided)"
@@ -262,7 +262,7 @@ def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> No
     say(f"Level: {level}; power: {number(result.power)}.")
     if result.difference is not None and result.reached is not None:
         say(
-            f"To show a difference of {number(result.difference)}: {_samples(result.needed)}. "
+            f"To show a difference of {number(difference)}: {_samples(result.needed)}. "
             f"The prepared ones show it with a power of {number(result.reached)}."
         )
     if math.isnan(result.detectable):
@@ -272,17 +272,23 @@ def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> No
     if result.margin is not None and result.reached_for_margin is not None:
         say(
             f"To show that the other model is worse by less than {number(result.margin)}, if it differs by "
-            f"{number(result.difference or 0.0)}: {_samples(result.needed_for_margin)}. "
+            f"{number(difference)}: {_samples(result.needed_for_margin)}. "
             f"The prepared ones show it with a power of {number(result.reached_for_margin)}."
         )
 
 
 def _samples(count: int | None) -> str:
+    """Return a number of samples, or say that no number suffices (None)."""
     return "no number of samples suffices" if count is None else f"{count} samples"
 
 
 def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> None:
     """Print the width of the interval by size of the draw.
+
+    Args:
+        task: The task.
+        assumed: Score and clusters that are assumed.
+        json_file: File for the same numbers; None writes none.
 
     Raises:
         MedTasksError: The data are too few for a draw.
@@ -302,8 +308,9 @@ def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> 
     )
     rows = []
     for size in sizes:
-        interval = f"± {100 * size.half_width:.1f} pts"
-        rows.append((f"{size.questions:,}", f"{size.clusters:,}", interval))
+        rows.append(
+            (f"{size.questions:,}", f"{size.clusters:,}", f"± {100 * size.half_width:.1f} pts")
+        )
     show(number_table("", ("questions drawn", "clusters", "95 % interval"), rows))
     say(
         "The interval is for the score on all questions, and strata (--by) narrow it. The first N questions (--limit) "
@@ -311,10 +318,6 @@ def _plan_draw(task: TaskFile, assumed: Assumptions, json_file: Path | None) -> 
     )
 
 
-RunFolders = Annotated[
-    list[Path] | None,
-    Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes."),
-]
 _WIDTH = 116
 
 
@@ -333,20 +336,19 @@ def models(
     name: Annotated[
         str | None, Argument(help="Recipe to show; without it all are listed.")
     ] = None,
-    include_path: RunFolders = None,
+    include_path: Annotated[
+        list[Path] | None,
+        Option(INCLUDE, "--include-path", metavar="FOLDER", help="Folder with your recipes."),
+    ] = None,
 ) -> None:
     """List the recipes of published models, or show one: every fact with its source, traps, scores and commands.
 
     Adapters of other installed packages are listed, too; their names are for --model.
     """
-    if name is None:
-        _list_models(include_path or ())
-    else:
-        _show_model(recipe(name, include_path or ()))
-
-
-def _list_models(folders: Sequence[Path]) -> None:
-    """Print parameters, licence, gate on the Hub, backends, and how to make the model think."""
+    folders = include_path or ()
+    if name is not None:
+        _show_model(recipe(name, folders))
+        return
     rows = [("name", "parameters", "licence", "gate", "backends", "thinking")]
     for each_recipe in recipes(folders).values():
         licence, _, _ = each_recipe.fact("licence").partition(" (")  # its source follows
@@ -368,6 +370,7 @@ def _list_models(folders: Sequence[Path]) -> None:
 
 
 def _show_model(chosen: Recipe) -> None:
+    """Print the facts of a recipe with their sources, its traps and scores, and how to run it."""
     say(f"{chosen.recipe}: {chosen.title} ({chosen.digest})")
     out.print("\n[bold]Facts[/]")
     for fact_name, fact in chosen.facts.items():
@@ -395,36 +398,37 @@ def _show_model(chosen: Recipe) -> None:
 
 
 def _scores_in_report(chosen: Recipe) -> list[str]:
+    """Return the published scores of a model on tasks of ours, one line each."""
     lines = []
     for task, score in published_of(chosen.published_as):
         remark = f" ({score.remark})" if score.remark else ""
-        source = f"{score.model} in {score.source}{remark}"
-        lines.append(f"{task} {score.metric}: {score.printed}, as {source}")
+        lines.append(
+            f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}{remark}"
+        )
     return lines
 
 
 def _print_commands(chosen: Recipe) -> None:
     """Print the commands that run a model, or why a backend cannot."""
     out.print("\n[bold]Commands[/]")
-    backends: tuple[Backend, ...] = ("hf", "server")
-    for backend in backends:
-        if backend not in chosen.backends:
-            if backend == "hf":
-                _print_line(f"not in this process: {chosen.hf.without}")
-            else:
-                _print_line(f"not on a server: {chosen.server.without}")
-            continue
-        extra = ""
-        if backend == "server":
-            say(f"  {chosen.serve_command()}")
-            extra = " --backend server --model_args base_url=http://127.0.0.1:8000/v1"
+    command = f"  medtasks run --recipe {chosen.recipe}"
+    further = "--tasks TASKS --output_path FOLDER"
+    if "hf" in chosen.backends:
+        say(f"{command} {further}", f"    is: {chosen.command('hf')}")
+    else:
+        _print_line(f"not in this process: {chosen.hf.without}")
+    if "server" in chosen.backends:
         say(
-            f"  medtasks run --recipe {chosen.recipe}{extra} --tasks TASKS --output_path FOLDER"
+            f"  {chosen.serve_command()}",
+            f"{command} --backend server --model_args base_url=http://127.0.0.1:8000/v1 {further}",
+            f"    is: {chosen.command('server')}",
         )
-        say(f"    is: {chosen.command(backend)}")
+    else:
+        _print_line(f"not on a server: {chosen.server.without}")
 
 
 def _print_line(text: str, indent: int = 2) -> None:
+    """Print a text in lines of at most 116 characters, further ones of a paragraph indented by two more blanks."""
     wrapper = textwrap.TextWrapper(
         _WIDTH,
         initial_indent=" " * indent,

@@ -23,15 +23,17 @@ def curve_figures(board: Board) -> dict[str, str]:
     by_task: dict[str, list[Curve]] = {}
     for curve in curves(board):
         by_task.setdefault(f"curve/{curve.column.task}", []).append(curve)
-    return svg_elements({key: partial(_draw, of_task) for key, of_task in by_task.items()})
+    return svg_elements(
+        {key: partial(_draw, task_curves) for key, task_curves in by_task.items()}
+    )
 
 
-def _draw(of_task: Sequence[Curve]) -> style.Drawing:
+def _draw(task_curves: Sequence[Curve]) -> style.Drawing:
     """Draw the curves of one task."""
-    column = of_task[0].column
+    column = task_curves[0].column
     title = f"{column.task}: {column.metric} over training"
     figure, axes = style.new_figure(title, (), **_SIZES)
-    for curve, look in zip(of_task, cycle(style.LOOKS), strict=False):
+    for curve, look in zip(task_curves, cycle(style.LOOKS), strict=False):
         rows = []
         for step, cell in curve.points:
             rows.append((step, cell.score.value, cell.score.low, cell.score.high))
@@ -48,9 +50,9 @@ def _draw(of_task: Sequence[Curve]) -> style.Drawing:
             axes.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
     axes.grid(axis="y", color=style.GRID, linewidth=0.5)
     axes.set_xlabel("step")
-    cells = chain.from_iterable(curve.points for curve in of_task)
+    cells = chain.from_iterable(curve.points for curve in task_curves)
     if all(cell.score.share for _, cell in cells):
         axes.yaxis.set_major_formatter(style.PERCENT)
-    figure.legend(loc="lower center", ncols=min(3, len(of_task)), borderaxespad=0.2)
-    sentences = ["Points are scores, bands their 95 % intervals.", *map(sentence, of_task)]
+    figure.legend(loc="lower center", ncols=min(3, len(task_curves)), borderaxespad=0.2)
+    sentences = ["Points are scores, bands their 95 % intervals.", *map(sentence, task_curves)]
     return style.Drawing(figure, title, " ".join(sentences))

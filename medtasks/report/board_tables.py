@@ -81,12 +81,12 @@ def board_table(
     for row in published:
         texts = [Cell(row.model, marks=_marks(notes, row.source))]
         for column in board.columns:
-            text = NOT_DEFINED
-            marks: tuple[int, ...] = ()
-            if score := row.scores.get(column.task):
-                text = number(score.value, _is_share(board, column))
-                marks = _marks(notes, score.remark) if score.remark else ()
-            texts.append(Cell(text, marks=marks))
+            score = row.scores.get(column.task)
+            if score is None:
+                texts.append(Cell(NOT_DEFINED))
+                continue
+            marks = _marks(notes, score.remark) if score.remark else ()
+            texts.append(Cell(number(score.value, _is_share(board, column)), marks=marks))
         rows.append(tuple(texts))
     for run in board.rows:
         scores = [
@@ -108,25 +108,26 @@ def board_table(
 
 def _data_warnings(board: Board) -> Iterable[str]:
     """Yield a sentence on the columns whose data are synthetic, incomplete or of unknown size."""
-    with_warning = []
-    for column in board.columns:
-        if column.data_warning:
-            with_warning.append((column.task, column.data_warning))
-    for title, tasks in names_by(with_warning).items():
-        yield f"{title}: {DATA_WARNINGS[title]} ({tasks})"
+    tasks_by_title = names_by((column.task, column.data_warning) for column in board.columns)
+    for title, tasks in tasks_by_title.items():
+        if title:
+            yield f"{title}: {DATA_WARNINGS[title]} ({tasks})"
 
 
 def _marks(notes: dict[str, int], text: str) -> tuple[int, ...]:
+    """Return the number of a note, which is added to ``notes`` (numbers by text) if it is new."""
     return (notes.setdefault(text, len(notes) + 1),)
 
 
 def _is_share(board: Board, column: BoardColumn) -> bool:
+    """Return whether all scores of runs in a column are fractions."""
     return all(
         row.cells[column.task].score.share for row in board.rows if column.task in row.cells
     )
 
 
 def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: bool) -> Cell:
+    """Return a run's score with its ranks, marked if it is the best or second best, or "n/a" if it has none."""
     cell = row.cells.get(column.task)
     if cell is None or not cell.is_defined:
         return Cell(NOT_DEFINED)
@@ -146,7 +147,7 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
 
 
 def _losses(cell: BoardCell) -> str:
-    """Count the samples that were not asked or have no answer. The text is empty if all were read."""
+    """Count the samples of a cell that were not asked or have no answer. The text is empty if all were read."""
     parts = []
     asked = cell.samples + cell.lost
     if asked < cell.questions:
@@ -181,34 +182,36 @@ def board_as_dict(board: Board, published: Sequence[PublishedRow]) -> dict[str, 
         board: The board.
         published: Rows of :func:`published_rows`.
     """
+    rows = []
+    for row in board.rows:
+        scores = {}
+        for task, cell in row.cells.items():
+            scores[task] = as_json(
+                {
+                    **vars(cell.score),
+                    "samples": cell.samples,
+                    "invalid": cell.invalid,
+                    "lost": cell.lost,
+                    "questions": cell.questions,
+                    "ranks": cell.ranks,
+                }
+            )
+        rows.append({"name": row.name, "path": row.path, "step": row.step, "scores": scores})
     sentences = []
     for curve in curves(board):
-        names = {"name": curve.name, "task": curve.column.task}
-        sentences.append({**names, "sentence": sentence(curve)})
+        sentences.append(
+            {"name": curve.name, "task": curve.column.task, "sentence": sentence(curve)}
+        )
     return {
         "schema_version": 1,
         "medtasks": __version__,
         "reading": board.reading,
         "columns": as_json(board.columns),
-        "rows": [_row_as_dict(row) for row in board.rows],
+        "rows": rows,
         "published": as_json(published),
         "curves": sentences,
         "notes": list(board.notes),
     }
-
-
-def _row_as_dict(row: BoardRow) -> dict[str, Any]:
-    values = {}
-    for task, cell in row.cells.items():
-        numbers = {
-            "samples": cell.samples,
-            "invalid": cell.invalid,
-            "lost": cell.lost,
-            "questions": cell.questions,
-            "ranks": cell.ranks,
-        }
-        values[task] = as_json({**vars(cell.score), **numbers})
-    return {"name": row.name, "path": row.path, "step": row.step, "scores": values}
 
 
 def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
@@ -224,8 +227,15 @@ def board_csv(board: Board, published: Sequence[PublishedRow]) -> str:
     lines = board_lines(board)
     for row in published:
         for task, score in row.scores.items():
-            names = {"model": row.model, "task": task, "metric": score.metric}
-            lines.append({**names, "value": score.value, "source": row.source})
+            lines.append(
+                {
+                    "model": row.model,
+                    "task": task,
+                    "metric": score.metric,
+                    "value": score.value,
+                    "source": row.source,
+                }
+            )
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -249,32 +259,30 @@ def sentence(curve: Curve) -> str:
     values = {}
     for step, cell in curve.points:
         values[step] = number(cell.score.value, cell.score.share)
-    best = f"step {curve.best} ({values[curve.best]})"
-    parts = [f"{curve.name}, {curve.column.task}: the best checkpoint is {best}"]
-    looks = f"p corrected for {len(curve.points) - 1} looks"
+    parts = [
+        f"{curve.name}, {curve.column.task}: the best checkpoint is step {curve.best} ({values[curve.best]})"
+    ]
     if curve.best == first:
         parts.append("which is the first one")
     elif curve.gain:
-        numbers = f"({_numbers(curve, curve.gain)}, {looks})"
-        parts.append(f"{_finding(curve.gain, 'better')} than step {first} {numbers}")
+        parts.append(_result_of(curve, curve.gain, f"better than step {first}"))
     if curve.best == last:
         parts.append("and the last one")
     elif curve.decline:
-        numbers = f"({_numbers(curve, curve.decline)}, {looks})"
-        decline = f"{_finding(curve.decline, 'worse')} than it {numbers}"
-        parts.append(f"the last, step {last} ({values[last]}), is {decline}")
+        parts.append(
+            f"the last, step {last} ({values[last]}), is {_result_of(curve, curve.decline, 'worse than it')}"
+        )
     return ", ".join(parts) + "."
 
 
-def _finding(test: CheckpointTest, word: str) -> str:
-    return f"significantly {word}" if test.p_holm <= ALPHA else f"not shown to be {word}"
-
-
-def _numbers(curve: Curve, test: CheckpointTest) -> str:
-    result = test.result
+def _result_of(curve: Curve, test: CheckpointTest, claim: str) -> str:
+    """Say whether a test of two checkpoints shows a claim, such as "worse than it", with its numbers."""
+    verdict = f"significantly {claim}" if test.p_holm <= ALPHA else f"not shown to be {claim}"
     share = curve.points[0][1].score.share
-    change = change_text(result, share)
-    return f"{change}, {p_statement(test.p_holm)}"
+    return (
+        f"{verdict} ({change_text(test.result, share)}, {p_statement(test.p_holm)}, p corrected for "
+        f"{len(curve.points) - 1} looks)"
+    )
 
 
 def write_board_page(
@@ -296,21 +304,8 @@ def write_board_page(
     """
     from markupsafe import Markup
 
-    write_rendered(
-        "board",
-        path,
-        table=board_table(board, published),
-        values=_sort_values(board, published),
-        published=len(published),
-        sentences=curve_sentences(board),
-        figures=[Markup(figure) for figure in figures.values()],
-    )
-
-
-def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[str]]:
-    """Return the numbers by which each row of the table is sorted, empty where there is none."""
     tasks = [column.task for column in board.columns]
-    rows = []
+    rows = []  # numbers by task, by which the rows of the table are sorted
     for row in published:
         rows.append({task: repr(score.value) for task, score in row.scores.items()})
     for run in board.rows:
@@ -319,4 +314,12 @@ def _sort_values(board: Board, published: Sequence[PublishedRow]) -> list[list[s
             if cell.is_defined:
                 values[task] = repr(cell.score.value)
         rows.append(values)
-    return [[values.get(task, "") for task in tasks] for values in rows]
+    write_rendered(
+        "board",
+        path,
+        table=board_table(board, published),
+        values=[[values.get(task, "") for task in tasks] for values in rows],
+        published=len(published),
+        sentences=curve_sentences(board),
+        figures=[*map(Markup, figures.values())],
+    )

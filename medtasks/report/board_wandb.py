@@ -2,11 +2,9 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.scores.board_model import Board, BoardCell, without_step
+from medtasks.scores.board_model import Board, without_step
 
 
 def log_board(board: Board, project: str) -> list[str]:
@@ -33,44 +31,28 @@ def log_board(board: Board, project: str) -> list[str]:
     by_name: dict[str, dict[int, dict[str, float]]] = {}
     for row in board.rows:
         name = row.name if row.step is None else without_step(row.name)
-        keys: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for task, cell in row.cells.items():
-            keys |= _keys(task, cell)
-        by_name.setdefault(name, {})[row.step or 0] = keys
+            score = cell.score
+            numbers[f"{task}/{score.metric}"] = score.value
+            numbers[f"{task}/low"] = score.low
+            numbers[f"{task}/high"] = score.high
+            numbers[f"{task}/invalid"] = float(cell.invalid)
+            numbers[f"{task}/failed"] = float(cell.lost)
+        defined = {key: value for key, value in numbers.items() if not math.isnan(value)}
+        by_name.setdefault(name, {})[row.step or 0] = defined
+    settings = wandb.Settings(silent=True)
     for name, steps in by_name.items():
-        _log_run(wandb, project, name, steps)
+        # The id of a run follows from its name, so that the next night goes on with it.
+        run_id = hashlib.sha256(f"{project}/{name}".encode()).hexdigest()[:12]
+        run = wandb.init(
+            project=project, name=name, id=run_id, resume="allow", settings=settings
+        )
+        try:
+            run.define_metric("step")
+            run.define_metric("*", step_metric="step")
+            for step, keys in sorted(steps.items()):
+                run.log({"step": step, **keys})
+        finally:
+            run.finish()
     return list(by_name)
-
-
-def _log_run(
-    wandb: Any, project: str, name: str, steps: Mapping[int, Mapping[str, float]]
-) -> None:
-    """Log the steps of one run in order. Its id follows from the name, so that the next night goes on with it."""
-    run_id = hashlib.sha256(f"{project}/{name}".encode()).hexdigest()[:12]
-    run = wandb.init(
-        project=project,
-        name=name,
-        id=run_id,
-        resume="allow",
-        settings=wandb.Settings(silent=True),
-    )
-    try:
-        run.define_metric("step")
-        run.define_metric("*", step_metric="step")
-        for step, keys in sorted(steps.items()):
-            run.log({"step": step, **keys})
-    finally:
-        run.finish()
-
-
-def _keys(task: str, cell: BoardCell) -> dict[str, float]:
-    """Return main metric, interval, invalid and failed samples of a task, without undefined numbers."""
-    score = cell.score
-    numbers = {
-        score.metric: score.value,
-        "low": score.low,
-        "high": score.high,
-        "invalid": float(cell.invalid),
-        "failed": float(cell.lost),
-    }
-    return {f"{task}/{name}": value for name, value in numbers.items() if not math.isnan(value)}

@@ -3,7 +3,7 @@
 A page is an aid for filling in the published checklist. It never says that a study complies with one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,8 @@ from medtasks.report.wording import (
     change_text,
     clusters_in_words,
     count,
-    estimate,
     label,
+    measure_text,
     names_by,
     p_value,
     pair_rows,
@@ -56,27 +56,30 @@ def checklist_table(report: RunReport, name: str) -> Table:
         elif not keys:
             lines.append(AUTHORS)
         rows.append(cells(item, subject, "\n".join(lines)))
-    caption = f"{checklist['title']}: what this run proves, {report.title}. Numbers follow {checklist['source']}."
-    headings = cells("Item", "Subject, in our words", "From this run")
-    warnings = wording.warnings_by_task(report.tasks)
     return Table(
-        label("checklist", name), caption, "llp", headings, rows, warnings, (contents["aid"],)
+        label("checklist", name),
+        f"{checklist['title']}: what this run proves, {report.title}. Numbers follow {checklist['source']}.",
+        "llp",
+        cells("Item", "Subject, in our words", "From this run"),
+        rows,
+        wording.warnings_by_task(report.tasks),
+        (contents["aid"],),
     )
 
 
 def _facts_by_key(report: RunReport, sources: Mapping[str, Mapping[str, Any]]) -> _Facts:
     """Return lines on each fact, by its key: what the run proves, else where the fact comes from."""
     recorded = {"model": report.model, "run": moment(report.run_at), **report.facts}
-    of_tasks = {task.name: task_facts(task) for task in report.tasks}
+    facts_by_task = {task.name: task_facts(task) for task in report.tasks}
     for task, (_, comparison, _) in quotable_sentences(report).items():
-        of_tasks[task]["comparison"] = comparison
+        facts_by_task[task]["comparison"] = comparison
     facts = {}
     for key, source in sources.items():
         lines = []
         for fact in filter(recorded.get, source.get("recorded", ())):
             lines.append(f"{fact}: {recorded[fact]}.")
         alike = names_by(
-            (task, texts[key]) for task, texts in of_tasks.items() if texts.get(key)
+            (task, texts[key]) for task, texts in facts_by_task.items() if texts.get(key)
         )
         for text, tasks in alike.items():
             lines.append(f"{tasks}: {text.rstrip('.')}.")
@@ -101,9 +104,13 @@ def write_checklist(report: RunReport, name: str, path: Path) -> Table:
     from markupsafe import Markup
 
     table = checklist_table(report, name)
-    style = Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
     write_rendered(
-        "checklist", path, report=report, table=table, aid=table.notes[0], style=style
+        "checklist",
+        path,
+        report=report,
+        table=table,
+        aid=table.notes[0],
+        style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
     )
     return table
 
@@ -154,10 +161,13 @@ def _reading_facts(rules: Sequence[RuleScores]) -> _Facts:
             for name, _, totals in pair_rows([rule.pairs]):
                 numbers[name] = totals[0]
         facts["errors"].append(f"{rule.name}: {_counts(numbers)}")
-        for of_class in rule.by_class:
-            for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
+        for class_numbers in rule.by_class:
+            for target, calls in (
+                ("present", class_numbers.present),
+                ("absent", class_numbers.absent),
+            ):
                 facts["errors"].append(
-                    f"{of_class.name} {target} ({rule.name}): {_counts(asdict(calls))}"
+                    f"{class_numbers.name} {target} ({rule.name}): {_counts(asdict(calls))}"
                 )
         facts["judge"] += [text for text in rule.remarks if text.startswith("Judge: ")]
     facts["judge"] = list(dict.fromkeys(facts["judge"]))
@@ -175,20 +185,6 @@ def _score_facts(task: TaskReport) -> _Facts:
     for name in metrics:
         if name in task.metrics:
             definitions.append(f"{name}: {task.metrics[name].description}".rstrip("."))
-    results, intervals = _results_and_intervals(task, metrics)
-    return {
-        "metrics": definitions,
-        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
-        "intervals": intervals,
-        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
-        "stress": [*_gain_facts(task)],
-    }
-
-
-def _results_and_intervals(
-    task: TaskReport, metrics: Iterable[str]
-) -> tuple[list[str], list[str]]:
-    """Return the scores in some metrics under each rule, and facts on their intervals."""
     results = []
     intervals = []
     for rule in task.rules:
@@ -201,27 +197,36 @@ def _results_and_intervals(
     if intervals:
         few = dict.fromkeys(chain.from_iterable(rule.few_clusters for rule in task.rules))
         intervals = ["95 % intervals with clustered errors", *intervals, *few]
-    return results, intervals
+    return {
+        "metrics": definitions,
+        "results": [*results, *chain.from_iterable(map(_clinical_facts, task.rules))],
+        "intervals": intervals,
+        "subgroups": [*_group_facts(task.rules[-1])] if task.rules else [],
+        "stress": [*_gain_facts(task)],
+    }
 
 
 def _clinical_facts(rule: RuleScores) -> Iterator[str]:
-    for of_class in rule.by_class:
-        for metric in filter(_CLINICAL.__contains__, of_class.numbers):
-            numbers = of_class.numbers[metric]
-            interval = estimate(numbers.value, numbers.low, numbers.high, True)
-            yield f"{metric} of {of_class.name} ({rule.name}) {interval}"
+    """Yield sensitivity, specificity and predictive values of each class under a rule."""
+    for class_numbers in rule.by_class:
+        for metric in filter(_CLINICAL.__contains__, class_numbers.numbers):
+            value = measure_text(class_numbers.numbers[metric], share=True)
+            yield f"{metric} of {class_numbers.name} ({rule.name}) {value}"
 
 
 def _gain_facts(task: TaskReport) -> Iterator[str]:
+    """Yield the gains of a task over its variants, once for rules that read the same answers."""
     for gain in task.gains:
         if not gain.same_as:
             share = task.is_share(gain.metric, gain.score)
-            change = change_text(gain, share)
-            compared = f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant})"
-            yield f"{compared} {change}, corrected p {p_value(gain.p_holm)}"
+            yield (
+                f"{gain.metric} ({gain.rule}) minus that of {gain.task} ({gain.variant}) {change_text(gain, share)}, "
+                f"corrected p {p_value(gain.p_holm)}"
+            )
 
 
 def _group_facts(rule: RuleScores) -> Iterator[str]:
+    """Yield the main score by group under a rule, a text per column."""
     for column, groups in rule.groups.items():
         scores = []
         for group in groups:

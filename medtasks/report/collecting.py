@@ -20,8 +20,8 @@ from medtasks.metrics.metric import Declaration
 from medtasks.metrics.missing_weights import fetch_command
 from medtasks.report.differences import (
     corrected_gains,
-    gains_on_same_images,
     gains_over,
+    paired_gains,
     summarise_thinking,
 )
 from medtasks.report.published import published_group_scores, published_of, published_scores
@@ -89,22 +89,23 @@ def collect_run(
     Raises:
         RepliesError: No task can be grouped by one of the columns.
     """
-    sections = []
-    for recorded in run.tasks.values():
-        sections.append(section(recorded, repeats.get(recorded.name, {}), by))
+    sections = [
+        section(recorded, repeats.get(recorded.name, {}), by) for recorded in run.tasks.values()
+    ]
     readings = [part.reading for part in sections if part.reading]
     ungrouped = grouping_notes(readings, by)
     by_name = {part.report.name: part for part in sections}
     recipe = run.manifests[-1].recipe if run.manifests else None
-    of_same_model = set(published_of(recipe.published_as)) if recipe else set()
+    scores_of_model = set(published_of(recipe.published_as)) if recipe else set()
     reports = []
     for part in sections:
         published = []
         for score in part.report.published:
-            same_model = (part.report.name, score) in of_same_model
-            published.append(replace(score, same_model=same_model))
-        others = _facts_of_others(part, by_name)
-        reports.append(replace(part.report, published=tuple(published), **others))
+            published.append(
+                replace(score, same_model=(part.report.name, score) in scores_of_model)
+            )
+        facts_of_others = _facts_of_others(part, by_name)
+        reports.append(replace(part.report, published=tuple(published), **facts_of_others))
     notes = chain.from_iterable(part.notes for part in sections)
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
@@ -162,7 +163,9 @@ def _gains(part: Section, by_name: Mapping[str, Section]) -> _Facts:
     if task.same_as is None:
         return {"gains": tuple(gains)}
     other = by_name.get(task.same_as)
-    on_images = gains_on_same_images(part.readings, other.readings) if other else []
+    on_images: list[Gain] = []
+    if other and other.readings:
+        on_images = paired_gains(part.readings, other.readings, by_image=True)
     missing = part.report.missing
     if not on_images:
         missing += (_NOT_COMPARED.format(task.same_as),)
@@ -170,7 +173,7 @@ def _gains(part: Section, by_name: Mapping[str, Section]) -> _Facts:
 
 
 def _compared_variants(task: TaskFile) -> dict[str, str]:
-    """Return the names of the variants that a task is compared with, and of the tasks that they are variants of."""
+    """Return the names of the variants that a task is compared with, each with the task that it is a variant of."""
     variants = {}
     for variant in VARIANTS:
         if variant != ROTATED:  # rotations have other metrics
@@ -264,6 +267,7 @@ def _recorded_report(recorded: TaskRun, task: TaskFile | None) -> TaskReport:
 
 
 def _group_report(recorded: TaskRun, task: TaskFile, members: Sequence[str]) -> TaskReport:
+    """Report the recorded scores of a group, and how the harness made them of those of its members."""
     files = task_files()
     entries = []
     for name in task.members:
@@ -357,9 +361,11 @@ def reading_section(reading: TaskReading) -> Section:
         ),
     )
     if task.is_shipped:
-        published = published_scores(task.name)
-        groups = published_group_scores(task.name)
-        report = replace(report, published=published, published_groups=groups)
+        report = replace(
+            report,
+            published=published_scores(task.name),
+            published_groups=published_group_scores(task.name),
+        )
     return Section(report, reading, notes, readings=[reading])
 
 
@@ -380,6 +386,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
 
 
 def _facts_of(data: Mapping[str, Any]) -> _Facts:
+    """Return what is recorded of data: an empty fingerprint if none is, and whole, real data unless it says no."""
     return {
         "fingerprint": _text(data, "fingerprint"),
         "sample_data": data.get("sample") is True,
@@ -389,10 +396,12 @@ def _facts_of(data: Mapping[str, Any]) -> _Facts:
 
 
 def _metrics_by_name(task: TaskFile) -> dict[str, Declaration]:
+    """Return the declared metrics of a task, and those that its family has for comparisons only."""
     return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
 
 
 def _partial_run(answered: int, documents: int) -> list[str]:
+    """Return a sentence if only a part of the questions was answered, else none. Numbers are 0 if unknown."""
     if not 0 < answered < documents:
         return []
     return [

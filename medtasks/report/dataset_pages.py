@@ -26,7 +26,7 @@ from medtasks.report.wording import count, part_of, quantity
 
 _Json = dict[str, Any]
 MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
-_HIDDEN = Thumbnail("", remark="credentialed data: not shown")
+_HIDDEN = Thumbnail(remark="credentialed data: not shown")
 _NAMED = 3
 _DECODER = " (read once pip install 'medtasks[dicom]' was run)"
 
@@ -40,7 +40,7 @@ class DuplicateNames:
             self.hidden or search.other.private
         )
         self._folders: Sequence[Path] = search.shown.folders
-        self._other_folders = (
+        self.other_folders = (
             [search.other.folder] if search.other and search.other.folder else []
         )
 
@@ -58,12 +58,20 @@ class DuplicateNames:
             own: Whether it is of the dataset, not of the images that this is compared with.
             file: Index of the file that is named first.
         """
-        folders = self._folders if own else self._other_folders
+        folders = self._folders if own else self.other_folders
         files = [below(path, folders) for path in image.files]
         hidden = self.hidden if own else self.other_is_hidden
-        rename = _hide_question if hidden else _printable
+        rename = _printable
         if hidden:
-            files = _hidden_files(image, files)
+            rename = _hide_question
+            # Files become hashes of the image's id in the dataset, or of their names if it has none.
+            ids = {}
+            for use in reversed(image.uses):
+                if use.image_id is not None:
+                    ids[use.file] = use.image_id
+            kind = "image" if image.uses else "file"
+            names = zip(image.files, files, strict=True)
+            files = [hidden_id(kind, ids.get(path, name)) for path, name in names]
         others = dict.fromkeys(files)
         del others[files[file]]
         return {
@@ -103,21 +111,8 @@ def below(file: Path, folders: Iterable[Path]) -> str:
     return _printable(file.name)
 
 
-def _hide_question(doc_id: str) -> str:
-    return hidden_id("doc", doc_id)
-
-
-def _hidden_files(image: DistinctImage, files: Sequence[str]) -> list[str]:
-    """Return hashed ids of an image's files: those of the image in the dataset, else of the files' names."""
-    ids = {}
-    for use in reversed(image.uses):
-        if use.image_id is not None:
-            ids[use.file] = use.image_id
-    kind = "image" if image.uses else "file"
-    hidden = []
-    for path, name in zip(image.files, files, strict=True):
-        hidden.append(hidden_id(kind, ids.get(path, name)))
-    return hidden
+def _hide_question(name: str) -> str:
+    return hidden_id("doc", name)
 
 
 def _printable(name: str) -> str:
@@ -174,6 +169,7 @@ def duplicates_as_dict(
 
 
 def _count_within(search: Duplicates, concern: Concern) -> _Json:
+    """Count findings within the dataset by kind of copy, and their questions, for one concern."""
     counts = dict.fromkeys(map(str, CopyKind), 0)
     questions = set[str]()
     for finding in search.within:
@@ -184,11 +180,25 @@ def _count_within(search: Duplicates, concern: Concern) -> _Json:
 
 
 def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> _Json:
-    folders = [other.folder] if other.folder else []
+    """Return the findings among other images as JSON types. Names of hidden images and files are left out."""
     errors = {}
     if not names.other_is_hidden:
         for file, error in other.unreadable.items():
-            errors[below(file, folders)] = _printable(error)
+            errors[below(file, names.other_folders)] = _printable(error)
+    # Each image and question of the dataset counts once, under its surest finding, which comes first.
+    pictures: dict[int, CopyKind] = {}
+    questions: dict[str, CopyKind] = {}
+    for finding in search.outside:
+        pictures.setdefault(id(finding.first), finding.kind)
+        for question in finding.questions:
+            questions.setdefault(question, finding.kind)
+    by_picture = Counter(pictures.values())
+    by_question = Counter(questions.values())
+    counts = []
+    for kind in CopyKind:
+        counts.append(
+            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
+        )
     return {
         "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
         "files": other.files,
@@ -201,29 +211,11 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> _
         "unreadable": len(other.unreadable),
         "unreadable_files": errors,
         "findings": [names.describe_pair(finding) for finding in search.outside],
-        "counts": _count_outside(search),
+        "counts": counts,
     }
 
 
-def _count_outside(search: Duplicates) -> list[_Json]:
-    """Count images and questions of the dataset by kind of copy, each once under its surest finding."""
-    pictures: dict[int, CopyKind] = {}
-    questions: dict[str, CopyKind] = {}
-    for finding in search.outside:  # the surest first
-        pictures.setdefault(id(finding.first), finding.kind)
-        for question in finding.questions:
-            questions.setdefault(question, finding.kind)
-    by_picture = Counter(pictures.values())
-    by_question = Counter(questions.values())
-    counts = []
-    for kind in CopyKind:
-        counts.append(
-            {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
-        )
-    return counts
-
-
-def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
+def duplicate_tables(contents: _Json) -> list[Table]:
     """Return the numbers of findings outside the dataset, and of those within it.
 
     Args:
@@ -245,10 +237,12 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
             pictures += row["pictures"]
             questions += row["questions"]
         rows.append(("any of these", count(pictures), part_of(questions, total)))
-        caption = f"Pictures of {name} found in {against['name']}"
         tables.append(
             number_table(
-                caption, ("copies", "pictures", "questions"), rows, split=len(rows) - 1
+                f"Pictures of {name} found in {against['name']}",
+                ("copies", "pictures", "questions"),
+                rows,
+                split=len(rows) - 1,
             )
         )
     if contents["within"]:
@@ -257,14 +251,17 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
         for row in contents["within_counts"]:
             numbers = [count(row[kind]) for kind in kinds]
             texts.append((row["concern"], *numbers, part_of(row["questions"], total)))
-        headings = ("findings within", *kinds, "questions")
         tables.append(
-            number_table(f"Found within {name}, in numbers of findings", headings, texts)
+            number_table(
+                f"Found within {name}, in numbers of findings",
+                ("findings within", *kinds, "questions"),
+                texts,
+            )
         )
     return tables
 
 
-def skipped_images(contents: Mapping[str, Any]) -> list[str]:
+def skipped_images(contents: _Json) -> list[str]:
     """List the images on both sides that were not compared.
 
     Args:
@@ -276,18 +273,18 @@ def skipped_images(contents: Mapping[str, Any]) -> list[str]:
     against = contents["against"]
     grey = " of a single grey"
     sentences = []
-    of_dataset = _list_counts(
+    dataset_counts = _list_counts(
         (len(contents["uniform"]), "picture", grey), (contents["volumes"], "volume", "")
     )
-    if of_dataset:
-        sentences.append(f"Not compared of {contents['dataset']}: {of_dataset}.")
+    if dataset_counts:
+        sentences.append(f"Not compared of {contents['dataset']}: {dataset_counts}.")
     if against is None:
         return sentences
     causes = against["unreadable_files"]
     named = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
     if len(causes) > _NAMED:
         named.append(f"{len(causes) - _NAMED} more")
-    of_other = _list_counts(
+    other_counts = _list_counts(
         (against["uniform"], "picture", grey),
         (against["unreadable"], "damaged file", f" ({'; '.join(named)})" if named else ""),
         (against["volumes"], "volume", ""),
@@ -295,8 +292,8 @@ def skipped_images(contents: Mapping[str, Any]) -> list[str]:
         (against["dicom_without_decoder"], "DICOM file", _DECODER),
         (against["other_files"], "other file", ""),
     )
-    if of_other:
-        sentences.append(f"Not compared of {against['name']}: {of_other}.")
+    if other_counts:
+        sentences.append(f"Not compared of {against['name']}: {other_counts}.")
     return sentences
 
 
@@ -306,7 +303,7 @@ def _list_counts(*counts: tuple[int, str, str]) -> str:
 
 
 def write_duplicates_page(
-    contents: Mapping[str, Any],
+    contents: _Json,
     search: Duplicates,
     names: DuplicateNames,
     path: Path,

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from medtasks.data.images.degrading import SEVERITIES
@@ -18,7 +18,6 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, mean
 from medtasks.report.report_model import Gain, LengthBin, TaskReport, Thinking
 from medtasks.scores.comparing import BothValues, TestKey, paired_values, same_values
 from medtasks.scores.run_values import Values, main_metrics, mean_values
-from medtasks.scores.score_model import MetricScore, RuleScores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import TaskReading
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, correct_by_holm
@@ -33,12 +32,13 @@ _TRUNCATED: Metric[Score] = Metric(
     "truncated", False, answered, of=lambda score: float(score["reason"] == Reason.TRUNCATED)
 )
 _BINS, _LEAST_IN_BIN = 4, 5
+_Repeats = Sequence[TaskReading]  # replies to a task, one reading per repeat of the run
 
 
 def gains_over(
-    repeats: Sequence[TaskReading],
+    repeats: _Repeats,
     report: TaskReport,
-    variant_repeats: Sequence[TaskReading],
+    variant_repeats: _Repeats,
     variant_report: TaskReport,
 ) -> list[Gain]:
     """Return the gains of a task over a variant of it, or of a thinking variant over its direct form.
@@ -57,7 +57,7 @@ def gains_over(
     """
     if not (repeats and variant_repeats):
         return []
-    gains = _tested_gains(repeats, variant_repeats)
+    gains = paired_gains(repeats, variant_repeats)
     if gains or not report.answered or report.answered != variant_report.answered:
         return gains
     return _recorded_gains(repeats[0], report, variant_repeats[0], variant_report)
@@ -75,35 +75,29 @@ def _recorded_gains(
     variant_estimates = {rule.name: rule.estimates for rule in variant_report.rules}
     gains = []
     for rule in report.rules:
-        for score, of_variant in _shared_scores(
-            rule, variant_estimates.get(rule.name, {}), main
-        ):
-            gain = Gain(
-                variant=str(variant_reading.task.variant or _DIRECT),
-                task=variant_report.name,
-                rule=rule.name,
-                metric=score.metric,
-                score=score.value,
-                variant_score=of_variant.value,
-                difference=score.value - of_variant.value,
-                low=math.nan,
-                high=math.nan,
-                p=math.nan,
-                samples=report.answered,
-                by_construction=not of_variant.value and score.metric in always_zero,
+        others = variant_estimates.get(rule.name, {})
+        shared = [score for score in rule.scores if score.metric in others]
+        # All main metrics that both have, else the first metric that both have.
+        main_scores = [score for score in shared if score.metric in main]
+        for score in main_scores or shared[:1]:
+            variant_score = others[score.metric].value
+            gains.append(
+                Gain(
+                    variant=str(variant_reading.task.variant or _DIRECT),
+                    task=variant_report.name,
+                    rule=rule.name,
+                    metric=score.metric,
+                    score=score.value,
+                    variant_score=variant_score,
+                    difference=score.value - variant_score,
+                    low=math.nan,
+                    high=math.nan,
+                    p=math.nan,
+                    samples=report.answered,
+                    by_construction=not variant_score and score.metric in always_zero,
+                )
             )
-            gains.append(gain)
     return gains
-
-
-def _shared_scores(
-    rule: RuleScores,
-    others: Mapping[str, MetricScore],
-    main: Collection[str],
-) -> list[tuple[MetricScore, MetricScore]]:
-    """Return pairs of a rule's scores and others by metric: of the main metrics that both have, else the first."""
-    shared = [(score, others[score.metric]) for score in rule.scores if score.metric in others]
-    return [pair for pair in shared if pair[0].metric in main] or shared[:1]
 
 
 def _always_zero(reading: TaskReading, variant_reading: TaskReading) -> set[str]:
@@ -113,34 +107,25 @@ def _always_zero(reading: TaskReading, variant_reading: TaskReading) -> set[str]
     return {metric.name for metric in reading.task.metrics if metric.zero_if_blind}
 
 
-def gains_on_same_images(
-    repeats: Sequence[TaskReading], other_repeats: Sequence[TaskReading]
-) -> list[Gain]:
-    """Return the gains of a task over another one with questions on the same images, image by image.
-
-    The value of an image is the mean over its questions, so that the questions may differ in language and number.
-
-    Args:
-        repeats: Replies of the task, one reading per repeat of the run.
-        other_repeats: Replies of the other task.
-
-    Returns:
-        Gains whose p-values are not corrected for each other yet, see :func:`corrected_gains`.
-    """
-    if not (repeats and other_repeats):
-        return []
-    return _tested_gains(repeats, other_repeats, by_image=True)
-
-
-def _tested_gains(
-    repeats: Sequence[TaskReading],
-    variant_repeats: Sequence[TaskReading],
+def paired_gains(
+    repeats: _Repeats,
+    variant_repeats: _Repeats,
     *,
     by_image: bool = False,
 ) -> list[Gain]:
-    """Compare main metrics sample by sample on the questions that both answered, if the replies are here.
+    """Compare a task with a variant, or another task, in its main metrics on the questions that both answered.
 
     Degraded images are compared a second time at each severity.
+
+    Args:
+        repeats: Replies of the task, one reading per repeat of the run, at least one.
+        variant_repeats: Replies of the variant or the other task, in the same way.
+        by_image: Whether the two tasks ask about the same images. Then images are compared instead of samples, by the
+            mean over the questions on each, so that questions may differ in language and number.
+
+    Returns:
+        Gains whose p-values are not corrected for each other yet, see :func:`corrected_gains`. There are none if the
+        task has no metric with values of single samples, or replies are missing.
     """
     base = repeats[0]
     variant = variant_repeats[0]
@@ -159,15 +144,15 @@ def _tested_gains(
             paired = paired_values(in_part, second)
             if not paired[0]:
                 continue
-            of = (f"{name}{part}", variant.task.name, rule, metric)
-            gain = _gain(of, paired, is_zero=metric in always_zero)
+            names = (f"{name}{part}", variant.task.name, rule, metric)
+            gain = _gain(names, paired, is_zero=metric in always_zero)
             gains.append(replace(gain, same_as=same_values(values, rule, metric)))
     return gains
 
 
 def _values_of_both(
-    repeats: Sequence[TaskReading],
-    variant_repeats: Sequence[TaskReading],
+    repeats: _Repeats,
+    variant_repeats: _Repeats,
     *,
     by_image: bool,
 ) -> BothValues:
@@ -178,15 +163,19 @@ def _values_of_both(
     metrics = main_metrics(repeats[0].task)
     if by_image:
         full = _values_of_images(repeats, metrics)
-        of_variant = _values_of_images(variant_repeats, main_metrics(variant_repeats[0].task))
+        variant_values = _values_of_images(
+            variant_repeats, main_metrics(variant_repeats[0].task)
+        )
     else:
         shared = _answered_ids(repeats) & _answered_ids(variant_repeats)
         full = _values_of(repeats, shared, metrics)
-        of_variant = _values_of(variant_repeats, shared, metrics)
-    return {key: (of_variant.get(key, {}), of_task) for key, of_task in full.items()}
+        variant_values = _values_of(variant_repeats, shared, metrics)
+    return {
+        key: (variant_values.get(key, {}), task_values) for key, task_values in full.items()
+    }
 
 
-def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
+def _answered_ids(repeats: _Repeats) -> set[str]:
     """Return the ids of the samples that any repeat answered."""
     replies = itertools.chain.from_iterable(
         reading.samples.replies.items() for reading in repeats
@@ -195,7 +184,7 @@ def _answered_ids(repeats: Sequence[TaskReading]) -> set[str]:
 
 
 def _values_of(
-    repeats: Sequence[TaskReading],
+    repeats: _Repeats,
     ids: Collection[str],
     metrics: Sequence[AnyMetric],
 ) -> Mapping[TestKey, Values]:
@@ -213,19 +202,19 @@ def _values_of(
 
 
 def _values_of_images(
-    repeats: Sequence[TaskReading], metrics: Sequence[AnyMetric]
+    repeats: _Repeats, metrics: Sequence[AnyMetric]
 ) -> Mapping[TestKey, Values]:
     """Return the mean value of each image's samples, by row and metric."""
     images = images_by_id(repeats[0].documents)
     by_image: dict[TestKey, Values] = {}
     for key, values in _values_of(repeats, images, metrics).items():
-        of_images: dict[str, list[tuple[Hashable, float]]] = {}
+        values_by_image: dict[str, list[tuple[Hashable, float]]] = {}
         for name, value in values.items():
-            of_images.setdefault(images[name], []).append(value)
+            values_by_image.setdefault(images[name], []).append(value)
         means: dict[str, tuple[Hashable, float]] = {}
-        for image, of_image in of_images.items():
-            cluster = of_image[0][0]
-            means[image] = (cluster, mean([value for _, value in of_image]))
+        for image, image_values in values_by_image.items():
+            cluster = image_values[0][0]
+            means[image] = (cluster, mean([value for _, value in image_values]))
         by_image[key] = means
     return by_image
 
@@ -247,16 +236,25 @@ def _parts(variant: TaskReading, values: BothValues) -> dict[str, set[str]]:
     return parts
 
 
-def _gain(of: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool) -> Gain:
-    """Return the gain over a variant with its test, which a variant's 0 by construction (``is_zero``) does not get."""
+def _gain(names: tuple[str, str, str, str], paired: PairedValues, *, is_zero: bool) -> Gain:
+    """Return the gain of a task over a variant, with its test.
+
+    Args:
+        names: Variant, name of its task, rule and metric.
+        paired: Values of the variant and of the task, with their clusters.
+        is_zero: Whether the metric is 0 under the variant for any model. Then there is no test, unless it is not 0.
+    """
     result = compare_paired(*paired)
     if is_zero and not result.first:
         scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
-        return Gain(*of, *scores, samples=result.samples, by_construction=True)
-    p = result.p if result.is_testable else math.nan
-    test = (result, paired) if result.is_testable else None
+        return Gain(*names, *scores, samples=result.samples, by_construction=True)
+    p = math.nan
+    test = None
+    if result.is_testable:
+        p = result.p
+        test = (result, paired)
     scores = (result.second, result.first, result.difference, result.low, result.high, p)
-    return Gain(*of, *scores, samples=result.samples, test=test)
+    return Gain(*names, *scores, samples=result.samples, test=test)
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
@@ -280,8 +278,8 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     for report in reports:
         thinking = report.thinking
         if thinking:
-            of_thinking = _with_corrected_p(report.name, thinking.gains, results)
-            thinking = replace(thinking, gains=of_thinking)
+            thinking_gains = _with_corrected_p(report.name, thinking.gains, results)
+            thinking = replace(thinking, gains=thinking_gains)
         gains = _with_corrected_p(report.name, report.gains, results)
         changed.append(replace(report, gains=gains, thinking=thinking))
     return tuple(changed)
@@ -373,7 +371,17 @@ def _length_bins(
     scores: Mapping[str, Score],
     lengths: Mapping[str, int],
 ) -> list[LengthBin]:
-    """Score replies by their length, in up to four parts, in the first main metric with values of single samples."""
+    """Score replies by their length, in the first main metric with values of single samples.
+
+    Returns:
+        Up to four parts of ascending length; equal lengths share a part. There are none without such a metric.
+    """
+    order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
+    parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
+    edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
+    by_part: dict[int, list[str]] = {}
+    for doc_id in order:
+        by_part.setdefault(bisect.bisect_right(edges, lengths[doc_id]), []).append(doc_id)
     documents = {str(document["doc_id"]): document for document in reading.documents}
     clusters = [(doc_id, Sample(documents[doc_id]).cluster_id) for doc_id in scores]
     metrics: Sequence[AnyMetric] = ()
@@ -384,7 +392,7 @@ def _length_bins(
         if not values or values.keys() - scores.keys():
             continue
         bins = []
-        for members in _members_by_length(lengths):
+        for members in by_part.values():
             score = with_interval(
                 metric, metric.estimate([scores[doc_id] for doc_id in members])
             )
@@ -393,14 +401,3 @@ def _length_bins(
             )
         return bins
     return []
-
-
-def _members_by_length(lengths: Mapping[str, int]) -> Iterable[list[str]]:
-    """Divide samples into up to four parts of ascending length. Equal lengths share a part."""
-    order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
-    parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
-    edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
-    members: dict[int, list[str]] = {}
-    for doc_id in order:
-        members.setdefault(bisect.bisect_right(edges, lengths[doc_id]), []).append(doc_id)
-    return members.values()

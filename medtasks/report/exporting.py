@@ -26,7 +26,7 @@ from medtasks.report.report_model import TaskReport
 from medtasks.report.wording import clusters_in_words, number, quantity, score_text
 from medtasks.runs.run import RecordedRun, TaskRun
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome
-from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.scores.score_model import MetricScore, RuleScores
 
 _Json = dict[str, Any]
@@ -48,7 +48,8 @@ class Export:
         Returns:
             A rule, its score and a note on this score for each rule and main metric.
         """
-        report, reading = self.section.report, self.section.reading
+        report = self.section.report
+        reading = self.section.reading
         metrics = reading.task.metrics if reading else ()
         main = [metric.name for metric in metrics if metric.role is Role.MAIN] or [
             metrics[0].name
@@ -61,24 +62,22 @@ class Export:
                 score = rule.estimates.get(name)
                 if score is None or math.isnan(score.value):
                     continue
-                named = f"{score.metric}, rule {rule.name} ({rule.rule})"
-                note = f"{named}: {score_text(score)}; {_size_of(rule, score)}; {task}"
+                note = f"{score.metric}, rule {rule.name} ({rule.rule}): {score_text(score)}; "
+                note += f"{_size_of(rule, score)}; {task}"
                 scores.append((rule, score, note))
         return scores
 
 
 def _size_of(rule: RuleScores, score: MetricScore) -> str:
     """Describe the samples of a score: how many, in how many clusters, lost and invalid ones."""
-    clusters = ""
-    if score.clusters:
-        in_words = quantity(score.clusters, "cluster")
-        if score.components:
-            in_words = clusters_in_words(score)
-        clusters = f" in {in_words}"
+    samples = quantity(rule.counts.scored, "sample")
+    if score.components and score.clusters:
+        samples += f" in {clusters_in_words(score)}"
+    elif score.clusters:
+        samples += f" in {quantity(score.clusters, 'cluster')}"
     invalid = rule.estimates.get("invalid_rate")
     share = number(invalid.value) if invalid else "uncounted"
-    lost = f"{rule.counts.lost} lost, {share} invalid"
-    return f"{quantity(rule.counts.scored, 'sample')}{clusters}, {lost}"
+    return f"{samples}, {rule.counts.lost} lost, {share} invalid"
 
 
 def exports(run: RecordedRun, names: Iterable[str] = ()) -> list[Export]:
@@ -124,8 +123,10 @@ def _wanted_tasks(run: RecordedRun, names: Iterable[str]) -> Iterable[str]:
 def _export_of(run: RecordedRun, part: Section, recorded: TaskRun) -> Export:
     """Return the export of a task, or raise a MedTasksError that says why it has none."""
     name = recorded.name
-    with_task = (manifest for manifest in reversed(run.manifests) if name in manifest.tasks)
-    manifest = next(with_task, None)
+    manifest = None
+    for made in run.manifests:
+        if name in made.tasks:
+            manifest = made
     if manifest is None or manifest.path is None:
         raise MedTasksError(
             f"{name}: {run.folder} has no manifest, which holds model, times and versions; {_AGAIN}"
@@ -158,10 +159,9 @@ def _problems(
         yield f"its newest results are missing or damaged; {_AGAIN}"
     if report.answered != report.documents:
         yield f"{report.answered} of {report.documents} samples were asked; {_AGAIN}"
-    counts = [rule.counts for rule in report.rules]
-    most_lost = max(counts, key=lambda of_rule: of_rule.lost, default=SampleCounts(0, 0))
-    if not FailureLimit.parse(DEFAULT_LIMIT).allows(most_lost):
-        yield f"{most_lost}, more than {DEFAULT_LIMIT}; {_AGAIN}"
+    loss = report.largest_loss
+    if loss and not FailureLimit.parse(DEFAULT_LIMIT).allows(loss):
+        yield f"{loss}, more than {DEFAULT_LIMIT}; {_AGAIN}"
     if not report.fingerprint:
         yield f"the fingerprint of its data is not recorded; {_AGAIN}"
     if part.notes:
@@ -224,46 +224,43 @@ def write_eee(
     """
     paths = []
     for export in chosen:
-        record = _eee_record(export)
-        record["source_metadata"] = {
-            "source_name": "medtasks",
-            "source_type": "evaluation_run",
-            "source_organization_name": organization,
-            "evaluator_relationship": relationship,
+        manifest = export.manifest
+        model = _eee_model(manifest)
+        ended = datetime.fromisoformat(manifest.ended or manifest.started)
+        retrieved = str(int(ended.timestamp()))
+        versions = {
+            name: str(version) for name, version in manifest.versions.items() if version
+        }
+        record = {
+            "schema_version": "0.3.0",
+            "evaluation_id": f"{export.section.report.name}/{model['id']}/{retrieved}",
+            "evaluation_timestamp": manifest.started,
+            "retrieved_timestamp": retrieved,
+            "source_metadata": {
+                "source_name": "medtasks",
+                "source_type": "evaluation_run",
+                "source_organization_name": organization,
+                "evaluator_relationship": relationship,
+            },
+            "eval_library": {
+                "name": "medtasks",
+                "version": versions.get("medtasks", "unknown"),
+                "additional_details": versions,
+            },
+            "model_info": model,
+            "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
         }
         text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         text += "\n"
         name = uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4)
-        developer, _, model = record["model_info"]["id"].replace(":", "_").partition("/")
-        of_model = folder / "data" / "medtasks" / developer / model.replace("/", "_")
-        of_model.mkdir(parents=True, exist_ok=True)
-        path = of_model / f"{name}.json"
+        developer, _, weights = model["id"].replace(":", "_").partition("/")
+        folder_of_model = folder / "data" / "medtasks" / developer / weights.replace("/", "_")
+        folder_of_model.mkdir(parents=True, exist_ok=True)
+        path = folder_of_model / f"{name}.json"
         with written_whole(path) as partial:
             partial.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths
-
-
-def _eee_record(export: Export) -> _Json:
-    """Return the record of a task, without who ran it."""
-    manifest = export.manifest
-    model = _eee_model(manifest)
-    ended = datetime.fromisoformat(manifest.ended or manifest.started)
-    retrieved = str(int(ended.timestamp()))
-    versions = {name: str(version) for name, version in manifest.versions.items() if version}
-    return {
-        "schema_version": "0.3.0",
-        "evaluation_id": f"{export.section.report.name}/{model['id']}/{retrieved}",
-        "evaluation_timestamp": manifest.started,
-        "retrieved_timestamp": retrieved,
-        "eval_library": {
-            "name": "medtasks",
-            "version": versions.get("medtasks", "unknown"),
-            "additional_details": versions,
-        },
-        "model_info": model,
-        "evaluation_results": [_eee_result(export, *scores) for scores in export.scores()],
-    }
 
 
 def _eee_model(manifest: RunManifest) -> _Json:
@@ -272,17 +269,16 @@ def _eee_model(manifest: RunManifest) -> _Json:
     named_weights = (facts.weights or facts.name).partition(", ")[0]
     weights = re.sub(r"[^\w./:-]", "_", named_weights).strip("./")
     fingerprint = facts.fingerprint or facts.unknown
-    details = {
-        "adapter": facts.name,
-        "weights": facts.weights,
-        "fingerprint": fingerprint,
-        "deployment_type": "self_deployed" if facts.fingerprint else "unknown",
-        "model_availability": "open_weights" if "commit:" in fingerprint else "unknown",
-    }
     return {
         "name": weights,
         "id": weights if "/" in weights else f"local/{weights}",
-        "additional_details": details,
+        "additional_details": {
+            "adapter": facts.name,
+            "weights": facts.weights,
+            "fingerprint": fingerprint,
+            "deployment_type": "self_deployed" if facts.fingerprint else "unknown",
+            "model_availability": "open_weights" if "commit:" in fingerprint else "unknown",
+        },
     }
 
 

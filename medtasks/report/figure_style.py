@@ -358,6 +358,7 @@ def set_score_axis(axes: "Axes", values: Sequence[float], share: bool) -> None:
 
 
 def _point(look: Look) -> dict[str, Any]:
+    """Return the arguments of matplotlib that draw a series as points without a line."""
     return {
         "color": look.colour,
         "marker": look.marker,

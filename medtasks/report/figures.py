@@ -21,10 +21,11 @@ from medtasks.errors import MedTasksError
 from medtasks.report import figure_style as style
 from medtasks.report.group_tables import groups_under, small_groups
 from medtasks.report.report_model import Gain, RunReport, TaskReport
-from medtasks.report.task_tables import coverage_rows, measure_text
+from medtasks.report.task_tables import coverage_rows
 from medtasks.report.wording import (
     count,
     encode_name,
+    measure_text,
     number,
     pair_rows,
     score_text,
@@ -132,7 +133,11 @@ def svg_elements(draw: Mapping[str, DrawFigure], folder: Path | None = None) -> 
 
 
 def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
-    """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines."""
+    """Draw the main metric of every task, if it is a share, with its interval under every rule, and all baselines.
+
+    Returns:
+        The figure, or None if no task has a share as its main metric.
+    """
     from matplotlib.lines import Line2D
 
     tasks, others = _tasks_by_scale(report)
@@ -141,14 +146,30 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     title = "Main metric of all tasks"
     rules = list(dict.fromkeys(chain.from_iterable(map(_main_scores, tasks))))
     most = max(len(task.rules) for task in tasks)
-    names = [*map(_summary_name, tasks)]
-    figure, axes = style.new_rows(title, (), names, [*rules, _BASELINES], most)
+    figure, axes = style.new_rows(
+        title, (), [*map(_summary_name, tasks)], [*rules, _BASELINES], most
+    )
     values: list[float] = []
     baselines: list[float] = []
     sentences = []
     for row, task in enumerate(tasks):
-        baselines += _draw_baselines(axes, row, task)
         main = _main_scores(task)
+        levels = set()
+        for baseline in task.baselines:
+            for rule, score in main.items():
+                levels.add(baseline.scores.get(rule, {}).get(score.metric, math.nan))
+        ascending = sorted(filter(math.isfinite, levels))
+        axes.scatter(
+            ascending,
+            [row] * len(ascending),
+            marker="|",
+            s=260,
+            color=style.GREY,
+            linewidth=1.2,
+            zorder=3,
+            clip_on=False,
+        )
+        baselines += ascending
         texts = [*task_warnings(task)]
         for position, (rule, score) in enumerate(main.items()):
             style.draw_score(axes, score, row, position, len(main), looks[rule])
@@ -182,6 +203,7 @@ def _tasks_by_scale(report: RunReport) -> tuple[list[TaskReport], list[str]]:
 
 
 def _main_scores(task: TaskReport) -> dict[str, MetricScore]:
+    """Return the main score of a task under each rule that has one, by name of the rule."""
     return {rule.name: rule.scores[0] for rule in task.rules if rule.scores}
 
 
@@ -195,28 +217,17 @@ def _summary_name(task: TaskReport) -> str:
     )
 
 
-def _draw_baselines(axes: "Axes", row: int, task: TaskReport) -> list[float]:
-    """Draw all baselines at the main metric of each rule, and return their values, ascending."""
-    levels = set()
-    for baseline in task.baselines:
-        for rule, score in _main_scores(task).items():
-            levels.add(baseline.scores.get(rule, {}).get(score.metric, math.nan))
-    values = sorted(filter(math.isfinite, levels))
-    axes.scatter(
-        values,
-        [row] * len(values),
-        marker="|",
-        s=260,
-        color=style.GREY,
-        linewidth=1.2,
-        zorder=3,
-        clip_on=False,
-    )
-    return values
-
-
 def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:
-    """Draw the main metric by group of a column, the group with the most questions on top."""
+    """Draw the main metric by group of a column, the group with the most questions on top.
+
+    Args:
+        task: The task.
+        looks: Looks of the rules, by name.
+        column: Column of the groups.
+
+    Returns:
+        The figure, or None if no group has a score.
+    """
     rules = [rule for rule in task.rules if rule.groups.get(column)]
     groups = groups_under(rules, column)
     mains = [group.scores[0] for group in groups if group.scores]
@@ -305,6 +316,7 @@ def _draw_groups(
 
 
 def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]:
+    """Return the names of rows: groups with their numbers of questions, and those too small to be compared marked."""
     small = small_groups(groups)
     text_lines = 1 if len(sizes) > _DENSE else 2
     names = []
@@ -315,7 +327,15 @@ def _group_names(sizes: Mapping[str, int], groups: Iterable[Group]) -> list[str]
 
 
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
-    """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction."""
+    """Draw gains over sanity variants: of the main metric, or of the next one that is not 0 by construction.
+
+    Args:
+        task: The task.
+        looks: Looks of the rules, by name. Gains under other rules are not drawn.
+
+    Returns:
+        The figure, or None if there are no gains.
+    """
     gains = _drawn_gains(task, looks)
     if not gains:
         return None
@@ -333,12 +353,18 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
         score = MetricScore(
             metric, gain.difference, math.nan, gain.low, gain.high, share, higher_is_better=True
         )
-        row = variants.index(gain.variant)
-        style.draw_score(axes, score, row, rules.index(gain.rule), len(rules), looks[gain.rule])
+        style.draw_score(
+            axes,
+            score,
+            variants.index(gain.variant),
+            rules.index(gain.rule),
+            len(rules),
+            looks[gain.rule],
+        )
         ends += filter(math.isfinite, (gain.difference, gain.low, gain.high))
-        of_variant = f"{number(gain.variant_score, share)} for {gain.variant}"
         sentences.append(
-            f"{metric} under {gain.rule} is {number(gain.score, share)}, {of_variant}."
+            f"{metric} under {gain.rule} is {number(gain.score, share)}, {number(gain.variant_score, share)} for "
+            f"{gain.variant}."
         )
     room = 0.05 * (max(ends) - min(ends))
     axes.axvline(0, color="black", linewidth=0.8)
@@ -374,7 +400,11 @@ def _drawn_gains(task: TaskReport, looks: Looks) -> list[Gain]:
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:
-    """Draw the outcomes of pairs, a bar per rule, each part with its number."""
+    """Draw the outcomes of pairs, a bar per rule, each part with its number.
+
+    Returns:
+        The figure, or None for a task without pairs.
+    """
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
     parts = {}
     for name, _, numbers in pair_rows([*outcomes.values()]):
@@ -382,7 +412,6 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
             parts[name] = numbers
     if not parts:
         return None
-    title = f"{task.name}: outcomes of pairs"
     totals = [*map(sum, zip(*parts.values(), strict=True))]
     names = []
     sentences = []
@@ -392,15 +421,10 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
             f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items()
         ]
         sentences.append(f"{rule}: {', '.join(texts)}.")
+    title = f"{task.name}: outcomes of pairs"
     figure, axes = style.new_rows(title, task_warnings(task), names, [*parts])
-    _draw_outcomes(axes, parts, max(totals))
-    style.add_legend(figure, axes.get_legend_handles_labels()[0])
-    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
-
-
-def _draw_outcomes(axes: "Axes", parts: Mapping[str, Sequence[int]], widest: int) -> None:
-    """Draw one bar per rule from the numbers of pairs by outcome, each with one number per rule."""
-    starts = [0] * len(next(iter(parts.values())))
+    widest = max(totals)
+    starts = [0] * len(totals)  # of the next part of each rule's bar
     same_looks = cycle(_SAME)
     for name, numbers in parts.items():
         look = _OUTCOMES.get(name) or next(same_looks)
@@ -422,6 +446,8 @@ def _draw_outcomes(axes: "Axes", parts: Mapping[str, Sequence[int]], widest: int
             starts[row] += length
     axes.set_xlim(0, widest)
     axes.set_xlabel("pairs")
+    style.add_legend(figure, axes.get_legend_handles_labels()[0])
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
 
 
 def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
@@ -469,12 +495,10 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
         label="this model",
     )
     axes.set_ylabel("right answers")
-    error = (
-        f"{measure_text(calibration.ece)}; {number(calibration.debiased_ece, False)} debiased"
-    )
+    debiased = number(calibration.debiased_ece, False)
     facts = [
         f"{count(calibration.samples)} questions",
-        f"expected calibration error\n{error}",
+        f"expected calibration error\n{measure_text(calibration.ece)}; {debiased} debiased",
         f"Brier score\n{measure_text(calibration.brier)}",
     ]
     sentences.append(calibration.note)
@@ -488,8 +512,8 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     points = sorted(calibration.coverage, key=lambda point: point.coverage)
     figure, axes = style.new_figure(title, task_warnings(task), bottom=style.AXIS, **_SQUARE)
     level = calibration.accuracy.value
-    text = f"all answers: {number(level)} right"
-    axes.axhline(level, color=style.GREY, linestyle="--", linewidth=1, label=text)
+    label = f"all answers: {number(level)} right"
+    axes.axhline(level, color=style.GREY, linestyle="--", linewidth=1, label=label)
     axes.plot(
         [point.coverage for point in points],
         [point.accuracy for point in points],

@@ -14,8 +14,8 @@ from medtasks.report.wording import (
     cluster_notes,
     count,
     difference,
-    estimate,
     label,
+    measure_text,
     names_by,
     number,
     p_statement,
@@ -56,25 +56,28 @@ def class_tables(name: str, rules: Iterable[RuleScores]) -> Iterator[Table]:
         The cross table of targets and calls, then the clinical numbers, with a row per class.
     """
     for rule in rules:
-        if rule.by_class:
-            yield _cross_table(name, rule)
-            yield _clinical_table(name, rule)
-
-
-def _cross_table(name: str, rule: RuleScores) -> Table:
-    rows = []
-    for of_class in rule.by_class:
-        for target, calls in (("present", of_class.present), ("absent", of_class.absent)):
-            numbers = map(count, (calls.positive, calls.negative, calls.invalid, calls.failed))
-            rows.append(cells(name_cell(of_class.name), target, *numbers))
-    headings = cells(
-        "Class", "Target", "Called positive", "Called negative", "Invalid", "Failed"
-    )
-    caption = f"Cross table by class, {rule.title}."
-    return Table(label(name, "cross", rule.name), caption, "llrrrr", headings, rows)
+        if not rule.by_class:
+            continue
+        rows = []
+        for class_numbers in rule.by_class:
+            for target, calls in (
+                ("present", class_numbers.present),
+                ("absent", class_numbers.absent),
+            ):
+                numbers = (calls.positive, calls.negative, calls.invalid, calls.failed)
+                rows.append(cells(name_cell(class_numbers.name), target, *map(count, numbers)))
+        yield Table(
+            label(name, "cross", rule.name),
+            f"Cross table by class, {rule.title}.",
+            "llrrrr",
+            cells("Class", "Target", "Called positive", "Called negative", "Invalid", "Failed"),
+            rows,
+        )
+        yield _clinical_table(name, rule)
 
 
 def _clinical_table(name: str, rule: RuleScores) -> Table:
+    """Return the clinical numbers of a task's classes under a rule, and why some are undefined."""
     first = rule.by_class[0]
     prevalence = "" if first.prevalence is None else number(first.prevalence)
     titles = {}
@@ -83,11 +86,11 @@ def _clinical_table(name: str, rule: RuleScores) -> Table:
             titles[metric] = title.format(prevalence=prevalence)
     rows = []
     undefined = []
-    for of_class in rule.by_class:
-        numbers = [_clinical_cell(of_class, metric) for metric in titles]
-        rows.append(cells(name_cell(of_class.name), *numbers))
-        for metric, cause in of_class.undefined.items():
-            undefined.append((f"{titles[metric]} of {of_class.name}", cause))
+    for class_numbers in rule.by_class:
+        numbers = [_clinical_cell(class_numbers, metric) for metric in titles]
+        rows.append((name_cell(class_numbers.name), *numbers))
+        for metric, cause in class_numbers.undefined.items():
+            undefined.append((f"{titles[metric]} of {class_numbers.name}", cause))
     notes = [INTERVALS, _CALLS]
     if prevalence:
         notes.append(_AT.format(prevalence=prevalence))
@@ -103,12 +106,12 @@ def _clinical_table(name: str, rule: RuleScores) -> Table:
     )
 
 
-def _clinical_cell(of_class: ClassNumbers, metric: str) -> Cell:
-    value = of_class.numbers[metric]
+def _clinical_cell(class_numbers: ClassNumbers, metric: str) -> Cell:
+    value = class_numbers.numbers[metric]
     is_share = not metric.startswith("lr_")
     bar = (value.value, value.low, value.high) if is_share else ()
-    text = estimate(value.value, value.low, value.high, is_share)
-    return Cell(text, remark=of_class.undefined.get(metric, ""), bar=bar)
+    text = measure_text(value, share=is_share)
+    return Cell(text, remark=class_numbers.undefined.get(metric, ""), bar=bar)
 
 
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
@@ -122,11 +125,36 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         A table per metric, followed by the published results of the same groups if there are any.
     """
     rules = [rule for rule in task.distinct_rules if column in rule.groups]
+    groups = groups_under(rules, column)
     metrics: dict[str, None] = {}
-    for group in groups_under(rules, column):
+    for group in groups:
         metrics |= dict.fromkeys(score.metric for score in group.scores)
+    small = small_groups(groups)
+    headings = [Cell(column), Cell("Questions")]
+    for rule in rules:
+        headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
     for metric in metrics:
-        yield _group_table(task, rules, column, metric)
+        rows = []
+        for name, size in task.group_sizes[column].items():
+            link = ""
+            if task.items:
+                link = urlencode(
+                    {"task": task.name, "column": column, "group": name}, errors="replace"
+                )
+            remark = "too few to compare" if name in small else ""
+            row = [Cell(name, remark=remark, link=link), Cell(count(size))]
+            for rule in rules:
+                row.append(score_cell(rule.group_score(column, name, metric)))
+                row.append(_gap_cell(rule, column, name, metric))
+            rows.append(tuple(row))
+        yield Table(
+            label(task.name, column, metric),
+            f"{metric} by {column}.",
+            "lr" + "rr" * len(rules),
+            cells(*headings),
+            rows,
+            notes=[*_group_notes(task, rules, column, metric)],
+        )
         published = published_group_table(task, column, metric)
         if published.rows:
             yield published
@@ -149,36 +177,6 @@ def small_groups(groups: Iterable[Group]) -> set[str]:
         groups: Groups of one column. Those of a draw are never compared, whatever their size, and not among the names.
     """
     return {group.name for group in groups if not (group.compared or group.drawn)}
-
-
-def _group_table(
-    task: TaskReport, rules: Sequence[RuleScores], column: str, metric: str
-) -> Table:
-    """Return one metric by group, with the gap of each group to all other samples."""
-    small = small_groups(groups_under(rules, column))
-    headings = [Cell(column), Cell("Questions")]
-    for rule in rules:
-        headings += cells(name_cell(rule.title), f"{rule.title}: gap to all others")
-    rows = []
-    for name, size in task.group_sizes[column].items():
-        link = ""
-        if task.items:
-            query = {"task": task.name, "column": column, "group": name}
-            link = urlencode(query, errors="replace")
-        remark = "too few to compare" if name in small else ""
-        row = [Cell(name, remark=remark, link=link), Cell(count(size))]
-        for rule in rules:
-            row.append(score_cell(rule.group_score(column, name, metric)))
-            row.append(_gap_cell(rule, column, name, metric))
-        rows.append(tuple(row))
-    return Table(
-        label(task.name, column, metric),
-        f"{metric} by {column}.",
-        "lr" + "rr" * len(rules),
-        cells(*headings),
-        rows,
-        notes=[*_group_notes(task, rules, column, metric)],
-    )
 
 
 def _group_notes(
@@ -214,20 +212,23 @@ def _uncompared_notes(
     if drawn:
         yield "Groups of drawn questions are not compared; brackets hold 95 % intervals of their own."
     elif with_interval:
-        names = ", ".join(with_interval)
-        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {names}."
+        yield (
+            f"Worth less than 20 samples and not compared, with 95 % intervals of their own: "
+            f"{', '.join(with_interval)}."
+        )
 
 
 def _gap_cell(rule: RuleScores, column: str, name: str, metric: str) -> Cell:
-    """Return the gap of a group to all other samples, with the p-value of its test on the page."""
+    """Return the gap of a group to all other samples, with the p-value of its test on the page.
+
+    The cell is empty for a group that is not compared, and has no p-value (NaN) if its gap is not tested.
+    """
     for group in rule.groups[column]:
-        for position, score in enumerate(group.scores):
-            if (group.name, score.metric) == (name, metric) and position < len(group.gaps):
-                gap, p = group.gaps[position], group.p_holm[position]
-                remark = "" if math.isnan(p) else p_statement(p)
-                return Cell(
-                    difference(gap.value, gap.low, gap.high, score.share), remark=remark
-                )
+        # Groups that are not compared have scores without gaps.
+        for score, gap, p in zip(group.scores, group.gaps, group.p_holm, strict=False):
+            if (group.name, score.metric) == (name, metric):
+                text = difference(gap.value, gap.low, gap.high, score.share)
+                return Cell(text, remark="" if math.isnan(p) else p_statement(p))
     return Cell("")
 
 

@@ -37,6 +37,7 @@ PAGE = "index.html"
 _SEED = 0
 _SIDE = 480  # pixels of a thumbnail
 _DIGITS = 12  # of a fingerprint
+_Facts = dict[str, str]  # values of facts by their names
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,10 @@ class ModelImage:
     file: str  # name of the PNG that is written
 
     @property
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> _Facts:
         """Size and fingerprint of the pixels."""
         digest = pixels_sha256(self.pixels.convert("RGB"))[:_DIGITS]
-        size = f"{self.pixels.width} x {self.pixels.height}"
-        return {"size": size, "pixels": digest}
+        return {"size": f"{self.pixels.width} x {self.pixels.height}", "pixels": digest}
 
     @property
     def thumbnail(self) -> str:
@@ -67,7 +67,7 @@ class SampleView:
 
     doc_id: str
     images: Sequence[ModelImage] = ()
-    files: dict[str, dict[str, str]] = field(default_factory=dict)  # facts by the file's name
+    files: dict[str, _Facts] = field(default_factory=dict)  # facts by the file's name
     fault: str = ""  # why the model gets nothing
 
 
@@ -78,10 +78,10 @@ def task_to_look_at(name: str) -> TaskFile:
         UnknownName: There is no such task or dataset.
     """
     files = task_files()
-    of_dataset = [task for task in files.values() if task.dataset == name]
-    if name in files or not of_dataset:
+    tasks_of_dataset = [task for task in files.values() if task.dataset == name]
+    if name in files or not tasks_of_dataset:
         return task_file(name)
-    return max(of_dataset, key=lambda task: "blank" in task.variants)  # it shows images
+    return max(tasks_of_dataset, key=lambda task: "blank" in task.variants)  # it shows images
 
 
 def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[SampleView]:
@@ -108,8 +108,7 @@ def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[SampleV
         page_id = hidden_id("doc", doc_id) if private and doc_id not in by_id else doc_id
         if page_id not in by_id:
             raise unknown_name("sample", doc_id, by_id, "its question file")
-        number = len(samples) + 1
-        samples.append(_look(task, by_id[page_id], page_id, number, private=private))
+        samples.append(_look(task, by_id[page_id], page_id, len(samples) + 1, private=private))
     return samples
 
 
@@ -142,14 +141,18 @@ def _look(
     return SampleView(doc_id, images, files, fault)
 
 
-def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
+def _facts_of(file: str, document: Document, settings: Any) -> _Facts:
     """Return the facts of a file's header, and the conversions by which it became what the model sees."""
-    facts: dict[str, str] = {}
+    facts: _Facts = {}
     try:
         path = image_path(file, document, settings)
         facts = header_facts(path)
         if holds_volume(path):
-            return _facts_of_volume(path, document, settings)
+            from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
+
+            rule = volume_rule(document, settings)
+            volume = show_volume(path, rule if rule.slices else None)
+            return {**volume.facts, "done": ", ".join(volume.conversions)}
         decoding = image_decoding(document, settings)
         facts["rule"] = str(decoding.rule)
         opened = OPENED.get((path, decoding))
@@ -161,14 +164,6 @@ def _facts_of(file: str, document: Document, settings: Any) -> dict[str, str]:
     except (OSError, MedTasksError) as error:
         facts["not shown"] = getattr(error, "strerror", None) or str(error)
     return facts
-
-
-def _facts_of_volume(path: Path, document: Document, settings: Any) -> dict[str, str]:
-    from medtasks.data.images.volume_slices import show_volume  # which brings NumPy
-
-    rule = volume_rule(document, settings)
-    volume = show_volume(path, rule if rule.slices else None)
-    return {**volume.facts, "done": ", ".join(volume.conversions)}
 
 
 def write_look(task: TaskFile, samples: Sequence[SampleView], folder: Path) -> Path:

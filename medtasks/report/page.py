@@ -47,6 +47,7 @@ _BLOCK = 64
 _WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
 LEFT_OUT = "left out to keep this file small"
 _File = tuple[Path, Decoding]
+_Json = dict[str, Any]
 
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
@@ -139,8 +140,7 @@ def write_rendered(name: str, path: Path, option: str = "--html", **values: Any)
         "base-uri 'none'",
         "form-action 'none'",
     )
-    template = environment.get_template(f"{name}.html")
-    text = template.render(
+    text = environment.get_template(f"{name}.html").render(
         version=__version__, script=Markup(script), policy="; ".join(rules), **values
     )
     try:
@@ -171,7 +171,7 @@ def json_in_html(value: Any) -> str:
 class Thumbnail:
     """A small copy of an image, or the reason why it is missing."""
 
-    uri: str  # JPEG as a data URI; empty if there is no image
+    uri: str = ""  # JPEG as a data URI; empty if there is no image
     width: int = 0  # of the image as models see it, in pixels; 0 without an image
     height: int = 0
     remark: str = ""  # why there is no image, or the conversions of its pixels; mostly empty
@@ -208,7 +208,7 @@ def thumbnails(
             copies = _copies_in_budget(files, side, budget, workers)
             if len(copies) == len(files):
                 break
-    copies += [Thumbnail("", remark=LEFT_OUT)] * (len(files) - len(copies))
+    copies += [Thumbnail(remark=LEFT_OUT)] * (len(files) - len(copies))
     return Thumbnails(side, dict(zip((file for file, _ in files), copies, strict=True)))
 
 
@@ -249,14 +249,19 @@ def _copies_in_budget(
 
 
 def _make_copy(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
-    """Return an image of about the size, if it can be read, and its small copy."""
+    """Decode a file, and make a small copy of its image.
+
+    Returns:
+        The image, no larger than ``side`` pixels, and the copy. A missing or unreadable file has None and a copy
+        without an image, whose remark says why.
+    """
     path, decoding = file
     try:
         decoded = decode_for_viewing(path, decoding, side)
     except FileNotFoundError:
-        return None, Thumbnail("", remark="the file is missing")
+        return None, Thumbnail(remark="the file is missing")
     except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no image breaks the report
-        return None, Thumbnail("", remark="the file cannot be read as a picture")
+        return None, Thumbnail(remark="the file cannot be read as a picture")
     # A draft of a JPEG has at least these sides already.
     decoded.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
     red, *others = (band.tobytes() for band in decoded.pixels.split())
@@ -273,7 +278,7 @@ def _uri(image: Image.Image, side: int) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
+def audit_data(report: RunReport, images: Thumbnails) -> _Json:
     """Return the items of a report as JSON types.
 
     Texts and images are listed once and items name them by position, as pairs share question, options and mostly the
@@ -288,8 +293,8 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     texts: defaultdict[str, int] = defaultdict(count().__next__)
     position = {file: number for number, file in enumerate(images.by_file)}
     missing = len(position)
-    tasks: list[dict[str, Any]] = []
-    items: list[dict[str, Any]] = []
+    tasks: list[_Json] = []
+    items: list[_Json] = []
     for number, task in enumerate(report.tasks):
         columns = list(dict.fromkeys(chain.from_iterable(item.groups for item in task.items)))
         rules = [rule.name for rule in task.rules]
@@ -305,7 +310,7 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
         )
         pictures = {key: position.get(file, missing) for key, file in task.pictures.items()}
         for item in task.items:
-            entry: dict[str, Any] = {
+            entry: _Json = {
                 "t": number,
                 "id": item.doc_id,
                 "u": item.unit,
@@ -337,6 +342,10 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
 
 
 def _answer_values(item: AuditItem, rule: str) -> list[Any] | None:
+    """Return answer, reason, whether it is right, score, and the options it names.
+
+    The result is None if the rule has not read this item.
+    """
     answer = item.answers.get(rule)
     if answer is None:
         return None

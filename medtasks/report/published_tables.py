@@ -6,7 +6,7 @@ Published results have the digits that were printed, and are in percent where ou
 from collections.abc import Callable, Sequence
 
 from medtasks.report.report_model import PublishedScore, TaskReport
-from medtasks.report.tables import Cell, Table, cells, name_cell
+from medtasks.report.tables import Cell, Row, Table, cells, name_cell
 from medtasks.report.wording import label, score_cell
 from medtasks.scores.score_model import MetricScore, RuleScores
 
@@ -73,7 +73,7 @@ def _rows(
     headings: Sequence[str],
     field: str,
     own_score: Callable[[RuleScores, str], MetricScore | None],
-) -> list[tuple[Cell, ...]]:
+) -> list[Row]:
     """Return the rows of this run, one per rule, and those of published models.
 
     Args:
@@ -108,6 +108,7 @@ def _sources(scores: Sequence[PublishedScore]) -> str:
 
 
 def _published_cell(task: TaskReport, score: PublishedScore, remarks: Sequence[str]) -> Cell:
+    """Return a published score with the printed digits, in percent if ours are, and the number of its remark."""
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
     if not task.is_share(score.metric, score.value):
         return Cell(score.printed, marks=marks)

@@ -40,6 +40,7 @@ from medtasks.stats.standard_error import mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 _Readings = dict[str, dict[Path, TaskReading]]  # by name of the task and folder of the repeat
+_Repeats = Sequence[TaskReading]  # replies to one task, one reading per repeat
 
 
 def write_repeats(output: Path) -> dict[str, RepeatedTask]:
@@ -74,12 +75,13 @@ def collect_repeats(
     first = next((run for run in repeats.runs.values() if run.tasks), None)
     report = collect_run(first or open_run(repeat_folders(folder)[0], model), readings, by)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
-    note = (
+    notes = (
         f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
         f"{first.folder.name if first else 'the first repeat'}; results over all of them are under Thinking and "
-        f"repeats. Gains take the mean of each question over all repeats."
+        f"repeats. Gains take the mean of each question over all repeats.",
+        *report.notes,
     )
-    return replace(report, tasks=tasks, notes=(note, *report.notes))
+    return replace(report, tasks=tasks, notes=notes)
 
 
 def _join_tasks(
@@ -89,19 +91,20 @@ def _join_tasks(
     readings = _readings_by_task(repeats, by)
     joined = {}
     for name, by_folder in readings.items():
-        of_task = list(by_folder.values())
-        if of_task[0].task.compares_likelihoods:
+        task_readings = list(by_folder.values())
+        if task_readings[0].task.compares_likelihoods:
             continue
         missing = [folder.name for folder in repeats.asked if folder not in by_folder]
         seeds = []
         for folder in by_folder:
             manifests = repeats.runs[folder].manifests
             seeds.append(manifests[-1].seeds.torch if manifests else None)
-        joined[name] = join(of_task, seeds, missing)
+        joined[name] = join(task_readings, seeds, missing)
     return readings, joined
 
 
 def _readings_by_task(repeats: RepeatedRun, by: Sequence[str]) -> _Readings:
+    """Read the replies of all repeats to tasks of ours. Groups, and tasks of others, are left out."""
     readings: _Readings = {}
     for folder, run in repeats.runs.items():
         for name, recorded in run.tasks.items():
@@ -115,7 +118,7 @@ def _readings_by_task(repeats: RepeatedRun, by: Sequence[str]) -> _Readings:
 
 
 def join(
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     seeds: Sequence[int | None],
     missing: Sequence[str] = (),
 ) -> RepeatedTask:
@@ -153,12 +156,12 @@ def join(
     )
 
 
-def _replies_are_equal(readings: Sequence[TaskReading]) -> bool:
+def _replies_are_equal(readings: _Repeats) -> bool:
     """Return whether several repeats have replies, all of them the same."""
     replies = []
     for reading in readings:
-        of_repeat = reading.samples.replies
-        replies.append({name: reply.text_for_files for name, reply in of_repeat.items()})
+        replies_by_id = reading.samples.replies
+        replies.append({name: reply.text_for_files for name, reply in replies_by_id.items()})
     first, *others = replies
     return bool(first and others) and others.count(first) == len(others)
 
@@ -176,7 +179,7 @@ def _values_by_row(reading: TaskReading) -> dict[str, dict[str, float]]:
 
 def _join_row(
     name: str,
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     values: Sequence[Mapping[str, float]],
 ) -> RepeatedRule:
     """Join the repeats under one rule, given the values of each repeat by metric."""
@@ -188,14 +191,14 @@ def _join_row(
     for metric in values[0]:
         if metric not in COUNTS:
             declaration = declared.get(metric) or raw_declaration(metric)
-            of_repeats = [repeat.get(metric, math.nan) for repeat in values]
+            repeat_values = [repeat.get(metric, math.nan) for repeat in values]
             averaged = readings if has_answers else ()
-            scores.append(_score(name, averaged, declaration, of_repeats, voted.get(metric)))
+            scores.append(_score(name, averaged, declaration, repeat_values, voted.get(metric)))
     failed_samples = sum(map(is_failed, by_id.values()))
     return RepeatedRule(name, tuple(scores), len(by_id), ties, failed, failed_samples)
 
 
-def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
+def _has_answers(name: str, readings: _Repeats) -> bool:
     """Return whether equal answers under a rule can be recognised: of withheld texts only values can."""
     if not any(reading.withheld for reading in readings):
         return True
@@ -221,7 +224,7 @@ def _voted_scores(
 
 def _score(
     row: str,
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     metric: Declaration,
     values: Sequence[float],
     voted: MetricScore | None,
@@ -253,7 +256,7 @@ def _score(
 
 def _majority_scores(
     name: str,
-    readings: Sequence[TaskReading],
+    readings: _Repeats,
     *,
     has_answers: bool,
 ) -> tuple[dict[str, Score], int, int]:

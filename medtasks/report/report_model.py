@@ -210,9 +210,11 @@ class TaskReport:
         sizes: dict[str, dict[str, int]] = {}
         for rule in self.rules:
             for column, groups in rule.groups.items():
-                of_column = sizes.setdefault(column, {})
+                column_sizes = sizes.setdefault(column, {})
                 for group in groups:
-                    of_column[group.name] = max(group.questions, of_column.get(group.name, 0))
+                    column_sizes[group.name] = max(
+                        group.questions, column_sizes.get(group.name, 0)
+                    )
         return sizes
 
     def most_frequent(self, counts: str) -> list[str]:
@@ -246,7 +248,7 @@ class TaskReport:
         return metric in self.metrics and self.metrics[metric].is_share(*values)
 
     def best_baseline(self, rule: RuleScores) -> tuple[Baseline, float] | None:
-        """Return the baseline that does best at the main metric of a rule, and its value."""
+        """Return the baseline that does best at the main metric of a rule, and its value, or None if none has any."""
         main = rule.scores[0]
         sign = -1 if main.higher_is_better is False else 1
         values = []

@@ -27,9 +27,8 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
         Heading and tables of each section. Tables without a row are left out.
     """
     summary = summary_table(report)
-    quotes = []
-    for name, parts in quotable_sentences(report).items():
-        quotes.append(cells(name_cell(name), " ".join(parts)))
+    sentences_by_task = quotable_sentences(report).items()
+    quotes = [cells(name_cell(name), " ".join(parts)) for name, parts in sentences_by_task]
     sentences = Table(
         label("sentences"), "Sentences to quote.", "lp", cells("Task", "Sentences"), quotes
     )
@@ -38,8 +37,13 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     for task in report.tasks:
         sections.append((task.name, _tables_of_task(task, report.title)))
     rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
-    caption = "Tasks that were asked for and have no results."
-    missing = Table(label("missing"), caption, "lp", cells("Task", "Why"), rows)
+    missing = Table(
+        label("missing"),
+        "Tasks that were asked for and have no results.",
+        "lp",
+        cells("Task", "Why"),
+        rows,
+    )
     sections.append(("Run", [missing, facts_table(report)]))
     with_rows = []
     for heading, tables in sections:
@@ -55,8 +59,7 @@ def _tables_of_task(task: TaskReport, title: str) -> list[Table]:
         about += "."
     data = ""
     if task.dataset:
-        fingerprint = task.fingerprint[:_FINGERPRINT] or "not recorded"
-        data = f"Data: {task.dataset}, fingerprint {fingerprint}."
+        data = f"Data: {task.dataset}, fingerprint {task.fingerprint[:_FINGERPRINT] or 'not recorded'}."
     notes = [*task.draw, *task.missing]
     if task.withheld:
         notes.append("Credentialed data: only scores are shown.")
@@ -78,8 +81,9 @@ def summary_table(report: RunReport) -> Table:
         tags = ["sample data"] if task.sample_data else []
         if task.withheld:
             tags.append("withheld")
-        link = wording.anchor(task.name)
-        name = Cell(task.name, code=True, remark=", ".join(tags), link=link)
+        name = Cell(
+            task.name, code=True, remark=", ".join(tags), link=wording.anchor(task.name)
+        )
         remark = "not all" if task.answered < task.documents else ""
         answered = Cell(wording.questions(task), remark=remark)
         if not task.rules:

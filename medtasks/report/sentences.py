@@ -25,9 +25,10 @@ from medtasks.tasks.task_files import variant_of
 
 # Variants that make a task harder for a model that sees.
 _STRESS = VARIANTS.keys() - {BLIND, BLANK, SWAPPED, "told", "nota_control"}
+_Sentences = dict[str, tuple[str, str, str]]  # result, comparison and reliability by task
 
 
-def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
+def quotable_sentences(report: RunReport) -> _Sentences:
     """Return sentences on the tasks that are no variant of another.
 
     They are about the main metric, read by the careful row (``robust`` or ``strict``) if a task has one.
@@ -39,7 +40,7 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
     for task in report.tasks:
         variants.update(gain.task for gain in task.gains)
     made = _model_and_versions(report)
-    sentences: dict[str, tuple[str, str, str]] = {}
+    sentences: _Sentences = {}
     for task in report.tasks:
         rules = {rule.name: rule for rule in task.rules if rule.scores}
         if task.name in variants or not rules:
@@ -51,12 +52,16 @@ def quotable_sentences(report: RunReport) -> dict[str, tuple[str, str, str]]:
             if stated and task.name == primary.task:
                 rule = replace(rule, scores=(stated, *rule.scores))
             lead = primary.lead(task.name, rule.scores[0].metric)
-        result = lead + _result(task, rule, report.title)
-        sentences[task.name] = (result, _comparison(task, rule), _reliability(task, rule, made))
+        sentences[task.name] = (
+            lead + _result(task, rule, report.title),
+            _comparison(task, rule),
+            _reliability(task, rule, made),
+        )
     return sentences
 
 
 def _model_and_versions(report: RunReport) -> str:
+    """Return model, fingerprint of its weights and versions as far as recorded, or an empty text if none is."""
     versions = report.facts.get("versions", "").split(", ")
     ours = [text for text in versions if text.startswith(("medtasks ", "lmms_eval "))]
     facts = {
@@ -86,7 +91,8 @@ def image_gain(task: TaskReport, rule: RuleScores) -> tuple[Gain | None, str]:
     """Return the gain over the blind variant, or over another one if it is 0 by construction.
 
     Returns:
-        The gain, None if it was not run, and a remark on its metric or variant.
+        The gain, or None if its variant was not run, and a remark on its metric or variant, empty if they are the main
+        metric and the blind variant.
     """
     metric = rule.scores[0].metric if rule.scores else ""
     gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule.name}
@@ -107,28 +113,29 @@ def _result(task: TaskReport, rule: RuleScores, model: str) -> str:
     if math.isnan(main.value):
         return f"On {task.name}, {model} has no score: {_no_score(rule)} ({data}).{caution}"
     brackets = "" if math.isnan(main.low) else " (95 % interval in brackets)"
-    reached = (
-        f"{model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}"
-    )
     others = ""
     for other in task.rules:
         score = other.estimates.get(main.metric)
         if score and other is not rule:
             others += f"; under {other.name} it is {score_text(score)}"
-    samples = _samples_in_words(task, rule)
-    return f"On {task.name}, {reached}, for {samples} ({data}){others}.{caution}"
+    return (
+        f"On {task.name}, {model} reaches {main.metric} {score_text(main)} under rule {rule.name}{brackets}, for "
+        f"{_samples_in_words(task, rule)} ({data}){others}.{caution}"
+    )
 
 
 def _samples_in_words(task: TaskReport, rule: RuleScores) -> str:
+    """Return the number of samples of the main score, and of their clusters if these are not the samples."""
     samples = "an unknown number of samples"
     if number_of_samples := rule.counts.scored or task.answered:
         samples = quantity(number_of_samples, "sample")
     if clusters := clusters_in_words(rule.scores[0]):
-        samples = f"{samples} from {clusters}"
+        samples += f" from {clusters}"
     return samples
 
 
 def _no_score(rule: RuleScores) -> str:
+    """Say why a rule has no main score: all samples failed or are unjudged, or the reason that the run recorded."""
     counts = rule.counts
     if not counts.lost or counts.scored:
         return rule.failures.get(rule.scores[0].metric, "the reason is not recorded").rstrip(
@@ -138,10 +145,24 @@ def _no_score(rule: RuleScores) -> str:
 
 
 def _comparison(task: TaskReport, rule: RuleScores) -> str:
-    """Return the paired difference from the task without its image, else from the best baseline."""
+    """Return the paired difference from the task without its image, else from the best baseline.
+
+    Returns:
+        A sentence. It says what to run if there is nothing to compare with, and that there is no test if none was made.
+    """
     gain, _ = image_gain(task, rule)
     if gain:
-        return _gain_over_variant(task, gain)
+        share = task.is_share(gain.metric, gain.score, gain.variant_score)
+        test = "not tested"
+        if not math.isnan(gain.p):
+            test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
+            if gain.p_holm > gain.p:
+                test += ", the interval uncorrected"
+        return (
+            f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
+            f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of "
+            f"{change_text(gain, share)} on {quantity(gain.samples, 'sample')} ({test})."
+        )
     best = task.best_baseline(rule)
     if best is None:
         blind = f"{task.name}_{BLIND}"
@@ -155,22 +176,9 @@ def _comparison(task: TaskReport, rule: RuleScores) -> str:
         return f"{sentence}; whether this run differs from it was not tested."
     metric, result = baseline.tests[rule.name]
     share = task.is_share(metric, result.first)
-    change = change_text(result, share)
-    return f"{sentence}; this run minus it, in {metric}: {change} (paired, {p_statement(result.p)})."
-
-
-def _gain_over_variant(task: TaskReport, gain: Gain) -> str:
-    share = task.is_share(gain.metric, gain.score, gain.variant_score)
-    change = change_text(gain, share)
-    test = "not tested"
-    if not math.isnan(gain.p):
-        test = f"paired, {p_statement(gain.p)}, corrected {p_value(gain.p_holm)}"
-        if gain.p_holm > gain.p:
-            test += ", the interval uncorrected"
     return (
-        f"With {VARIANTS.get(gain.variant, gain.variant)} ({gain.task}) its {gain.metric} is "
-        f"{number(gain.variant_score, share)} instead of {number(gain.score, share)}: a difference of {change} on "
-        f"{quantity(gain.samples, 'sample')} ({test})."
+        f"{sentence}; this run minus it, in {metric}: {change_text(result, share)} "
+        f"(paired, {p_statement(result.p)})."
     )
 
 
@@ -196,9 +204,7 @@ def _reliability(task: TaskReport, rule: RuleScores, made: str) -> str:
 
 def _groups(rule: RuleScores) -> str:
     """Return the finding on the column of groups with the smallest p-value, or an empty text if none is tested."""
-    tests = {
-        column: of_column[0] for column, of_column in rule.column_tests.items() if of_column
-    }
+    tests = {column: tested[0] for column, tested in rule.column_tests.items() if tested}
     if not tests:
         return ""
     column, test = min(tests.items(), key=lambda entry: entry[1].p_holm)
@@ -210,11 +216,10 @@ def _groups(rule: RuleScores) -> str:
         if score and group.compared:
             values.append(score.value)
     columns = f", corrected over {len(tests)} columns" if len(tests) > 1 else ""
-    result = f"{finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
-    between = (
-        f"{metric} lies between {number(min(values), share)} and {number(max(values), share)}"
+    return (
+        f"in compared groups of {column}, {metric} lies between {number(min(values), share)} and "
+        f"{number(max(values), share)}; {finding(rule, column, test)} ({p_statement(test.p_holm)}{columns})"
     )
-    return f"in compared groups of {column}, {between}; {result}"
 
 
 def variant_finding(task: TaskReport, rule: RuleScores) -> str:
@@ -237,5 +242,7 @@ def variant_finding(task: TaskReport, rule: RuleScores) -> str:
     loss = max(harder, key=lambda gain: sign * gain.difference)
     share = task.is_share(loss.metric, loss.score, loss.variant_score)
     change = difference(-loss.difference, -loss.high, -loss.low, share)
-    corrected = f"corrected {p_statement(loss.p_holm)}, the interval uncorrected"
-    return f"the hardest variant, {loss.task}, changes {loss.metric} by {change} ({corrected})"
+    return (
+        f"the hardest variant, {loss.task}, changes {loss.metric} by {change} (corrected {p_statement(loss.p_holm)}, "
+        f"the interval uncorrected)"
+    )

@@ -84,6 +84,9 @@ class Cell:
     place: int = 0  # 1 for the best value of a column, 2 for the second best, 0 for others
 
 
+Row = tuple[Cell, ...]  # one cell per column
+
+
 @dataclass(frozen=True)
 class Table:
     """One table."""
@@ -91,16 +94,15 @@ class Table:
     label: str  # unique in the report; of letters, digits and "-_."
     caption: str
     columns: str  # a letter per column: l and r for left and right, p for long text
-    headings: tuple[Cell, ...]
-    rows: Sequence[tuple[Cell, ...]]  # cells, one per column
+    headings: Row
+    rows: Sequence[Row]
     # Sentences that must not be overlooked, which become rows before the others.
     warnings: tuple[str, ...] = ()
     notes: Sequence[str] = ()  # sentences below the table; a cell's marks count from 1
     split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
 
     def __post_init__(self) -> None:
-        texts = [cell.text for cell in chain.from_iterable(self.rows)]
-        if not any("[" in text for text in texts):
+        if not any("[" in cell.text for cell in chain.from_iterable(self.rows)):
             kept = [note for note in self.notes if note != INTERVALS]
             object.__setattr__(self, "notes", kept)
 
@@ -108,6 +110,9 @@ class Table:
     def has_marks(self) -> bool:
         """Whether cells refer to notes by their numbers."""
         return any(cell.marks for cell in chain.from_iterable(self.rows))
+
+
+Sections = Iterable[tuple[str, Sequence[Table]]]  # heading and tables of each
 
 
 def name_cell(text: str) -> Cell:
@@ -120,7 +125,7 @@ def name_cell(text: str) -> Cell:
     return Cell(text, code=True)
 
 
-def cells(*texts: str | Cell) -> tuple[Cell, ...]:
+def cells(*texts: str | Cell) -> Row:
     """Return a cell per text. Cells stay as they are.
 
     Example:
@@ -174,7 +179,7 @@ def terminal(table: Table) -> RichTable:
     return rich_table
 
 
-def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
+def markdown(title: str, sections: Sections) -> str:
     """Return sections of tables as Markdown with GitHub's tables.
 
     Args:
@@ -191,12 +196,13 @@ def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str
                 f"**Table {number}.** {_plain(table.caption)}",
                 "",
                 *_markdown_table(table),
+                "",
             ]
-            lines.append("")
     return "\n".join(lines)
 
 
 def _markdown_table(table: Table) -> Iterator[str]:
+    """Yield the lines of a table: headings, warnings, rows, and notes as a list."""
     yield _markdown_row(table.headings)
     rules = ["--:" if column == "r" else ":--" for column in table.columns]
     yield f"| {' | '.join(rules)} |"
@@ -213,7 +219,7 @@ def _markdown_table(table: Table) -> Iterator[str]:
         yield f"- <sup>{position}</sup> {text}" if table.has_marks else f"- {opening}"
 
 
-def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
+def latex(sections: Sections) -> str:
     r"""Return sections of tables as LaTeX, which needs the packages booktabs and graphicx.
 
     Args:
@@ -231,7 +237,8 @@ def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
     return "\n".join(lines)
 
 
-def _markdown_row(row: tuple[Cell, ...]) -> str:
+def _markdown_row(row: Row) -> str:
+    """Return a row in Markdown: names in backticks, best values bold, and numbers of notes raised."""
     texts = []
     for cell in row:
         if cell.code and cell.text != NOT_DEFINED:
@@ -295,6 +302,7 @@ def _latex_table(table: Table) -> Iterator[str]:
 
 
 def _latex_notes(table: Table) -> Iterator[str]:
+    """Yield the notes of a table, if it has any, in small print, with their numbers if cells refer to them."""
     if not table.notes:
         return
     yield "  \\par\\smallskip"
@@ -306,7 +314,8 @@ def _latex_notes(table: Table) -> Iterator[str]:
     yield "  \\end{minipage}"
 
 
-def _latex_row(row: tuple[Cell, ...]) -> str:
+def _latex_row(row: Row) -> str:
+    """Return a row in LaTeX, in which undefined numbers are dashes."""
     texts = []
     for cell in row:
         if cell.text == NOT_DEFINED:
@@ -356,6 +365,7 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
 
 
 def _latex_character(character: str) -> str:
+    """Return a character as LaTeX source: a command, an accent command, its code point, or nothing if invisible."""
     base, *accents = list(unicodedata.normalize("NFD", character))
     if character in _SPECIAL:
         return _SPECIAL[character]

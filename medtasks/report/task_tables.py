@@ -7,8 +7,8 @@ from itertools import chain
 
 from medtasks.report.group_tables import class_tables, group_tables
 from medtasks.report.published_tables import published_table
-from medtasks.report.report_model import Gain, RepeatedTask, TaskReport, Thinking
-from medtasks.report.tables import Cell, Table, cells, name_cell
+from medtasks.report.report_model import Gain, RepeatedTask, TaskReport
+from medtasks.report.tables import Cell, Row, Table, cells, name_cell
 from medtasks.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
@@ -18,6 +18,7 @@ from medtasks.report.wording import (
     decided_pairs,
     estimate,
     label,
+    measure_text,
     names_by,
     number,
     p_statement,
@@ -30,7 +31,7 @@ from medtasks.report.wording import (
     score_text,
 )
 from medtasks.scores.score_model import PairOutcomes, RuleScores
-from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint, Measure
+from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
 _COVERAGE_ROWS = 10
 _HOLM = (
@@ -131,48 +132,39 @@ def baselines_table(task: TaskReport) -> Table:
     with_baseline = set[str]()
     names = []
     described = []
+    tests = []
     for baseline in task.baselines:
         with_baseline.update(*baseline.scores.values())
         names.append(baseline.name)
         if baseline.describes:
             described.append(f"{baseline.name}: {baseline.describes}")
+        for rule_name, (metric, result) in baseline.tests.items():
+            share = task.is_share(metric, result.first)
+            tests.append(
+                f"This run minus {baseline.name}, {metric} ({rule_name}): {change_text(result, share)}, "
+                f"{p_statement(result.p)} ({result.test}, on the same questions)."
+            )
     rows = []
     for metric in task.metric_names:
         for rule in task.distinct_rules:
             score = rule.estimates.get(metric)
             if score is None or metric not in with_baseline:
                 continue
-            row: list[Cell | str] = [
-                name_cell(metric),
-                name_cell(rule.title),
-                score_text(score),
-            ]
+            values = []
             for baseline in task.baselines:
                 value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
-                row.append(number(value, task.is_share(metric, value)))
-            rows.append(cells(*row))
+                values.append(number(value, task.is_share(metric, value)))
+            rows.append(
+                cells(name_cell(metric), name_cell(rule.title), score_text(score), *values)
+            )
     return Table(
         label(task.name, "baselines"),
         "Baselines that see no image.",
         "llr" + "r" * len(names),
         cells("Metric", "Rule", "This run", *names),
         rows,
-        notes=(INTERVALS, *_baseline_tests(task), *described),
+        notes=(INTERVALS, *tests, *described),
     )
-
-
-def _baseline_tests(task: TaskReport) -> list[str]:
-    """Return a sentence per test of the run against a baseline."""
-    sentences = []
-    for baseline in task.baselines:
-        for rule, (metric, result) in baseline.tests.items():
-            share = task.is_share(metric, result.first)
-            gained = change_text(result, share)
-            sentences.append(
-                f"This run minus {baseline.name}, {metric} ({rule}): {gained}, "
-                f"{p_statement(result.p)} ({result.test}, on the same questions)."
-            )
-    return sentences
 
 
 def gains_table(task: TaskReport) -> Table:
@@ -184,22 +176,16 @@ def gains_table(task: TaskReport) -> Table:
     for name, meaning in VARIANTS.items():
         if name in variants:
             notes.append(f"{name}: {meaning}.")
-    rows = []
-    for gain, row in _gain_rows(task, task.gains):
-        rows.append(cells(gain.variant, *row))
-    headings = cells(
-        "Variant",
-        "Rule",
-        "Metric",
-        "Questions",
-        "Task",
-        "Variant",
-        "Difference",
-        "p",
-        "p, Holm",
+    rows = [cells(gain.variant, *row) for gain, row in _gain_rows(task, task.gains)]
+    columns = ("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference")
+    return Table(
+        label(task.name, "gains"),
+        "Score minus that of a variant on the same questions.",
+        "lllrrrrrr",
+        cells(*columns, "p", "p, Holm"),
+        rows,
+        notes=notes,
     )
-    caption = "Score minus that of a variant on the same questions."
-    return Table(label(task.name, "gains"), caption, "lllrrrrrr", headings, rows, notes=notes)
 
 
 def thinking_table(task: TaskReport) -> Table:
@@ -210,17 +196,17 @@ def thinking_table(task: TaskReport) -> Table:
         gains = task.thinking.gains
         base = task.thinking.base
     rows = [row for _, row in _gain_rows(task, gains)]
-    headings = cells(
-        "Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"
+    return Table(
+        label(task.name, "thinking"),
+        f"Thinking against the direct form ({base}), on the same questions.",
+        "llrrrrrr",
+        cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"),
+        rows,
+        notes=(INTERVALS, _HOLM),
     )
-    caption = f"Thinking against the direct form ({base}), on the same questions."
-    notes = (INTERVALS, _HOLM)
-    return Table(label(task.name, "thinking"), caption, "llrrrrrr", headings, rows, notes=notes)
 
 
-def _gain_rows(
-    task: TaskReport, gains: Sequence[Gain]
-) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
+def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, Row]]:
     """Yield each gain with its cells, those of rules that read the same answers in one row."""
     for gain in gains:
         if gain.same_as:
@@ -262,23 +248,18 @@ def lengths_table(task: TaskReport) -> Table:
         rows.append(cells(lengths, count(part.questions), score_text(part.score)))
     notes = [INTERVALS, f"Reasoning never ended: {score_text(thinking.truncated)}."]
     if not math.isnan(thinking.mean):
-        notes.append(_lengths_sentence(thinking))
+        unit = "Words of reasoning per reply (tokens were not counted)"
+        if thinking.unit == "tokens":
+            unit = "Tokens per reply"
+        sentence = f"{unit}: mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
+        if thinking.at_limit is not None:
+            sentence += f"; {thinking.at_limit:,} of {thinking.answered:,} used up the {thinking.limit:,} new tokens"
+        notes.append(f"{sentence}.")
     caption = (
         f"{thinking.bins[0].score.metric} by length of the reply." if thinking.bins else ""
     )
     headings = cells(f"Length, {thinking.unit}", "Questions", "Score")
     return Table(label(task.name, "lengths"), caption, "lrr", headings, rows, notes=notes)
-
-
-def _lengths_sentence(thinking: Thinking) -> str:
-    unit = "Words of reasoning per reply (tokens were not counted)"
-    if thinking.unit == "tokens":
-        unit = "Tokens per reply"
-    lengths = f"mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
-    if thinking.at_limit is not None:
-        at_limit = f"{thinking.at_limit:,} of {thinking.answered:,}"
-        lengths += f"; {at_limit} used up the {thinking.limit:,} new tokens"
-    return f"{unit}: {lengths}."
 
 
 def repeats_table(repeated: RepeatedTask) -> Table:
@@ -309,13 +290,13 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         f"Majority: score of the answer that most repeats gave, without failed replies and replies without an answer; "
         f"another quantity than the mean."
     )
-    headings = cells(
-        "Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority"
-    )
-    caption = f"{repeated.repeats} repeats with other seeds."
-    notes = (INTERVALS, method, *repeated.notes, *counts)
     return Table(
-        label(repeated.task, "repeats"), caption, "llrrrrr", headings, rows, notes=notes
+        label(repeated.task, "repeats"),
+        f"{repeated.repeats} repeats with other seeds.",
+        "llrrrrr",
+        cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority"),
+        rows,
+        notes=(INTERVALS, method, *repeated.notes, *counts),
     )
 
 
@@ -326,8 +307,9 @@ def pairs_table(task: TaskReport) -> Table:
     cut = max((pairs.incomplete for pairs in outcomes.values()), default=0)
     notes = []
     if cut:
-        more = f"Of {count(cut)} more pairs only one image was asked"
-        notes.append(f"{more}; they are in no score of pairs.")
+        notes.append(
+            f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs."
+        )
     return Table(
         label(task.name, "pairs"),
         "Outcomes of pairs.",
@@ -338,7 +320,7 @@ def pairs_table(task: TaskReport) -> Table:
     )
 
 
-def _pair_outcome_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[Cell, ...]]:
+def _pair_outcome_rows(outcomes: Sequence[PairOutcomes]) -> list[Row]:
     """Return the rows of the outcomes of one rule or several, at least one."""
     parts = pair_rows(outcomes)
     by_outcome = [numbers for _, _, numbers in parts]
@@ -352,8 +334,7 @@ def _pair_outcome_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[Cell, ...
         rows.append(tuple(row))
     solved = [decided_pairs(pairs) for pairs in outcomes]
     if any(solved):
-        guessing = "guessing gives 50% with two options."
-        meaning = f"Pairs with one image right say nothing of this; {guessing}"
+        meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
     rows.append(cells("All complete pairs", *map(count, totals)))
     return rows
@@ -380,9 +361,10 @@ def calibration_table(task: TaskReport) -> Table:
     left_out: dict[str, None] = {}
     for calibration in task.calibration.values():
         if calibration.left_out:
-            number_of_questions = quantity(calibration.left_out, "question")
-            cause = "Left out, as they had no likelihoods that could be read"
-            left_out[f"{cause}: {number_of_questions}."] = None
+            number_left_out = quantity(calibration.left_out, "question")
+            left_out[
+                f"Left out, as they had no likelihoods that could be read: {number_left_out}."
+            ] = None
     measures = ("Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
     return Table(
         label(task.name, "calibration"),
@@ -392,16 +374,6 @@ def calibration_table(task: TaskReport) -> Table:
         rows,
         notes=(INTERVALS, *methods, *left_out),
     )
-
-
-def measure_text(measure: Measure, *, share: bool = False) -> str:
-    """Return a measure with its interval.
-
-    Args:
-        measure: The measure.
-        share: Whether it is a fraction, which is shown in percent.
-    """
-    return estimate(measure.value, measure.low, measure.high, share)
 
 
 def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
@@ -427,9 +399,12 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
         name: Name of the task.
         classes: Areas under the curves. They are the same under all rules of the task.
     """
-    rows = []
-    for area in classes:
-        rows.append(cells(area.name, count(area.samples), measure_text(area.auroc)))
-    caption = "AUROC of each class against all others, from the likelihoods."
-    headings = cells("Class", "Questions", "Likelihood AUROC")
-    return Table(label(name, "classes"), caption, "lrr", headings, rows, notes=(INTERVALS,))
+    rows = [cells(area.name, count(area.samples), measure_text(area.auroc)) for area in classes]
+    return Table(
+        label(name, "classes"),
+        "AUROC of each class against all others, from the likelihoods.",
+        "lrr",
+        cells("Class", "Questions", "Likelihood AUROC"),
+        rows,
+        notes=(INTERVALS,),
+    )

@@ -13,6 +13,8 @@ from medtasks.report.tables import INTERVALS as INTERVALS
 from medtasks.report.tables import NOT_DEFINED, Cell
 from medtasks.scores.error_classes import ErrorClass
 from medtasks.scores.score_model import MetricScore, PairOutcomes
+from medtasks.stats.calibration import Measure
+from medtasks.stats.intervals import EstimatedValue
 from medtasks.stats.paired import PairedResult
 
 BY_CONSTRUCTION = (
@@ -218,7 +220,7 @@ def names_by(entries: Iterable[tuple[str, _Key]]) -> dict[_Key, str]:
     names: dict[_Key, list[str]] = {}
     for name, key in entries:
         names.setdefault(key, []).append(name)
-    return {key: ", ".join(of_key) for key, of_key in names.items()}
+    return {key: ", ".join(names_of_key) for key, names_of_key in names.items()}
 
 
 def encode_name(name: str, end: str = "", also: str = "") -> str:
@@ -281,6 +283,16 @@ def estimate(value: float, low: float, high: float, share: bool, decimals: int =
     return _with_ends(number(value, share, decimals), ends)
 
 
+def measure_text(measure: Measure | EstimatedValue, *, share: bool = False) -> str:
+    """Return a measure with its interval.
+
+    Args:
+        measure: The measure.
+        share: Whether it is a fraction, which is shown in percent.
+    """
+    return estimate(measure.value, measure.low, measure.high, share)
+
+
 def _with_ends(text: str, ends: str) -> str:
     return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
@@ -331,8 +343,10 @@ def clusters_in_words(score: MetricScore) -> str:
         return ""
     if score.components in (None, score.clusters):
         return quantity(score.clusters, f"independent {score.unit}")
-    apart = quantity(score.components or 0, "separate component")
-    return f"{quantity(score.clusters, score.unit)} that share images; {apart}"
+    return (
+        f"{quantity(score.clusters, score.unit)} that share images; "
+        f"{quantity(score.components or 0, 'separate component')}"
+    )
 
 
 def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
@@ -359,8 +373,9 @@ def cluster_notes(scores: Mapping[str, MetricScore | None]) -> list[str]:
     for unit, names in names_by(single).items():
         notes.append(f"Of 1 {unit} each, without an interval: {names}.")
     if decided:
-        images = ", ".join(decided)
-        notes.append(f"One image decides, so that intervals are wide: it is in {images}.")
+        notes.append(
+            f"One image decides, so that intervals are wide: it is in {', '.join(decided)}."
+        )
     return notes
 
 
