@@ -76,7 +76,7 @@ def load(path: str) -> Any:
     """Import the model class, or the function, that a path names.
 
     Raises:
-        AdapterArgumentError: There is none, it cannot be imported, or it is no model.
+        AdapterArgumentError: The path names nothing that can be imported, or no model.
     """
     check_path(path)
     module_name, _, name = path.partition(":")

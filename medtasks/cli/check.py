@@ -141,7 +141,7 @@ def _consistency(verdict: PrintedCheck, printed: str, decimals: int) -> str:
 
 
 def _samples(verdict: PrintedCheck) -> str:
-    """Count the samples behind a score, and those without one by cause."""
+    """Count the samples that a score is from, and those without one by cause."""
     counts = verdict.counts
     losses = {
         "without a reply": verdict.missing,

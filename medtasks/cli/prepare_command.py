@@ -182,7 +182,7 @@ def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def datasets_of(name: str) -> list[DatasetInfo]:
-    """Return the datasets that a name on the command line stands for.
+    """Return the datasets that a name on the command line selects.
 
     Args:
         name: Name of a dataset, task, group or tag, or of a benchmark, with which names of datasets begin.

@@ -436,7 +436,7 @@ def _earlier_look(
     arguments: Sequence[str],
     look: LookRecord,
 ) -> RunManifest | None:
-    """Return the finished run of a look, else the newest of its comparison, or None if there is none.
+    """Return the finished run of a look, else the newest of its comparison, or None without a finished run.
 
     Raises:
         MedTasksError: A look of the comparison in this folder was asked differently.

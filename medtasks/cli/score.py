@@ -232,7 +232,7 @@ def _check_options(
     Args:
         task: The task.
         export_errors: File for wrong answers; None writes none.
-        error_labels: File with a human's judgements; None if there is none.
+        error_labels: File with a human's judgements; None without one.
         size: Number of questions to draw wrong answers to; None for all.
 
     Raises:

@@ -267,7 +267,7 @@ def _records(value: Any) -> list[Any]:
 def _facts_of(item: str, question: DraftedQuestion) -> dict[str, Any]:
     """Return fields of the draft of a question: options, answers, what else its form has, and ``reason``.
 
-    The ``reason`` to reject the draft is empty if there is none.
+    The ``reason`` to reject the draft is empty for one to keep.
     """
     if isinstance(question, YesNoQuestion):
         return _closed_facts(item, question, "", True)

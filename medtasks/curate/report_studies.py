@@ -105,7 +105,7 @@ def planned_study(
 
 
 def made_study(folder: Path, planned: Study, knowledge: Sequence[Path] = ()) -> Study:
-    """Return the study in a folder. If there is none, it is made from the file of reports.
+    """Return the study in a folder, or make it from the file of reports.
 
     Each line of the JSONL file of reports has ``id`` and ``image``, a path relative to the file's folder, and the
     fields that its kind needs of ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have

@@ -173,7 +173,7 @@ def extractor_of(name: str, kind: str | None = None) -> RegisteredExtractor:
         kind: Its :class:`AnswerKind`, any by default.
 
     Raises:
-        UnknownName: There is none of this kind. The message suggests the nearest name.
+        UnknownName: No extractor of this kind has the name. The message suggests the nearest name.
 
     Example:
         >>> extractor_of("robust_choice", AnswerKind.CHOICE).extract("(B)", Sample({"options": ["cyst", "scar"]})).value

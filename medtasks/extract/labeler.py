@@ -102,7 +102,7 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
 
 
 def _mistake(results: Sequence[Any], count: int) -> str:
-    """Describe the mistake in a labeler's results as a whole, empty if there is none."""
+    """Describe the mistake in a labeler's results as a whole. Empty if they are valid."""
     if len(results) == count and all(isinstance(result, Mapping) for result in results):
         return ""
     kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))

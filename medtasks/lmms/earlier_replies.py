@@ -167,7 +167,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     """Return the newest of :func:`earlier_runs`.
 
     Raises:
-        MedTasksError: There is none.
+        MedTasksError: The folder has no earlier run.
     """
     for earlier in earlier_runs(output, current, arguments):
         return earlier

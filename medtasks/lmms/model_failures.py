@@ -277,7 +277,7 @@ def _mark_reply(completion: Any, uses_tools: bool) -> Any:
 
 
 def _reasoning_of(message: Any) -> str:
-    """Return the reasoning that the server split off, empty if there is none."""
+    """Return the reasoning that the server split off. Empty if it split off nothing."""
     for name in ("reasoning", "reasoning_content"):
         text = getattr(message, name, None)
         if isinstance(text, str) and text:

@@ -245,7 +245,7 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
 
 
 def _proxy_variable(url: str, environment: Mapping[str, str]) -> str:
-    """Return the variable that names a proxy which could read questions to a server, empty if there is none."""
+    """Return the variable that names a proxy which could read questions to a server. Empty without a proxy."""
     scheme = url.partition(":")[0]
     host = servers.host(url)
     if scheme != "http" and not servers.is_loopback(host):

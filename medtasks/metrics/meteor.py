@@ -274,7 +274,7 @@ def load_wordnet() -> Any:
     """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two.
 
     Raises:
-        WeightsMissing: There is none, or the first one found is damaged.
+        WeightsMissing: No WordNet was found, or the first one found is damaged.
     """
     paths = [wordnet_folder()]
     for folder in from_report_extra("nltk.data", "METEOR").path:

@@ -301,7 +301,7 @@ def score_cell(score: MetricScore | None, remark: str = "", mark: float = math.n
     """Return a score with its interval.
 
     Args:
-        score: The score; None if there is none.
+        score: The score; None without one.
         remark: Remark on the cell, for the page.
         mark: Another value to mark in its bar on the page, such as that of a baseline.
     """

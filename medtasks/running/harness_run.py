@@ -160,7 +160,7 @@ def run_tasks_here(
 
 
 def wanted_tasks(names: Sequence[str]) -> list[str]:
-    """Return the tasks that names stand for, in order. Names of others stay as they are.
+    """Return the tasks that names expand to, in order. Names of others stay as they are.
 
     Example:
         >>> wanted_tasks(["mediconfusion", "mmlu", "mediconfusion"])

@@ -117,7 +117,7 @@ class QuestionManifest:
 
 
 def manifest_of_replies(path: Path) -> QuestionManifest | None:
-    """Return the description of the questions that replies answer, or None if there is none next to them.
+    """Return the description of the questions that replies answer, or None if no such file is next to them.
 
     Args:
         path: File of replies, or a folder with one.

@@ -319,7 +319,7 @@ class RunManifest(Record):
 
     @property
     def path(self) -> Path | None:
-        """File that the manifest was read from or last written to, None if there is none yet."""
+        """File that the manifest was read from or last written to, None before the first write."""
         return self._path
 
     @property

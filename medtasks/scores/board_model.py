@@ -351,7 +351,7 @@ def _sentences(notes: Notes) -> list[str]:
 
 
 def our_task(name: str) -> TaskFile | None:
-    """Return the task file of a name, or None if only the harness scores such a task, or there is none."""
+    """Return the task file of a name, or None if only the harness scores such a task, or no task has the name."""
     try:
         task = task_file(name)
     except UnknownName:

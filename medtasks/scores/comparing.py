@@ -535,7 +535,7 @@ def _sample_files(task: str, source: Source) -> list[Path]:
     """Return the samples files of a run, at least one: its own, or those of its repeats that have one.
 
     Raises:
-        RepliesError: There is none.
+        RepliesError: The run has no samples file of the task.
     """
     with_samples = []
     for repeat in source.repeats:

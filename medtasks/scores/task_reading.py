@@ -61,7 +61,7 @@ from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import SETTINGS, mapping_in, names_in
 
 ValueAndError = tuple[float, float]
-"""A recorded value and its standard error, NaN if there is none."""
+"""A recorded value and its standard error, NaN without one."""
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _UNMATCHED = "Replies cannot be matched to questions"

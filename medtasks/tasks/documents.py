@@ -162,7 +162,7 @@ def check_judge(task: TaskFile) -> None:
     So does a task that a judge serves in part, if one is named at all: a wrong setting stops both at the first prompt.
 
     Raises:
-        JudgeNotConfigured: There is none.
+        JudgeNotConfigured: No judge is configured.
         JudgeRefused: It may not see the data.
     """
     asks = task.family.asks if task.has_family else Asks.NOBODY

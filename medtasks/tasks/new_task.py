@@ -104,7 +104,7 @@ class QuestionFile:
                 yield names, [[cell for cell in row if not is_blank(cell)] for row in rows]
 
     def answers(self, kind: Column, options: Values, taken: Iterable[str]) -> str | None:
-        """Return the column whose every value is of a kind, or None if there is none.
+        """Return the column whose every value is of a kind, or None without such a column.
 
         Args:
             kind: What the family needs. Lists of letters with one letter each are of no such kind: the answers are
@@ -172,7 +172,7 @@ class QuestionFile:
         return names
 
     def question(self, taken: Iterable[str] = ()) -> str | None:
-        """Return the column of questions, by its name or question marks in most cells, or None if there is none.
+        """Return the column of questions, by its name or question marks in most cells, or None without such a column.
 
         Args:
             taken: Columns that have another role.

@@ -360,7 +360,7 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
 
 
 def _variant(name: str, tasks: TasksByName) -> TaskFile | None:
-    """Return the variant of this name of one of the tasks, or None if there is none, or a task has the name."""
+    """Return the variant of this name of one of the tasks, or None if no such variant exists or a task has the name."""
     for variant in ENDINGS:
         base = tasks.get(name.removesuffix(f"_{variant}"))
         if (

@@ -89,7 +89,7 @@ class DottedName(str):
         return made
 
     def own_file(self) -> Path | None:
-        """Return the module's file next to the task's, or None if there is none, as for our own files."""
+        """Return the module's file next to the task's, or None if it is not there, as for our own files."""
         if self.folder is None:
             return None
         file = self.folder / f"{self.rpartition('.')[0]}.py"

@@ -482,7 +482,7 @@ def _refusal(
     scored: Sequence[ItemReview],
     min_score: int,
 ) -> str | None:
-    """Return the reason to refuse a draft, None if there is none.
+    """Return the reason to refuse a draft, or None to accept it.
 
     Args:
         draft: The draft.

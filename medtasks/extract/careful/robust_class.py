@@ -150,7 +150,7 @@ class ClassChoices:
         return mentions
 
     def _with_grades(self, text: str, labels: list[Mention]) -> list[Mention]:
-        """Join a position with the grade that stands after it: "2: 1"."""
+        """Join a position with the grade that follows it: "2: 1"."""
         joined: list[Mention] = []
         for label in labels:
             if joined and _LABELLED.fullmatch(text, joined[-1].end, label.start):

@@ -125,7 +125,7 @@ class ClassNames:
                 yield *match.span(), index
 
     def class_of(self, letters: str, least: int) -> int | None:
-        """Return the only class that letters abbreviate, None if there is none or several.
+        """Return the only class that letters abbreviate, or None if they abbreviate none or several.
 
         Args:
             letters: An abbreviation in lower case.

@@ -485,7 +485,7 @@ def _in_clause(
     group: Mention,
     after: Signals,
 ) -> Signals:
-    """Return the signals ``after`` a group up to the first separator, or all if there is none.
+    """Return the signals ``after`` a group up to the first separator, or all without a separator.
 
     After the text of an option, other than after its label, words such as "without" are left out: "melanoma without
     ulceration" is still a melanoma.

@@ -1,4 +1,4 @@
-"""Tables of one's own (CSV, TSV, xlsx, JSON Lines) whose columns a user names, or that have well-known names."""
+"""A user's own tables (CSV, TSV, xlsx, JSON Lines), whose columns a user names, or that have well-known names."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial

@@ -211,7 +211,7 @@ def summary_of(note: str, group: str, protocol: SetProtocol) -> tuple[str, str] 
 
 
 def _final_report(note: str) -> str:
-    """Return the final report of a note without its page breaks, empty where there is none."""
+    """Return the final report of a note without its page breaks. Empty for a note without a final report."""
     _, start, report = note.partition(_START)
     report = start + report
     while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
