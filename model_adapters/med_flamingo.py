@@ -98,7 +98,7 @@ def text_time(
     image_id: int,
     mode: str,
 ) -> Tensor:
-    """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
+    """Return the number of the image that each position may look at, from 1 in its row; 0 for none and on padding.
 
     The marker ``<image>`` looks at its own image.
 

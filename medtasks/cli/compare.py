@@ -246,10 +246,10 @@ def _sources(
     labels: Sequence[Path],
     task: str | None,
 ) -> dict[str, Source]:
-    """Return the runs by letter.
+    """Return the runs by letter, from A in the order of ``paths``.
 
     Args:
-        paths: Folders or files of the runs.
+        paths: Folders or files of the runs, 2 to 26.
         models: Models to take from them: none, one for all, or one each.
         labels: Files with labels of people, none or one per run.
         task: The only task, or None if all tasks in common are compared. Labels need one.

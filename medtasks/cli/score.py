@@ -558,11 +558,11 @@ def sample(
     context: typer.Context,
     task: Annotated[str, Argument(help="One of our tasks with a judge, see 'medtasks tasks'.")],
     replies: OneRun,
-    sheet: Annotated[Path, Option("--out", help="CSV file to write.")] = Path(
+    sheet: Annotated[Path, Option("--out", help="New CSV file to write.")] = Path(
         "judge_labels.csv"
     ),
     size: Annotated[
-        int, Option(min=4, help="Number of replies to draw, half of each verdict.")
+        int, Option(min=4, help="Largest number of replies, half of each verdict.")
     ] = 200,
     rule: Annotated[
         str | None, Option(help="Rule with the verdicts; default: the task's first.")
@@ -570,7 +570,11 @@ def sample(
     model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Draw judged replies for people to label. 'medtasks score TASK RUN --labels FILE' reads the labels."""
+    """Draw judged replies for people to label. 'medtasks score TASK RUN --labels FILE' reads the labels.
+
+    The judge is asked for verdicts that are missing. Half of the replies have each verdict; if too few have one, more
+    have the other.
+    """
     look_into(context, include_path, replies)
     chosen = scored_task(task)
     documents = task_documents(chosen)

@@ -170,7 +170,11 @@ def open_documents(name: str) -> Any:
     Args:
         name: Of a prepared dataset.
 
+    Returns:
+        A ``DatasetDict``: the tables by name of the split.
+
     Raises:
+        UnknownName: There is no such dataset.
         DatasetNotPrepared: It is not prepared.
         SourceError: Its files are damaged.
     """
@@ -179,7 +183,7 @@ def open_documents(name: str) -> Any:
     folder = prepared_folder(name)
     with _report_damage(name, folder):
         tables = datasets.load_from_disk(str(folder))
-        _ = tables[SPLIT]
+        _ = tables[SPLIT]  # a missing split is damage, too
         return tables
 
 
@@ -188,9 +192,10 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
 
     Args:
         name: Of the dataset.
-        split: ``test`` or ``demonstrations``. One that is missing has no documents.
+        split: ``test`` or ``demonstrations``. A dataset without demonstrations has no documents of that split.
 
     Raises:
+        UnknownName: There is no such dataset.
         DatasetNotPrepared: It is not prepared.
         SourceError: Its files are damaged.
     """

@@ -213,10 +213,10 @@ def _answer(settings: JudgeSettings) -> CheckResult:
 
 
 def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> CheckResult:
-    """Say whether an endpoint that lists no models may judge all the same.
+    """Report that the list of models could not be fetched, and whether the endpoint may judge all the same.
 
     Args:
-        trouble: The endpoint's answer, or that there is none.
+        trouble: Refusal of the endpoint, or that it did not answer.
         answers: First words of a sentence on an endpoint that answers.
         unchecked: Last words of a sentence on an endpoint whose models are unknown.
     """
@@ -228,6 +228,7 @@ def _refused_list(trouble: RemoteTrouble, answers: str, unchecked: str) -> Check
     if status == 403:  # it may let the key judge all the same
         lack = f"{answers} does not let this key list models (HTTP 403), {unchecked}"
         return JUDGE.warning("model", lack, fix or _CHECK_MODEL)
+    # Without another try the quota is used up.
     state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
     later = "try again later"
     if status is None:

@@ -1,7 +1,7 @@
 """The labeler that reads chest findings from a text: CheXbert, or one that the user names.
 
-``MEDTASKS_LABELER=module:factory`` names a callable without arguments that returns a :class:`Labeler`. It is called
-once per process, when the first reply is read. Without it the labeler is CheXbert
+``MEDTASKS_LABELER=module:factory`` names a callable without arguments that returns a :class:`Labeler`. The factory
+is called once per process, when the first reply is read. Without it the labeler is CheXbert
 (:mod:`medtasks.metrics.neural.chexbert`), if its weights are on this machine.
 
 ``chexbert_labels`` is MultiMedEval's rule for MIMIC-CXR: ``MIMIC_CXR_ImageClassification.getPredictedAnswer`` in

@@ -46,11 +46,12 @@ def has_answer(score: Score) -> bool:
 def abstaining(family: TaskFamily) -> TaskFamily:
     """Return a family for the same questions with an option to abstain, and two more metrics.
 
-    They are the coverage and the accuracy of the answered questions.
+    They are the coverage and the accuracy of the answered questions. They come after the first metric, whose selection
+    of samples is theirs, too.
 
     Args:
-        family: Family of one right option. The last option of its documents is the one to abstain, which
-            :func:`medtasks.data.variants.abstain` adds.
+        family: Family of one right option, whose class is made without arguments. The last option of its documents is
+            the one to abstain, which :func:`medtasks.data.variants.abstain` adds.
     """
     base = type(family)
     abstaining_family: TaskFamily = type(f"Abstaining{base.__name__}", (Abstaining, base), {})()

@@ -196,8 +196,8 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
     """Read the numbers of right and wrong components by aspect from the judge's reply.
 
     Args:
-        text: The judge's reply.
-        most: Largest number that is possible.
+        text: The judge's reply, a JSON object, also between code fences.
+        most: Largest value of each number, such as the number of characters of the report.
 
     Returns:
         Numbers of right and wrong components, in this order, by aspect. ``None`` for a reply in another form.

@@ -1,8 +1,8 @@
 """Published judges of MediConfusion, GMAI-MMBench and MedEvalKit, with the prompts of their authors.
 
-Question types ask through them. Each sees question, options or gold, and reply, and neither the image nor the right
-option. Prompts are character for character those of the reference, unless the reply is fenced. The temperature is that
-of ``JudgeSettings``.
+Question types ask through them. Each sees the question, the reply, and the options or the gold answer. None sees the
+image, nor which of the options is right. Prompts are character for character those of the reference, unless the reply
+is fenced. The temperature is that of ``JudgeSettings``.
 """
 
 import re
@@ -41,7 +41,8 @@ GAP = 3  # closer scores are ambiguous; the paper's main text picks the higher s
 SYSTEM = str(_PROMPTS["mediconfusion"]["system"])
 INSTRUCTION = str(_PROMPTS["mediconfusion"]["instruction"])
 _SCORE = re.compile("0?[1-9]|10")
-# On disk, the first version has any reply, and the second one replies in the right format if the first was not.
+# On disk the first version holds the judge's first reply in any form. The second holds a later one in the right form,
+# if the first was not.
 FIRST_VERSION = 1
 AGAIN_VERSION = 2
 _USER: str = _PROMPTS["medevalkit"]["user"]
@@ -58,6 +59,8 @@ def gmai_prompt(
     fenced: bool = False,
 ) -> str:
     """Return the user message for one reply.
+
+    As published, a question mark follows every question, also one that ends in a question mark.
 
     Args:
         question: Without options.
@@ -303,7 +306,7 @@ def judge_answer(
     as_published: bool,
     fenced: bool = False,
 ) -> bool | None:
-    """Have one answer judged right or wrong. Never raises for the text of either.
+    """Have one answer judged right or wrong. No text of the answer or of the judge's reply raises an error.
 
     Args:
         judge: The judge.

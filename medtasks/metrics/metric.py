@@ -194,7 +194,10 @@ class Metric(Declaration, Generic[U]):
     def _unit_values(
         self, scores: ScoreList
     ) -> tuple[list[float], list[float], list[tuple[Hashable, ...]]]:
-        """Return values, weights and clusters, shape (units,) each, of the units with a value and a nonzero weight."""
+        """Return values, weights and clusters of the units with a value and a nonzero weight.
+
+        A unit has one cluster for each function of ``clusters``, as a tuple.
+        """
         units = self.units(with_image_clusters(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         values = []

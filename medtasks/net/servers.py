@@ -140,7 +140,8 @@ class Server:
 class RemoteTrouble(Exception):
     """A request that got no reply."""
 
-    cause: str  # one sentence for the user, the same for every sample
+    # One sentence for the user, the same for every sample; after "; " it may say how to fix it.
+    cause: str
     _: KW_ONLY
     retry: bool  # whether another try can help
     outage: (

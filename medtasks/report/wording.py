@@ -267,11 +267,11 @@ def estimate(value: float, low: float, high: float, share: bool, decimals: int =
     """Return a value with its interval, if it has one.
 
     Args:
-        value: The value; of an infinite ratio only the lower end of the interval is known.
-        low: Lower end of its interval, NaN if unknown.
-        high: Upper end of its interval, NaN if unknown.
+        value: The value. NaN is shown as n/a. Of an infinite ratio only the lower end of the interval is known.
+        low: Lower end of its interval. NaN if unknown, which leaves the interval out.
+        high: Upper end of its interval, NaN as for ``low``.
         share: Whether it is a fraction, which is shown in percent.
-        decimals: Decimals of the value at least, see :func:`number`.
+        decimals: Decimals of the value at least, see :func:`number`. The ends have their usual number.
 
     Example:
         >>> estimate(0.45, 0.352, 0.526, True), estimate(math.inf, 12.297, math.inf, False)

@@ -105,7 +105,10 @@ class Recipe(Record):
 
         Args:
             backend: ``"hf"`` or ``"server"``.
-            user_args: The user's model arguments, which win over those of the recipe.
+            user_args: The user's model arguments, with values as on a command line. They win over those of the recipe.
+
+        Returns:
+            The name of the model, and its arguments joined as ``name=value,name=value``.
 
         Raises:
             MedTasksError: The backend cannot run the model, or needs an argument that only the user knows.
@@ -127,7 +130,7 @@ class Recipe(Record):
                 arguments.pop("revision", None)
         elif user_args.get("base_url"):
             model = SERVER_MODEL
-            # Sent to a server per request, not at its start.
+            # These act on each request or prompt. The others are about weights, which the server has loaded.
             for name in self.hf.args:
                 if name in ("system_prompt", "chat_template_kwargs", "prompt_family"):
                     arguments[name] = self.hf.args[name]

@@ -73,7 +73,8 @@ class LookRecord(Record):
     against_digest: str  # of its replies
     # A PairedResult, this run's score minus that of the other, with the interval at the look's level; None before.
     result: Mapping[str, Any] | None = None
-    stagewise_p: float | None = None  # if it ends here
+    # p-value in case the comparison ends at this look; set with the result, None before.
+    stagewise_p: float | None = None
     unpaired: int = 0  # questions asked by then that failed in one of the runs
 
     @property
@@ -92,6 +93,7 @@ class LookRecord(Record):
         return self.result is not None and self.result["p"] <= self.level
 
     def __str__(self) -> str:
+        """Describe the look: its state and, once compared, both scores, their difference and the verdict."""
         share = self.rows.size / self.plan.questions
         is_last = self.index == self.rows.count
         state = "ended" if is_last else "going on"

@@ -115,8 +115,8 @@ def read_with_data(
     Where the data are not prepared, a file of another kit that holds options and gold is scored without them.
 
     Returns:
-        The replies, the documents, and their provenance by name, as :func:`~medtasks.tasks.documents.task_provenance`
-        or :func:`~.samples_from_file.file_provenance` returns it.
+        The replies, the documents (without data, those of the file's rows), and their provenance by name, as
+        :func:`~medtasks.tasks.documents.task_provenance` or :func:`~.samples_from_file.file_provenance` returns it.
 
     Raises:
         RepliesError: See :func:`read_recorded`.

@@ -376,8 +376,8 @@ def compare(
         first: A run or its folder, or scores of :func:`score`.
         second: The run, or the scores, to compare with; ``difference`` is second minus first.
         task: Compare this task only; by default all tasks that the runs have in common.
-        metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default the main
-            ones.
+        metrics: Compare this metric or these metrics only, so that fewer tests are corrected for; by default all with a
+            standard error but rates of unusable replies.
         labels: Files of people's labels of the first and of the second run, which correct a judge's verdicts; empty for
             none.
         include_path: Folders with task files of your own; by default those of the runs or scores.
@@ -461,7 +461,7 @@ def _compare_sources(
 
     Args:
         runs: Runs by name.
-        metrics: Names of metrics; if empty, the main ones of each task.
+        metrics: Names of metrics; if empty, all of each task with a standard error but rates of unusable replies.
         task: The only task to compare; None for all that the runs have in common.
     """
     tasks, causes = compare_all(runs, metrics, task=task)
@@ -487,7 +487,7 @@ def _compare_scores(
         first: Scores of the first run.
         second: Scores of the second run.
         task: Task that both have to be of; None for that of the first.
-        metrics: Names of metrics; if empty, the main ones.
+        metrics: Names of metrics; if empty, all with a standard error but rates of unusable replies.
         files: Files of labels of both; none if empty.
 
     Raises:

@@ -133,7 +133,7 @@ def compare_runs(
         task: Task that the runs answered.
         documents: All its documents.
         runs: Replies by name of the run, or those of each of its repeats. Failed ones are only counted.
-        metrics: Names of metrics; if empty, the main ones of the task.
+        metrics: Names of metrics; if empty, those of :func:`.chosen_metrics`.
         rules: Rows of the task's results, such as ``robust``; if empty, all.
         margin: Also test for equivalence within this margin; None for no such test.
         labels: People's labels of all runs, which correct verdicts of a judge; None or empty for no correction.
@@ -451,12 +451,12 @@ def compare_task(
     rules: Names = (),
     margin: float | None = None,
 ) -> ComparedTask:
-    """Compare runs of one task, by default in its main metrics and under all its rows.
+    """Compare runs of one task, by default in all metrics but rates and under all its rows.
 
     Args:
         task: Task that the runs answered.
         runs: Runs by name.
-        metrics: Names of metrics; if empty, the main ones.
+        metrics: Names of metrics; if empty, those of :func:`.chosen_metrics`.
         rules: Rows of the task's results, such as ``robust``; if empty, all.
         margin: Also test for equivalence within this margin; None for no such test.
 
@@ -559,7 +559,7 @@ def compare_all(
 
     Args:
         runs: Runs by name.
-        metrics: Names of metrics; if empty, the main ones of each task.
+        metrics: Names of metrics; if empty, those of :func:`.chosen_metrics`.
         rules: Rows of the tasks' results, such as ``robust``; if empty, all.
         margin: Also test for equivalence within this margin; None for no such test.
         task: The only task to compare; None for all.
@@ -649,7 +649,7 @@ def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, 
 def corrected_together(compared: Mapping[str, ComparedTask]) -> ComparedByTask:
     """Correct comparisons by task as one family of tests, in which rules with the same values are one test.
 
-    A rule with the values of another one has to come after it.
+    A rule with the values of another one has to come after it. Earlier corrections do not count.
     """
     tests = itertools.chain.from_iterable(task.comparisons for task in compared.values())
     counted = [(test.result, test.values) for test in tests if not test.same_as]

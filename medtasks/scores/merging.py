@@ -240,6 +240,7 @@ def _recorded_scores(
             texts = (
                 {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
             )
+            # A samples file has digests of the texts, as ``str`` of a text is here.
             if reply is None or any(
                 str(text) != score.get(field) for field, text in texts.items()
             ):

@@ -256,7 +256,7 @@ def score(
         device: Device of the batch.
 
     Returns:
-        Losses of the continuations: smaller is better, and lmms-eval's log-likelihoods are their negatives.
+        Losses of the continuations: smaller is better. lmms-eval takes losses, too, as its models return them.
 
     Raises:
         MedTasksError: A score is not finite.
@@ -277,8 +277,8 @@ def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         logits: Shape (..., vocabulary).
-        targets: Ids, shape (...). They may include image slots of a short prompt: their ids lie outside the vocabulary
-            and are never scored.
+        targets: Ids, shape (...). Before a continuation that is shorter than the longest of the batch they are ids of
+            its prompt, whose losses no one uses. Ids of image slots may lie outside the vocabulary.
 
     Returns:
         Two tensors of the shape of ``targets``, on the CPU.

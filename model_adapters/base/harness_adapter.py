@@ -47,7 +47,7 @@ NEUTRAL = {
 _LIBRARIES = ("torch", "transformers", "pillow", "numpy")
 
 HarnessScores = list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]
-"""Likelihoods as the harness takes them, see :meth:`HarnessAdapter.format_scores`."""
+"""Losses in the form that the harness takes, see :meth:`HarnessAdapter.format_scores`."""
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed

@@ -418,7 +418,7 @@ class BatchRunner(Generic[Item, Result]):
     requests: Sequence[Request]  # all requests of the call
     work: Work[Item, Result]
     reader: RequestReader
-    most_rows: int  # requests in a batch
+    most_rows: int  # requests in a batch, unless one unit has more
     most_tokens: float  # tokens in a batch, padding included
     failures: FailureLog
     journal: Journal | None

@@ -404,7 +404,11 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
 
     def _send_image(self, image_id: str) -> None:
-        """Send an image of the study as PNG, and what was done to its pixels in a header of its own."""
+        """Send an image of the study as PNG, and what was done to its pixels in the header ``X-Conversions``.
+
+        Raises:
+            _Refused: The study has no such image, or its file is missing, changed or unreadable.
+        """
         image = self.server.file.images.get(image_id)
         if image is None:
             raise _Refused(404, error="the study has no such image")

@@ -456,16 +456,16 @@ def _accepted_or_reason(
 
     Args:
         draft: The draft.
-        reviews: Reviews of the draft by reviewer, also unfinished ones.
+        reviews: Reviews of the draft by reviewer, also unfinished ones, in which a low score counts, too.
         min_score: Least score of an accepted draft.
         wording: Name of the reviewer whose words count if they differ. None, or one who did not score the draft,
             leaves out a draft whose reviewers differ.
     """
     scored = {who: review for who, review in reviews.items() if review.scores}
-    deciding = list(scored.values())
-    refusal = _refusal(draft, reviews.values(), deciding, min_score)
+    refusal = _refusal(draft, reviews.values(), list(scored.values()), min_score)
     if refusal:
         return refusal
+    deciding = list(scored.values())
     if wording is not None and wording in scored:
         deciding = [scored[wording]]
     in_their_words = _reword(draft, deciding)

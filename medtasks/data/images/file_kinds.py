@@ -22,7 +22,7 @@ _MARKS = (
     (0, b"\x89HDF", "an HDF5 file; save its images as PNG"),
     (0, b"PAR1", "a Parquet file; name it as the task's dataset"),
     (0, b"%PDF", "a PDF document; save its pages as PNG"),
-    (0, b"%!PS", ""),  # EPS: text in none of the formats
+    (0, b"%!PS", ""),  # EPS has no description: it would be called a text file
     (4, b"ftyp", "a HEIC image or a video; save it as PNG"),
     (0, b"\xff\x0a", "a JPEG XL image; save it as PNG"),
     (0, b"\xff\xd8\xff", "a damaged JPEG image; copy it again"),
@@ -58,13 +58,13 @@ def is_bare_data_set(head: bytes) -> bool:
 
 
 def describe_file(head: bytes) -> str:
-    """Describe a file that is no image, and how to fix it.
+    """Describe a file that no image can be read from, and how to fix it.
 
     Args:
         head: Its first bytes, of :func:`read_head`.
 
     Returns:
-        A text such as ``a ZIP archive; unpack it``, empty if its kind is unknown.
+        A noun, a semicolon and the remedy, such as ``a ZIP archive; unpack it``. Empty if its kind is unknown.
 
     Example:
         >>> describe_file(b"%PDF-1.7")

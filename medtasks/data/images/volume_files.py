@@ -138,16 +138,18 @@ def bytes_of_volume(header: Any) -> int:
 
 
 def volume_digests(path: Path) -> VolumeDigests:
-    """Read a volume to its end.
+    """Return the digests of a volume, and check a NIfTI file on the way.
 
-    The digest of what is packed in a NIfTI file depends on header and voxels only.
+    Returns:
+        Both are the digest of the file, or of the digests of a folder's slices whatever their names. Only of a NIfTI
+        file the second is that of the unpacked bytes, which depends on header and voxels only.
 
     Raises:
         UnreadableImage: A NIfTI file is damaged or not one volume.
+        UnusableFile: The voxels of a NIfTI file would fill the memory.
     """
     if path.is_dir():
-        files = sorted(filter(is_slice, path.iterdir()))
-        parts = sorted(map(file_sha256, files))
+        parts = sorted(map(file_sha256, filter(is_slice, path.iterdir())))
         together = hashlib.sha256("".join(parts).encode()).hexdigest()
         return VolumeDigests(together, together)
     packed = file_sha256(path)

@@ -65,6 +65,7 @@ def _nifti(path: Path) -> Volume:
     if isfinite(slope) and slope != 0:
         scaling = slope, intercept if isfinite(intercept) else 0.0
     low, high = _value_range(values)
+    # The least value tells CT from other modalities.
     least = min(low * scaling[0], high * scaling[0]) + scaling[1]
     coordinates = "none: columns are taken to run to the left"
     for name in ("qform", "sform"):  # the latter counts

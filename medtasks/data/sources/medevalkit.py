@@ -82,6 +82,7 @@ FLAGS: Mapping[str, str] = {
     "repeated_gold": "several options are the published answer; MedEvalKit takes the last, and here it is the first",
     "other_answer_text": "the text that is published as the answer is not that of the published letter",
 }
+# By flag; each completes "left out: ".
 _REMARKS = {
     "no_such_gold": "the right option of {} (the published answer is none of the options)",
     "other_answer_text": "the text of the answer of {} (the published letter is that of another option and counts)",
@@ -147,13 +148,15 @@ def kit_choice(
 def kit_recipe(
     reader: TableReader, layout: str, *files: str, split: str = "test"
 ) -> SourceRecipe:
-    """Return the recipe of a set of one split and no examples.
+    """Return the recipe of a set of one split and no few-shot examples.
+
+    The manifest's ``left_out`` says how many documents have each of the ``flags`` in ``_REMARKS``.
 
     Args:
-        reader: Of the set.
+        reader: Reader of the set, whose documents have a column ``flags``.
         layout: Files that a user gives, in words.
-        *files: Those of the Hub, as patterns.
-        split: Of the questions.
+        *files: Patterns of the files on the Hub.
+        split: Split of the questions.
     """
 
     def remarks(documents: DocumentCollection) -> Iterator[str]:

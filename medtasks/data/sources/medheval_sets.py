@@ -116,12 +116,16 @@ class ImageRoots:
     """Finds image files by their source and the name that questions have for them.
 
     Args:
-        source: The benchmark's own folder. Images of a source that the user does not name are searched in ``_UNNAMED``.
+        source: The benchmark's own folder. Images of a source that the user does not name are searched in the folders
+            of ``_UNNAMED`` below it.
         named: Folders of the user, by key in :data:`IMAGE_SOURCES`.
 
+    Attributes:
+        searched: The folder to name in messages, by key in :data:`IMAGE_SOURCES`.
+
     Raises:
-        UnknownName: There is no such source.
-        SourceError: A folder does not exist.
+        UnknownName: ``named`` has a key of no source.
+        SourceError: A folder of ``named`` does not exist.
     """
 
     def __init__(self, source: Path, named: Mapping[str, Path]) -> None:
@@ -386,8 +390,9 @@ def _rows(
     """Read the records whose image exists, and note those that are missing.
 
     Raises:
-        SourceError: All images of a source are missing, unless the user accepts the loss. Further errors are those of
-            :func:`_records` and of the columns.
+        SourceError: All images of a source are missing, unless the user accepts the loss. If some are missing, the rows
+            end with one without a document, which the caller refuses or accepts. Further errors are those of
+            :func:`_records`, of :class:`ImageRoots` and of the columns.
     """
     records = _records(info, source, options)
     roots = ImageRoots(source, options.images)
@@ -400,7 +405,7 @@ def _rows(
                 f"{roots.searched[count.source]}; give {image_source.expected} with --images {count.source}=DIR, "
                 f"or leave its {count.questions} questions out with --allow-incomplete"
             )
-    file = PurePosixPath(next(iter(info.sha256)))
+    file = PurePosixPath(next(iter(info.sha256)))  # the file of the records comes first
     add = cache(images.add_file)
     for row in records:
         key = source_of(row)
