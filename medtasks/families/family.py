@@ -45,9 +45,8 @@ from medtasks.stats.standard_error import joined_clusters
 FENCED = (
     "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
 )
-LIKELIHOOD_EXTRACTOR = (
-    "untied"  # for likelihoods where a task's file names none; a tie is no answer
-)
+# For likelihoods where a task's file names none. A tie is no answer.
+LIKELIHOOD_EXTRACTOR = "untied"
 NO_OPTION = "none"  # a list of options without any
 _WHEN_CUT = dict.fromkeys(  # an answer that is missing had no room
     (Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS), str(Reason.TRUNCATED)
