@@ -86,7 +86,7 @@ def list_datasets(
 
 
 def _show(info: DatasetInfo) -> None:
-    """Print the source, licence and size of one dataset."""
+    """Print what is known of one dataset and of its copy here, one fact a line."""
     from medtasks.data.prepare.prepare_dataset import recipe_of
 
     layout = images = ""
@@ -103,7 +103,7 @@ def _show(info: DatasetInfo) -> None:
         "size": ", ".join(stated) or "not stated",
         "licence": info.licence,
         "source": _source_with_revision(info),
-        "--source": layout,  # contents of that folder
+        "--source": layout,  # contents of the folder that the option names
         "images": images,
     }
     say(f"{info.name}: {info.benchmark}, {info.description}")

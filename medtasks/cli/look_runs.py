@@ -72,13 +72,17 @@ class LooksOfRun:
         self._other = other
 
     def take(self, ask: Callable[[LookRecord], RunManifest], limit: FailureLimit) -> None:
-        """Ask, compare and stop where a look shows a difference.
+        """Ask and compare look by look, and stop at the first that shows a difference.
 
-        A look that was taken before stays as it was.
+        A look with a result stays as it was. One that was asked but not compared is compared now.
 
         Args:
-            ask: Asks the questions of a look, unless they are answered, and returns the manifest of the run.
-            limit: Share of failed samples that the other run may have.
+            ask: Asks the questions of a look, unless they are answered, and returns the manifest of its run.
+            limit: Most samples, a number or a percentage, that may lack a reply in the other run.
+
+        Raises:
+            MedTasksError: Before anything is asked: data or version are not those of the plan, or the other run lacks
+                samples. Later: the runs were not asked alike, or the run of a look failed.
         """
         first = first_record(self.plan, self._other, limit)
         for index in range(1, len(self.plan.looks) + 1):

@@ -199,7 +199,7 @@ def report_metric(
     """Build one metric. It loads nothing until it scores.
 
     Args:
-        name: Name of the metric, or key of one of its scores.
+        name: Name of the metric, or key of one of its scores, all of which are computed in either case.
         settings: Settings of its model. If None, those of the environment.
 
     Returns:
@@ -207,7 +207,7 @@ def report_metric(
 
     Raises:
         UnknownName: No metric has this name or key.
-        MedTasksError: The settings of the environment are unknown.
+        MedTasksError: The settings of the environment name an unknown type of numbers.
     """
     info = metric_info(name)
     compute: Compute | None = info.compute

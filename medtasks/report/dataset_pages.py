@@ -199,6 +199,8 @@ def _against(other: OtherImages, search: Duplicates, names: DuplicateNames) -> _
         counts.append(
             {"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]}
         )
+    # A folder's name may tell of hidden images, a dataset's is public. "pictures" are the other images, and in "counts"
+    # those of the dataset.
     return {
         "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
         "files": other.files,

@@ -563,7 +563,7 @@ def cut_reply(
     """Turn generated ids into a reply, without white space around it.
 
     Args:
-        ids: Row of generated ids.
+        ids: Generated ids of one row, without the prompt.
         decode: Turns ids into text.
         stop_ids: Tokens, before the first of which the reply ends.
         until: Stop strings, before the first of which the reply ends.

@@ -187,7 +187,15 @@ def report_entities(
     settings: ModelSettings,
     texts: Texts,
 ) -> list[list[Entity] | None]:
-    """Return the entities of each report, or None for a report without a sentence of at least three characters."""
+    """Return the entities of each report, in the order of the texts.
+
+    Returns:
+        None for a report without a sentence of at least three characters, and an empty list for one whose sentences name
+        no entity.
+
+    Raises:
+        WeightsMissing: The rules of sentences or, unless all sentences are cached, the network are not on this machine.
+    """
     rules = settings.find_weights(RULES)
     sentences = {text: split_sentences(text, rules) for text in dict.fromkeys(texts)}
     keys = {}
