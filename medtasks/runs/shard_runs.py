@@ -85,7 +85,8 @@ class ShardRun:
             "--primary": manifest.primary or "",
             **_with_prefix("--", options),
             "name of the weights": model.weights,
-            "fingerprint of the model": model.fingerprint or model.unknown,  # or why it is unknown
+            # or why it is unknown
+            "fingerprint of the model": model.fingerprint or model.unknown,
             **_with_prefix("seed of ", manifest.seeds.model_dump()),
             **_with_prefix("version of ", manifest.versions),
             "commit of medtasks": manifest.commit,

@@ -190,8 +190,8 @@ def report_entities(
     """Return the entities of each report, in the order of the texts.
 
     Returns:
-        None for a report without a sentence of at least three characters, and an empty list for one whose sentences name
-        no entity.
+        None for a report without a sentence of at least three characters, and an empty list for one whose sentences
+        name no entity.
 
     Raises:
         WeightsMissing: The rules of sentences or, unless all sentences are cached, the network are not on this machine.
