@@ -189,29 +189,36 @@ def fetch(name: str) -> Path:
     try:
         download(Published(info.url, git_blob=info.git_blob), target)
         if target.name not in info.files:
-            # The counts of a published pickle are stored as JSON. A pickle can run code: no other file is unpickled.
-            content = target.read_bytes()
-            blob = b"blob %d\0%b" % (len(content), content)
-            digest = hashlib.sha1(blob, usedforsecurity=False)
-            if digest.hexdigest() != info.git_blob:
-                raise WeightsMissing(
-                    f"{target} is not the published file; remove it and fetch it again"
-                )
-            stored = pickle.loads(content, encoding="iso-8859-1")
-            counts = {" ".join(ngram): float(count) for ngram, count in stored["df"].items()}
-            facts = {
-                "made_from": info.git_blob,
-                "ref_len": float(stored["ref_len"]),
-                "df": counts,
-            }
-            with written_whole(weights_folder(name) / info.files[0]) as path:
-                path.write_text(json.dumps(facts))
+            _write_counts(target, str(info.git_blob), weights_folder(name) / info.files[0])
     except (SourceError, OSError) as error:
         raise WeightsMissing(
             f"{info.url} could not be downloaded ({error.__cause__ or error}); on a machine without network put it "
             f"into {target.parent} and run 'medtasks weights fetch {name}' again"
         ) from error
     return weights_path(name)
+
+
+def _write_counts(
+    published: Path,
+    git_blob: str,
+    table: Path,
+) -> None:
+    """Write the counts of a published pickle as JSON. A pickle can run code: no other file is ever unpickled.
+
+    Raises:
+        WeightsMissing: The pickle is not the published one.
+    """
+    content = published.read_bytes()
+    digest = hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False)
+    if digest.hexdigest() != git_blob:
+        raise WeightsMissing(
+            f"{published} is not the published file; remove it and fetch it again"
+        )
+    stored = pickle.loads(content, encoding="iso-8859-1")
+    counts = {" ".join(ngram): float(count) for ngram, count in stored["df"].items()}
+    facts = {"made_from": git_blob, "ref_len": float(stored["ref_len"]), "df": counts}
+    with written_whole(table) as path:
+        path.write_text(json.dumps(facts))
 
 
 def _download(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -71,6 +71,14 @@ _BACKOFF_S = 1.0
 _TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
+class PairImage(NamedTuple):
+    """One image of a pair."""
+
+    image_id: str
+    answer: str
+    categories: tuple[str, ...]
+
+
 class Pair(BaseModel):
     """A question with two options, asked of two images, as published."""
 
@@ -84,6 +92,12 @@ class Pair(BaseModel):
     im_2_local: _Number
     category_1: _Labels
     category_2: _Labels
+
+    @property
+    def images(self) -> tuple[PairImage, PairImage]:
+        """Its images, in order."""
+        first = PairImage(self.im_1_local, self.im_1_correct, self.category_1)
+        return first, PairImage(self.im_2_local, self.im_2_correct, self.category_2)
 
     @property
     def image_ids(self) -> set[str]:
@@ -133,23 +147,19 @@ def _rows(options: Options, source: Path, images: ImageStore) -> PublishedRows:
     yield from (PublishedRow("", cause=cause) for cause in notes)
     for pair in usable:
         location = f"{question_file.name} pair {pair.pair_id}"
-        in_order = (
-            (pair.im_1_local, pair.im_1_correct, pair.category_1),
-            (pair.im_2_local, pair.im_2_correct, pair.category_2),
-        )
-        for position, (image_id, answer, categories) in enumerate(in_order, 1):
+        for position, image in enumerate(pair.images, 1):
             document = {
                 **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
                 "doc_id": f"{pair.pair_id}/{position}",
                 "pair_id": pair.pair_id,
                 "position": position,
-                "image_id": image_id,
+                "image_id": image.image_id,
                 "question": pair.question,
                 "options": [pair.option_A, pair.option_B],
-                "answer": answer,
-                "categories": list(categories),
+                "answer": image.answer,
+                "categories": list(image.categories),
             }
-            yield PublishedRow(location, document, [stored[image_id]])
+            yield PublishedRow(location, document, [stored[image.image_id]])
     demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
         for file in demonstrations.rglob("*"):
