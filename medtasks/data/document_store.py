@@ -135,6 +135,12 @@ def publish(
         datasets.DatasetDict(tables).save_to_disk(str(work))
     manifest.write(work)
     final = dataset_folder(manifest.name)
+    _move_work(work, final)
+    return final
+
+
+def _move_work(work: Path, final: Path) -> None:
+    """Move a work folder, without its scratch files, to the final one, which may exist and stays if the move fails."""
     old = final.with_name(f".old-{final.name}")
     rmtree(old, ignore_errors=True)
     try:
@@ -147,7 +153,6 @@ def publish(
         raise
     rmtree(final / SCRATCH, ignore_errors=True)
     rmtree(old, ignore_errors=True)
-    return final
 
 
 @contextmanager

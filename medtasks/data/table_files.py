@@ -365,6 +365,24 @@ def _shown_text(cell: Any) -> str | None:
     return text if text.strip() else None
 
 
+def _column_names(location: str, cells: TextCells) -> list[str]:
+    """Return the name of each column. One without a name is called by its number, from 1.
+
+    Args:
+        location: Of the table, for messages.
+        cells: The row with the names.
+
+    Raises:
+        SourceError: Two columns have one name.
+    """
+    names = [(cell or f"column {number}").strip() for number, cell in enumerate(cells, start=1)]
+    if len({*names}) < len(names):
+        raise SourceError(
+            f"{location} has several columns called '{max(names, key=names.count)}'; give each its own name"
+        )
+    return names
+
+
 def _rows(
     location: str,
     table: Iterator[TextCells] | Sequence[TextCells],
@@ -389,11 +407,7 @@ def _rows(
     if len(with_text) == 1:
         raise SourceError(f"{location} is empty: it has names of columns and no row")
     (_, first), *others = with_text
-    names = [(cell or f"column {number}").strip() for number, cell in enumerate(first, start=1)]
-    if len({*names}) < len(names):
-        raise SourceError(
-            f"{location} has several columns called '{max(names, key=names.count)}'; give each its own name"
-        )
+    names = _column_names(location, first)
     rows = []
     faults = []
     for number, cells in others:

@@ -450,6 +450,15 @@ def swapped_images(documents: Documents) -> list[Shown]:
     return swaps
 
 
+def _keys_of_patient(document: Document, images: Shown) -> list[Hashable]:
+    """Return all by which a document is known to be of the same patient as others: ids, and digests of its images."""
+    keys: list[Hashable] = [image.sha256 for image in images]
+    for name in ("patient_id", "image_id"):
+        if document.get(name) is not None:
+            keys.append((name, document[name]))
+    return keys
+
+
 def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> Replacements:
     """Return for each list of images another one, of the same number and kinds, from another cluster.
 
@@ -462,13 +471,7 @@ def _images_of_others(documents: Documents, originals: Sequence[Shown]) -> Repla
     Raises:
         MedTasksError: One cluster has all images of a kind.
     """
-    keys = []
-    for document, images in zip(documents, originals, strict=True):
-        keys_of_document = []
-        for name in ("patient_id", "image_id"):
-            if document.get(name) is not None:
-                keys_of_document.append((name, document[name]))
-        keys.append(keys_of_document + [image.sha256 for image in images])
+    keys = list(map(_keys_of_patient, documents, originals))
     clusters = dict(zip(originals, connected_components(keys), strict=True))
     by_kinds: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
     for images, cluster in clusters.items():

@@ -225,10 +225,20 @@ def _common_subsequence(
                 turn[at] = _UP if up else _LEFT
         above = row
         turns.append(turn)
+    return _walk_back(target, turns)
+
+
+def _walk_back(target: Sequence[str], turns: Sequence[bytearray]) -> tuple[set[str], int]:
+    """Return the words at which the steps from the last cell of a table take both words, and the number of steps.
+
+    Args:
+        target: Words of the target.
+        turns: The step back from each cell, shape (target, reply), neither of them empty.
+    """
     words = set()
     steps = 0
     line = len(target)
-    column = len(reply)
+    column = len(turns[0])
     while line and column:
         step = turns[line - 1][column - 1]
         if step == _BOTH:

@@ -172,10 +172,19 @@ def _text_and_id(
     text = item[names[0]]
     if not isinstance(text, str):
         raise RepliesError(f'{location}: the text is no text; an empty report is ""')
-    identifier = next((item[name] for name in _ID_NAMES if name in item), None)
-    if identifier is not None and not isinstance(identifier, str | int):
-        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
-    return text, identifier
+    return text, _id_of(location, item)
+
+
+def _id_of(location: str, entry: dict[str, Any]) -> str | int | None:
+    """Return the id of an entry, by the first of ``_ID_NAMES`` that it has, or None if it has none.
+
+    Raises:
+        RepliesError: The id is neither a text nor a whole number.
+    """
+    identifier = next((entry[name] for name in _ID_NAMES if name in entry), None)
+    if identifier is None or isinstance(identifier, str | int):
+        return identifier
+    raise RepliesError(f"{location}: the id is neither a text nor a whole number")
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:

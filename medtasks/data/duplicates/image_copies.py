@@ -10,7 +10,7 @@ Images of a single grey are equal to each other and say nothing; they are counte
 import importlib.util
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -86,6 +86,23 @@ class FolderImages:
     without_decoder: int = 0  # DICOM files that nothing installed reads
     others: int = 0  # files that are no images by their ending
 
+    def add(self, file: Path, readable: Set[str]) -> None:
+        """Add a file, or count it, by its ending.
+
+        Args:
+            file: In the folder.
+            readable: Endings of the formats that are installed, in lower case.
+        """
+        ending = os.path.splitext(file)[1].lower()
+        if file.name.lower().endswith(_VOLUMES):
+            self.volumes += 1
+        elif ending in readable:
+            self.files.append(file)
+        elif ending in DICOM_ENDINGS:
+            self.without_decoder += 1
+        else:
+            self.others += 1
+
 
 def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
     """Find all images in a folder and its subfolders, following links.
@@ -109,17 +126,8 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         visited.add(real)
         folders.sort()
         for name in sorted(names):
-            ending = os.path.splitext(name)[1].lower()
-            if os.path.realpath(os.path.join(path, name)) in visited:
-                continue
-            if name.lower().endswith(_VOLUMES):
-                images.volumes += 1
-            elif ending in readable:
-                images.files.append(Path(path, name))
-            elif ending in DICOM_ENDINGS:
-                images.without_decoder += 1
-            else:
-                images.others += 1
+            if os.path.realpath(os.path.join(path, name)) not in visited:
+                images.add(Path(path, name), readable)
     images.closed = len(closed)
     return images
 
@@ -290,12 +298,7 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
             raise MedTasksError(
                 f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'"
             )
-        dataset = dataset_images(named)
-        files_read = sum(len(image.files) for image in dataset.images)
-        volumes = FolderImages(volumes=dataset.volumes)
-        return OtherImages(
-            named, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
-        )
+        return _images_of_other_dataset(named)
     listed = images_below(folder, without)
     hashes, errors = hash_images(listed.files)
     if hashes:
@@ -308,6 +311,16 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     raise MedTasksError(
         f"{named} holds no image that can be read (damaged images: {len(errors)}, volumes: {listed.volumes}, "
         f"other files: {listed.others}, folders that may not be read: {listed.closed}{dicom})"
+    )
+
+
+def _images_of_other_dataset(name: str) -> OtherImages:
+    """Return the images of a prepared dataset as those of another set. Errors are those of :func:`dataset_images`."""
+    dataset = dataset_images(name)
+    files_read = sum(len(image.files) for image in dataset.images)
+    volumes = FolderImages(volumes=dataset.volumes)
+    return OtherImages(
+        name, None, dataset.images, files_read, {}, volumes, bool(dataset.private)
     )
 
 

@@ -81,10 +81,7 @@ def scale_to_8_bits(
         least = float(finite.min()) if finite.size else 0.0
         largest = float(finite.max()) if finite.size else 0.0
         (low, high), done = _file_range(image, values, depths, (least, largest))
-        steps = (finite - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
-        counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
-        levels = np.linspace(least, largest, _LARGEST + 1)
-        darkest, brightest = central_range(levels.tolist(), counts.tolist())
+        darkest, brightest = _range_of_most(finite, least, largest)
         if 0 < brightest - darkest < (high - low) * _LEAST_USED:
             raise UnclearRange(
                 f"its values go from {least:g} to {largest:g}, nearly all of them from {darkest:g} to {brightest:g}, "
@@ -102,6 +99,20 @@ def scale_to_8_bits(
             if not raw.startswith("RGBa"):  # these are multiplied already
                 share = share * (opacity if share.ndim == 2 else opacity[..., None])
     return from_unit(share), conversions
+
+
+def _range_of_most(values: Any, least: float, largest: float) -> Range:
+    """Return the :func:`central_range` of an image, as exact as 16 bits are.
+
+    Args:
+        values: All finite values; may be none.
+        least: The least of them.
+        largest: The largest of them.
+    """
+    steps = (values - least) * (_LARGEST / ((largest - least) or 1)) + 0.5
+    counts = np.bincount(steps.astype(np.uint16), minlength=_LARGEST + 1)
+    levels = np.linspace(least, largest, _LARGEST + 1)
+    return central_range(levels.tolist(), counts.tolist())
 
 
 def _png_depths(source: ImageSource) -> tuple[int, ...]:

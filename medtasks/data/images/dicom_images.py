@@ -175,18 +175,33 @@ def read_window(source: ImageSource, value_range: Range | None) -> ConvertedImag
                 done = ["DICOM colours"]
             else:
                 image, done = _grey_image(dataset, stored, value_range)
-            for name in _SPACINGS:
-                spacing = numbers_of(dataset, name)
-                if len(spacing) == 2 and min(spacing) > 0:
-                    squared = with_square_pixels(image, *spacing)
-                    if squared is not image:
-                        done.append(f"pixels made square by {name}")
-                    return squared, done
-            return image, done
+            return _apply_spacing(dataset, image, done)
     except UnusableFile:
         raise
     except MedTasksError as missing:
         raise NoReader(str(missing)) from missing
+
+
+def _apply_spacing(dataset: Any, image: Image.Image, done: list[str]) -> ConvertedImage:
+    """Scale an image by the first known spacing of its pixels, and add that to its conversions.
+
+    Args:
+        dataset: Of the file. Without a spacing, pixels are taken to be square.
+        image: In 8 bits.
+        done: Conversions so far.
+
+    Raises:
+        UnreadableImage: No image has such pixels.
+        UnusableFile: The result would fill the memory.
+    """
+    for name in _SPACINGS:
+        spacing = numbers_of(dataset, name)
+        if len(spacing) == 2 and min(spacing) > 0:
+            squared = with_square_pixels(image, *spacing)
+            if squared is not image:
+                done.append(f"pixels made square by {name}")
+            return squared, done
+    return image, done
 
 
 def _check_deflated(pydicom: Any, stream: IO[bytes]) -> None:

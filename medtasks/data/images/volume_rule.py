@@ -77,7 +77,7 @@ class VolumeRule:
             >>> str(VolumeRule.of_settings({"slices": 4, "window": "lung"}))
             'axial, 4 slices as images, window lung'
         """
-        if not any(name in settings for name in SETTINGS):
+        if settings.keys().isdisjoint(SETTINGS):
             return None
         slices = settings.get("slices", cls.slices)
         if type(slices) is not int or not 0 <= slices <= _MOST_SLICES:

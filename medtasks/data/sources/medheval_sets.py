@@ -431,13 +431,16 @@ def _rows(
         yield stored
     for count in counts:
         if count.missing:
-            image_source = IMAGE_SOURCES[count.source]
-            total = len(count.found) + len(count.missing)
-            example = "" if image_source.private else f", such as {min(count.missing)}"
-            cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
-            yield PublishedRow(
-                file.name, cause=f"{cause}, and with them {count.questions} questions"
-            )
+            yield PublishedRow(file.name, cause=_missing_images(count))
+
+
+def _missing_images(count: ImageCount) -> str:
+    """Return the sentence on the missing images of a source, with the name of one where that is no patient's."""
+    image_source = IMAGE_SOURCES[count.source]
+    total = len(count.found) + len(count.missing)
+    example = "" if image_source.private else f", such as {min(count.missing)}"
+    cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
+    return f"{cause}, and with them {count.questions} questions"
 
 
 RECIPES = {info.name: partial(_recipe, info) for info in MEDHEVAL}

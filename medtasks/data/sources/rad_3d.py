@@ -45,13 +45,7 @@ def closed_questions(source: Path, images: ImageStore) -> PublishedRows:
     tables = next(filter(None, by_pattern), None)
     if tables is None:
         raise not_found(source, _TABLES[0])
-    volumes: dict[str, Path] = {}
-    for path in sorted(source.rglob("*.npy")):
-        if path.stem in volumes:
-            raise SourceError(
-                f"{volumes[path.stem]} and {path} have one name; keep one of them"
-            )
-        volumes[path.stem] = path
+    volumes = _volumes_by_name(source)
     add_volume = functools.cache(images.add_volume)
     for table in tables:
         folder = table.parent.name
@@ -77,6 +71,22 @@ def closed_questions(source: Path, images: ImageStore) -> PublishedRows:
                 patient_id="_".join(name.split("_")[:2]),
             )
             yield images_row(row.place, adding, document)
+
+
+def _volumes_by_name(source: Path) -> dict[str, Path]:
+    """Return the volumes anywhere below a folder, by name without the ending.
+
+    Raises:
+        SourceError: Two have one name.
+    """
+    volumes: dict[str, Path] = {}
+    for path in sorted(source.rglob("*.npy")):
+        if path.stem in volumes:
+            raise SourceError(
+                f"{volumes[path.stem]} and {path} have one name; keep one of them"
+            )
+        volumes[path.stem] = path
+    return volumes
 
 
 RECIPES = {

@@ -170,15 +170,7 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     Raises:
         WeightsMissing: The archive or its encoder is not on this machine, or the archive is damaged.
     """
-    weights = settings.find_weights(model_type)
-    candidates = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
-    paths = [path for path in candidates if path.is_file() or (path / _CONFIG).is_file()]
-    path = paths[0] if paths else None
-    if path is None:
-        raise WeightsMissing(
-            f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_LABELS} nor {model_type}.tar.gz; fetch that with "
-            f"'medtasks weights fetch {model_type}'"
-        )
+    path = _archive_path(model_type, settings.find_weights(model_type))
     with _archive_errors(path, model_type):
         content = None
         for name, file in packed_files(path, _MEMBER):
@@ -202,6 +194,21 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
         spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
     folder = _encoder_folder(path, model_type, encoder, settings)
     return Archive(path, model_type, folder, max_length, max_span_width, spans_per_word)
+
+
+def _archive_path(model_type: ModelType, weights: Path) -> Path:
+    """Return the archive of a model, packed or not, which is the weights themselves or in their folder.
+
+    Raises:
+        WeightsMissing: There is none.
+    """
+    for path in (weights, weights / model_type, weights / f"{model_type}.tar.gz"):
+        if path.is_file() or (path / _CONFIG).is_file():
+            return path
+    raise WeightsMissing(
+        f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_LABELS} nor {model_type}.tar.gz; fetch that with "
+        f"'medtasks weights fetch {model_type}'"
+    )
 
 
 def _encoder_folder(

@@ -290,16 +290,22 @@ def _test_studies(source: Path) -> dict[str, list[SourceRow]]:
     return studies
 
 
+def _report_places(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Return the folders and the archives below some folders in which reports may be, in the order to search them."""
+    folders: list[Path] = []
+    archives: list[Path] = []
+    for folder, below in itertools.product(dict.fromkeys(roots), _PLACES):
+        for tree in ("files", f"{_UNPACKED}/files"):
+            folders += [files.parent for files in sorted(folder.glob(below + tree))]
+        archives += sorted(folder.glob(below + _ARCHIVE))
+    return folders, archives
+
+
 def mimic_cxr(source: Path, images: ImageStore) -> PublishedRows:
     """Read the studies of the test split."""
     studies = _test_studies(source)
     root = mimic_cxr_file(source, "split").path.parent
-    folders: list[Path] = []
-    archives: list[Path] = []
-    for folder, below in itertools.product(dict.fromkeys([root, source]), _PLACES):
-        for tree in ("files", f"{_UNPACKED}/files"):
-            folders += [files.parent for files in sorted(folder.glob(below + tree))]
-        archives += sorted(folder.glob(below + _ARCHIVE))
+    folders, archives = _report_places([root, source])
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for study_id, rows in studies.items():
             location = rows[0].place
