@@ -108,8 +108,7 @@ def _guarded_evaluate(evaluate: AnyFunction, *args: Any, **kwargs: Any) -> Any:
         results = evaluate(*args, **kwargs)
     if ours:  # shards share images, so their counts would not add up
         _record_images(results, ours if shard is None else {})
-    for part in _gather(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED)):
-        origins |= part
+    origins = _gather_entries(origins | dict.fromkeys(getattr(lm, "copied", ()), COPIED))
     _record_notices(results)
     if results is not None:  # only the first of several processes has them
         # A sample that the harness's response cache answers leaves the model no request.
@@ -234,6 +233,14 @@ def _gather(part: Any) -> list[Any]:
     return parts
 
 
+def _gather_entries(entries: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Join the mappings of all processes, see :func:`_gather`. Of entries with one key, the highest rank's counts."""
+    gathered: dict[Any, Any] = {}
+    for part in _gather(entries):
+        gathered |= part
+    return gathered
+
+
 def _record_notices(results: Any) -> None:
     """Record in the results why replies could not be saved, in any process.
 
@@ -336,10 +343,9 @@ def _record_images(results: Mapping[str, Any] | None, tasks: HarnessTasks) -> No
     from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
 
-    opened = dict(OPENED)
+    opened_here = dict(OPENED)
     OPENED.clear()
-    for part in _gather(opened):
-        opened |= part
+    opened = _gather_entries(opened_here)
     if results is None or not opened:
         return
     if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:
@@ -488,10 +494,14 @@ def _build_requests(
     for request in task._instances:
         if request.doc_id in rows and not (request.metadata or {}).get(_PADDING):
             requests.append(request)
-    if not requests:
-        first = task._instances[0].doc_id
-        requests = [request for request in task._instances if request.doc_id == first]
-        for request in requests:
-            request.metadata = {**(request.metadata or {}), _PADDING: True}
-            request.doc_id = _NO_ROW
-    task._instances = requests
+    task._instances = requests or _pad_with_first_row(task._instances)
+
+
+def _pad_with_first_row(requests: Sequence[Any]) -> list[Any]:
+    """Return the requests of the first one's row, marked as padding, whose replies belong to no row."""
+    first = requests[0].doc_id
+    padding = [request for request in requests if request.doc_id == first]
+    for request in padding:
+        request.metadata = {**(request.metadata or {}), _PADDING: True}
+        request.doc_id = _NO_ROW
+    return padding

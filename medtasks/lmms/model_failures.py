@@ -167,8 +167,7 @@ def _is_full(reply: Any, request: Instance) -> bool:
         return False
     counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
     # The position of the settings differs for chat models.
-    mappings = [argument for argument in request.args if isinstance(argument, Mapping)]
-    settings = mappings[0] if mappings else {}
+    settings = next((each for each in request.args if isinstance(each, Mapping)), {})
     tokens = getattr(counts, "output_tokens", None)
     limit = settings.get("max_new_tokens")
     return bool(tokens and limit and tokens >= int(limit))

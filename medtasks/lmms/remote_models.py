@@ -62,6 +62,7 @@ _OURS = "medtasks."
 _ALLOWS_CODE = re.compile(r"(?<![`\w])trust_remote_code[\"']?(?:: [\w\[\]| ]+)? ?[=:] ?True\b")
 _BUILDS_ON = re.compile(r"^from (lmms_eval\.models\.(?:chat|simple)\.\w+) import", re.MULTILINE)
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
+_FIX = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
 _CLASS = "class:"  # before the dotted name of a model class that the user trusts
 # Classes whose ``send`` follows redirects unless an argument forbids it. Newer openai uses httpx2.
 _FOLLOWING = (
@@ -215,17 +216,12 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     Returns:
         A text to follow "is not sent", empty for a permitted destination.
     """
-    fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
     if not destination.url:
-        if destination.source:
-            return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
-        reason = "it is unknown where it sends questions"
-        if destination.runs_code:
-            reason = "it may run code that comes with its checkpoint"
-        return f"because {reason}; choose a model that is known to answer on this machine"
+        return _refusal_of_unknown(destination)
     origin = servers.origin(destination.url)
     host = servers.host(destination.url)
     to = f"to {origin}"
+    fix = _FIX
     if destination.source:
         to += f" ({destination.source})"
     try:
@@ -242,6 +238,16 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     return (
         f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
     )
+
+
+def _refusal_of_unknown(destination: Destination) -> str:
+    """Return reason and fix for a destination without an address, as :func:`refusal` does."""
+    if destination.source:
+        return f"because {destination.source} is not {_FORM}; {_FIX}, or one whose address you give in this form"
+    reason = "it is unknown where it sends questions"
+    if destination.runs_code:
+        reason = "it may run code that comes with its checkpoint"
+    return f"because {reason}; choose a model that is known to answer on this machine"
 
 
 def _proxy_variable(url: str, environment: Mapping[str, str]) -> str:

@@ -265,15 +265,7 @@ def _write_requests(
     with contextlib.ExitStack() as opened:
         requests = size = 0
         for name, question in named:
-            messages = with_image_urls(question.messages, list(map(data_url, question.images)))
-            body = {"model": MODEL, "messages": messages, **fields}
-            request = {"custom_id": name, "method": "POST", "url": _ENDPOINT, "body": body}
-            line = json.dumps(request).encode("ascii") + b"\n"
-            if len(line) > _MOST_BYTES:
-                raise MedTasksError(
-                    f"the request for sample {name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} "
-                    f"in a file; write the questions without --format openai-batch"
-                )
+            line = _request_line(name, question, fields)
             if not names or requests == _MOST_REQUESTS or size + len(line) > _MOST_BYTES:
                 opened.close()
                 names.append(f"requests_{len(names) + 1:03}.jsonl")
@@ -284,6 +276,29 @@ def _write_requests(
             size += len(line)
             samples += 1
     return samples, tuple(names)
+
+
+def _request_line(name: str, question: TaskQuestion, fields: Config) -> bytes:
+    """Return a question as one line of a file of requests.
+
+    Args:
+        name: Name of the question in files.
+        question: The question.
+        fields: Decoding settings under the names of the batch interface.
+
+    Raises:
+        MedTasksError: The line is larger than a file may be.
+    """
+    messages = with_image_urls(question.messages, list(map(data_url, question.images)))
+    body = {"model": MODEL, "messages": messages, **fields}
+    request = {"custom_id": name, "method": "POST", "url": _ENDPOINT, "body": body}
+    line = json.dumps(request).encode("ascii") + b"\n"
+    if len(line) > _MOST_BYTES:
+        raise MedTasksError(
+            f"the request for sample {name} has {len(line):,} bytes, and services take {_MOST_BYTES:,} in a file; "
+            f"write the questions without --format openai-batch"
+        )
+    return line
 
 
 # ---- the page ----

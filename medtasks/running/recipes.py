@@ -122,7 +122,6 @@ class Recipe(Record):
             raise MedTasksError(
                 f"the recipe {self.recipe} does not run with --backend {backend}: {settings.without}"
             )
-        arguments: dict[str, JsonValue] = {}
         if backend == "hf":
             model = settings.model
             arguments = self._weights_arguments() | {**settings.args}
@@ -130,11 +129,7 @@ class Recipe(Record):
                 arguments.pop("revision", None)
         elif user_args.get("base_url"):
             model = SERVER_MODEL
-            # These act on each request or prompt. The others are about weights, which the server has loaded.
-            for name in self.hf.args:
-                if name in ("system_prompt", "chat_template_kwargs", "prompt_family"):
-                    arguments[name] = self.hf.args[name]
-            arguments |= settings.args
+            arguments = self._request_arguments() | {**settings.args}
         else:
             raise MedTasksError(
                 f"--backend server needs the server's address: give --model_args base_url=http://127.0.0.1:8000/v1; it "
@@ -148,6 +143,11 @@ class Recipe(Record):
         if self.hf.model == _HF_VLM:
             names["revision"] = "revision"
         return {name: self.fact(key) for name, key in names.items() if key in self.facts}
+
+    def _request_arguments(self) -> dict[str, JsonValue]:
+        """Return those arguments of ``hf`` that act on each request or prompt. A server has loaded the weights already."""
+        names = ("system_prompt", "chat_template_kwargs", "prompt_family")
+        return {name: value for name, value in self.hf.args.items() if name in names}
 
     def serve_command(self) -> str:
         """Return the vLLM command that serves the model with the same settings."""
@@ -299,18 +299,32 @@ def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     name = keys.pop("extends", None)
     if name is None:
         return keys
-    # A user's recipe may have the name of ours that it extends.
     extending = (*above, path)
-    candidates = [path.parent / str(name), _ours() / str(name)]
-    bases = [file for file in candidates if file.is_file() and file not in extending]
-    if not bases:
-        raise MedTasksError(
-            f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'"
-        )
-    base = _read_with_base(bases[0], extending)
+    base = _read_with_base(_find_base(str(name), extending), extending)
     if _KEY in base:
         base = _way_of_running(base)
     return _merge(base, keys)
+
+
+def _find_base(name: str, extending: Sequence[Path]) -> Path:
+    """Return the file that a recipe extends.
+
+    Args:
+        name: Its path from the recipe's folder, or from that of our recipes.
+        extending: The recipe, last, after the files that extend it. None of them can be its base.
+
+    Raises:
+        MedTasksError: There is no such file, or it extends the recipe.
+    """
+    path = extending[-1]
+    for folder in (path.parent, _ours()):
+        base = folder / name
+        # A user's recipe may have the name of ours that it extends.
+        if base.is_file() and base not in extending:
+            return base
+    raise MedTasksError(
+        f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'"
+    )
 
 
 def _merge(base: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:

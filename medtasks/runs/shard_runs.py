@@ -5,7 +5,7 @@ Missing or contradicting parts are refused with a message; nothing is averaged o
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -136,19 +136,33 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     for run in runs:
         _check_same_settings(runs[0], run)
         _check_same_replies(by_index.setdefault(run.shard.index, run), run)
-    if missing := [
-        Shard(index, count) for index in range(1, count + 1) if index not in by_index
-    ]:
-        causes = [
-            f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished
-        ]
-        raise MedTasksError(
-            f"of {count} shards these are missing: {join_names(list(map(str, missing)))}{''.join(causes)}; run each "
-            f"with 'medtasks run --shard', and name the folders of all"
-        )
+    _check_none_missing(count, by_index, unfinished)
     ordered = sorted(by_index.values(), key=lambda run: run.shard.index)
     _check_rows(ordered)
     return ordered
+
+
+def _check_none_missing(
+    count: int,
+    indices: Collection[int],
+    unfinished: Mapping[Shard, str],
+) -> None:
+    """Raise MedTasksError if shards have no complete run.
+
+    Args:
+        count: Number of shards.
+        indices: Indices of the shards that have one, from 1.
+        unfinished: Folder and fault of an incomplete run, by shard.
+    """
+    shards = [Shard(index, count) for index in range(1, count + 1)]
+    missing = [shard for shard in shards if shard.index not in indices]
+    if not missing:
+        return
+    causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
+    raise MedTasksError(
+        f"of {count} shards these are missing: {join_names(list(map(str, missing)))}{''.join(causes)}; run each with "
+        f"'medtasks run --shard', and name the folders of all"
+    )
 
 
 def _check_same_settings(first: ShardRun, other: ShardRun) -> None:

@@ -55,13 +55,18 @@ def read_outputs(contents: Sequence[FileContent]) -> ForeignFile:
     by_file = [list(_rows(content, questions)) for content in outputs]
     by_file.sort(key=lambda rows: not any(map(_has_reply, rows)))
     rows = list(chain(*by_file))
-    replied = {row.identifier for row in filter(_has_reply, rows)}
-    rows_kept = [row for row in rows if _has_reply(row) or row.identifier not in replied]
+    rows_kept = _without_answered_failures(rows)
     repeated = len(rows) - len(rows_kept)
     notes: tuple[str, ...] = ()
     if repeated:
         notes = (f"{repeated} requests failed and were answered when sent again",)
     return ForeignFile(BATCH.name, tuple(rows_kept), "response.body", notes=notes)
+
+
+def _without_answered_failures(rows: Sequence[ForeignRow]) -> list[ForeignRow]:
+    """Return the rows but for failures of requests that another row answers."""
+    answered = {row.identifier for row in filter(_has_reply, rows)}
+    return [row for row in rows if _has_reply(row) or row.identifier not in answered]
 
 
 def _is_request(content: FileContent) -> bool:

@@ -5,7 +5,9 @@ those that were published; several sets have none and name no image either. Chun
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
 
 from medtasks.data.table_files import TableRow
 from medtasks.errors import RepliesError
@@ -65,19 +67,23 @@ def read_results(contents: Sequence[FileContent]) -> ForeignFile:
         if not is_mapping:
             rows.append(_row(record))
             continue
-        values = record.values.values()
-        letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
-        is_named_so = contents[0].path.stem == "results" and 2 * letters > len(values)
-        if is_named_so or any(isinstance(value, list) for value in values):
-            raise RepliesError(
-                f"{contents[0].path} holds the answers that MedEvalKit parsed, partly at random; give response.json, "
-                "which holds the replies"
-            )
+        _refuse_parsed_answers(record.values.values(), contents[0].path)
         for number, key in enumerate(record.values, start=1):
             location = f"{record.place}, entry {number}"
             rows.append(ForeignRow(0, location, text_of(record, key), key))
     is_cut = is_mapping or "index2ans" in contents[0].keys
     return ForeignFile(MEDEVALKIT.name, tuple(rows), _REPLY, notes=(_CUT,) if is_cut else ())
+
+
+def _refuse_parsed_answers(values: Collection[Any], path: Path) -> None:
+    """Raise RepliesError for a file of MMMU that has lists or, under the name ``results``, mostly letters as values."""
+    letters = sum(isinstance(value, str) and len(value) == 1 for value in values)
+    are_results = path.stem == "results" and 2 * letters > len(values)
+    if are_results or any(isinstance(value, list) for value in values):
+        raise RepliesError(
+            f"{path} holds the answers that MedEvalKit parsed, partly at random; give response.json, which holds the "
+            "replies"
+        )
 
 
 def _row(record: TableRow) -> ForeignRow:

@@ -137,14 +137,7 @@ def _rows(
     Raises:
         RepliesError: A named file is not of the reader, or cannot be read.
     """
-    selected: list[FileContent] = []
-    for path, contents in by_path.items():
-        written = list(filter(reader.recognise, contents))
-        if path.is_file() and not written:
-            raise RepliesError(
-                f"{path} is no file of {reader.name}; it has {contents[0].described_keys}"
-            )
-        selected += reader.select(written) if path.is_dir() else written
+    selected = _select(by_path, reader)
     if not selected:
         return None
     replies = reader.read(selected)
@@ -154,6 +147,30 @@ def _rows(
         is_cut_cell = is_table and len(row.reply or "") == CELL_LIMIT
         rows.append(replace(row, number=number, is_cut=row.is_cut or is_cut_cell))
     return replace(replies, rows=tuple(rows), is_id_named=replies.is_id_named or has_id)
+
+
+def _select(
+    by_path: Mapping[Path, Sequence[FileContent]],
+    reader: KitReader,
+) -> list[FileContent]:
+    """Return all named files and, of each named folder, the files that the reader selects.
+
+    Args:
+        by_path: Contents of each named file, and of the files in each named folder.
+        reader: Reader that must recognise every named file.
+
+    Raises:
+        RepliesError: A named file is not of the reader, or its files in a folder are of several runs.
+    """
+    selected: list[FileContent] = []
+    for path, contents in by_path.items():
+        written = list(filter(reader.recognise, contents))
+        if path.is_file() and not written:
+            raise RepliesError(
+                f"{path} is no file of {reader.name}; it has {contents[0].described_keys}"
+            )
+        selected += reader.select(written) if path.is_dir() else written
+    return selected
 
 
 def _files_in(path: Path) -> list[Path]:

@@ -44,20 +44,7 @@ def samples_from_file(
         )
     names = list(_names(file.rows))
     documents = _documents(names, file.rows, task)
-    answers = [document["answer"] for document in documents]
-    options = [document["options"] for document in documents]
-    gold, note = read_column("answer", Column.LETTER, answers, options)
-    incomplete = []
-    for document, answer in zip(documents, gold, strict=True):
-        document["answer"] = answer
-        has_options = Column.OPTIONS.holds(document["options"], None)
-        if not has_options or not Column.LETTER.holds(answer, document["options"]):
-            incomplete.append(document["doc_id"])
-    if incomplete:
-        raise RepliesError(
-            f"{len(incomplete)} of {len(documents)} questions lack an option, or their gold is none of their options, "
-            f"such as '{incomplete[0]}'"
-        )
+    note = _read_gold(documents)
     rows = []
     for name, row in zip(names, file.rows, strict=True):
         rows.append(
@@ -94,6 +81,33 @@ def _documents(
                 f"{row.place}: '{name}' has another question, other options or another gold before"
             )
     return list(by_id.values())
+
+
+def _read_gold(documents: Sequence[dict[str, Any]]) -> str:
+    """Replace the gold of documents, as the file has it, by the letter of an option.
+
+    Returns:
+        How the gold was read, empty if that needs no note.
+
+    Raises:
+        RepliesError: A document lacks an option, or its gold is none of its options.
+        MedTasksError: The gold can be read in several ways.
+    """
+    answers = [document["answer"] for document in documents]
+    options = [document["options"] for document in documents]
+    gold, note = read_column("answer", Column.LETTER, answers, options)
+    incomplete = []
+    for document, answer in zip(documents, gold, strict=True):
+        document["answer"] = answer
+        has_options = Column.OPTIONS.holds(document["options"], None)
+        if not has_options or not Column.LETTER.holds(answer, document["options"]):
+            incomplete.append(document["doc_id"])
+    if incomplete:
+        raise RepliesError(
+            f"{len(incomplete)} of {len(documents)} questions lack an option, or their gold is none of their options, "
+            f"such as '{incomplete[0]}'"
+        )
+    return note
 
 
 def _asks_for_one_option(task: TaskFile) -> bool:

@@ -49,6 +49,17 @@ def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
             notes.append(
                 f"{content.path} was written after judging, which may have changed replies and options"
             )
+    single_rows = _with_own_index(rows)
+    if len(single_rows) < len(rows):
+        notes.append(
+            f"{len(rows) - len(single_rows)} rows are left out: several questions have their index, for which the kit "
+            "keeps one reply that it shows at each"
+        )
+    return ForeignFile(VLMEVALKIT.name, tuple(single_rows), _REPLY, notes=tuple(notes))
+
+
+def _with_own_index(rows: Sequence[ForeignRow]) -> list[ForeignRow]:
+    """Return the rows whose ``index`` belongs to one question, and those without any."""
     questions: dict[Any, set[Any]] = {}
     for row in rows:
         questions.setdefault(row.identifier, set()).add((row.question, row.options))
@@ -56,12 +67,7 @@ def read_tables(contents: Sequence[FileContent]) -> ForeignFile:
     for row in rows:
         if row.identifier is None or len(questions[row.identifier]) == 1:
             single_rows.append(row)
-    if len(single_rows) < len(rows):
-        notes.append(
-            f"{len(rows) - len(single_rows)} rows are left out: several questions have their index, for which the kit "
-            "keeps one reply that it shows at each"
-        )
-    return ForeignFile(VLMEVALKIT.name, tuple(single_rows), _REPLY, notes=tuple(notes))
+    return single_rows
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
