@@ -260,7 +260,7 @@ def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> No
     if tests > 1:
         level += f", as {tests} tests share 5 %"
     say(f"Level: {level}; power: {number(result.power)}.")
-    if result.difference is not None and result.reached is not None:
+    if result.reached is not None:
         say(
             f"To show a difference of {number(difference)}: {_samples(result.needed)}. "
             f"The prepared ones show it with a power of {number(result.reached)}."

@@ -141,12 +141,15 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
         text += f" ({first})" if first == last else f" ({first}–{last})"
     position = 0
     if row.name in board.fullest(column):
-        best, second = board.best(column)
-        if score.value == best:
-            position = 1
-        elif score.value == second:
-            position = 2
+        position = _place(score.value, *board.best(column))
     return Cell(text, remark=_losses(cell), place=position)
+
+
+def _place(value: float, best: float, second: float) -> int:
+    """Return 1 for the best value of a column, 2 for the second best, and 0 for all others."""
+    if value == best:
+        return 1
+    return 2 if value == second else 0
 
 
 def _losses(cell: BoardCell) -> str:
