@@ -308,11 +308,7 @@ def _print_comparisons(comparisons: ComparedRuns, *, is_one_sided: bool) -> None
             )
         say(f"\nVerdict on the scores: {comparisons.verdict}")
     if is_one_sided:
-        unmet = ", and ".join(_regressions(comparisons))
-        outcome = f"not shown: {unmet}"
-        if not unmet:
-            outcome = "shown: in every main score B loses less than the margin to A"
-        say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
+        _print_non_inferiority(comparisons)
     print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
 
 
@@ -354,6 +350,15 @@ def _check_required(comparisons: ComparedRuns, required: Required) -> None:
         unmet.append(f"{len(comparisons.not_compared)} of their tasks not compared")
     if unmet:
         raise MedTasksError(f"--require {required} is not met: {', and '.join(unmet)}")
+
+
+def _print_non_inferiority(comparisons: ComparedRuns) -> None:
+    """Print whether the second run is shown to be not worse than the first, or what speaks against it."""
+    unmet = ", and ".join(_regressions(comparisons))
+    outcome = f"not shown: {unmet}"
+    if not unmet:
+        outcome = "shown: in every main score B loses less than the margin to A"
+    say(f"Non-inferiority (one-sided tests at {NON_INFERIORITY:.1%}) {outcome}.")
 
 
 def _regressions(comparisons: ComparedRuns) -> Iterator[str]:

@@ -11,7 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -241,6 +241,15 @@ def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
 
 def _print_answers(drafts: Mapping[str, Draft]) -> None:
     """Print the right answers of drafts by type, and what publishing leaves out to balance them."""
+    if any(draft.options for draft in drafts.values()):
+        say_columns(_answer_rows(drafts))
+    _, surplus = balance_answers(drafts)
+    for reason, count in surplus.items():
+        say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
+
+
+def _answer_rows(drafts: Mapping[str, Draft]) -> Sequence[Sequence[str]]:
+    """Return headings, then the numbers of right answers of each type of drafts: words or letters."""
     drafts_by_type: dict[str, list[Draft]] = {}
     for draft in drafts.values():
         drafts_by_type.setdefault(draft.hallucination or "", []).append(draft)
@@ -259,11 +268,7 @@ def _print_answers(drafts: Mapping[str, Draft]) -> None:
         rows.append(
             (kind_of_error or "all", number, str(words["Yes"]), str(words["No"]), others)
         )
-    if any(draft.options for draft in drafts.values()):
-        say_columns(rows)
-    _, surplus = balance_answers(drafts)
-    for reason, count in surplus.items():
-        say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
+    return rows
 
 
 def _print_outcomes(folder: Path, kind: StudyKind) -> None:
@@ -435,6 +440,20 @@ def publish(
         allow_incomplete=allow_incomplete,
     )
     report_prepared(manifest)
+    _print_counts(sheet)
+    say(f"Datasheet: {folder / 'datasheet.md'}")
+    for task in (*tasks, *groups):
+        say(f"  {task}")
+    if manifest.access == Access.CREDENTIALED:
+        say(
+            "It is credentialed like its study: models and judges on other machines may not see it."
+        )
+    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
+    say_how_to_publish(manifest)
+
+
+def _print_counts(sheet: Mapping[str, Any]) -> None:
+    """Print how many drafts of a datasheet were published or left out, and their right answers."""
     rows = [(f"of {sheet['drafts']} drafts", "number"), ("published", str(sheet["published"]))]
     rows += [(reason, str(count)) for reason, count in sheet["left_out"].items()]
     say_columns(rows)
@@ -445,15 +464,6 @@ def publish(
         say(f"Right answers: {', '.join(labels)}")
     if sheet["kind"] == StudyKind.PAIRS and sheet["clusters"] < sheet["published"]:
         say(sheet["caveats"][-1])  # that pairs share images or patients
-    say(f"Datasheet: {folder / 'datasheet.md'}")
-    for task in (*tasks, *groups):
-        say(f"  {task}")
-    if manifest.access == Access.CREDENTIALED:
-        say(
-            "It is credentialed like its study: models and judges on other machines may not see it."
-        )
-    say(f"Run it with 'lmms_eval --tasks {','.join(groups[:1] or tasks)}'")
-    say_how_to_publish(manifest)
 
 
 @app.command()

@@ -297,12 +297,7 @@ def select(
     from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
-    criteria = {}
-    for column in options():
-        if context.params[column]:
-            criteria[column] = tuple(context.params[column])
-    for column, value in named_values("--where", where or (), "COLUMN=VALUE"):
-        criteria[column] = (*criteria.get(column, ()), value)
+    criteria = _chosen_values(context, where or ())
     request = _draw_request(draw, by, seed, criteria)
     if request is None:
         _print_selection(dataset, load_documents(dataset), criteria, show=show)
@@ -317,6 +312,17 @@ def select(
         say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
         if groups:
             say(f"Its tasks side by side: {join_names(groups)}")
+
+
+def _chosen_values(context: typer.Context, where: Sequence[str]) -> Criteria:
+    """Return the values that a command line selects by column, those of the options before those of --where."""
+    criteria = {}
+    for column in options():
+        if context.params[column]:
+            criteria[column] = tuple(context.params[column])
+    for column, value in named_values("--where", where, "COLUMN=VALUE"):
+        criteria[column] = (*criteria.get(column, ()), value)
+    return criteria
 
 
 def _print_selection(

@@ -36,14 +36,7 @@ def tasks(
     words = words or []
     match words:
         case ["expand", file]:
-            path = Path(file)
-            if not path.is_file():
-                raise MedTasksError(f"there is no task file {path}")
-            index = index_tasks([path], strict=True)
-            configs = [*index.configs.values(), *index.groups.values()]
-            if not configs:
-                raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
-            print(dump_task_file(dict(configs[0])), end="")  # noqa: T201
+            _print_whole_file(Path(file))
             return
     look_into(context, include_path)
     files = task_files()
@@ -53,6 +46,21 @@ def tasks(
         line = f"{task.name:<{width}}  {facts}"
         if facts and all(word.lower() in line.lower() for word in words):
             print(line)  # noqa: T201
+
+
+def _print_whole_file(path: Path) -> None:
+    """Print a task file with all keys that its family supplies.
+
+    Raises:
+        MedTasksError: There is no such file, or no task in it.
+    """
+    if not path.is_file():
+        raise MedTasksError(f"there is no task file {path}")
+    index = index_tasks([path], strict=True)
+    configs = [*index.configs.values(), *index.groups.values()]
+    if not configs:
+        raise MedTasksError(f"{path} has no task: a line task: NAME is missing")
+    print(dump_task_file(dict(configs[0])), end="")  # noqa: T201
 
 
 def _facts_of(task: TaskFile, *, sanity: bool, thinking: bool) -> str:

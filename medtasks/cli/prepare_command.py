@@ -115,6 +115,15 @@ def prepare(
     options = Options(
         source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders
     )
+    _prepare_published(names, options, yes=yes)
+
+
+def _prepare_published(names: Sequence[str], options: Options, *, yes: bool) -> None:
+    """Prepare one dataset by its own name, or all that names of datasets, tasks and groups mean.
+
+    Raises:
+        MedTasksError: A dataset could not be prepared.
+    """
     infos = {name: datasets_of(name) for name in names}
     first = infos[names[0]][0]
     if names == [first.name]:

@@ -490,11 +490,7 @@ def _tables(
     if paired:
         yield from _category_tables(rules)
     # Groups and wrong answers are defined where there is an accuracy.
-    scored = {}
-    for name, rule in rules.items():
-        accuracy = rule.estimates.get("accuracy")
-        if accuracy and math.isfinite(accuracy.value) and not paired:
-            scored[name] = rule
+    scored = {} if paired else _rules_with_accuracy(rules)
     if scored:
         yield from _accuracy_tables(scored, by)
         yield from _wrong_answer_tables(scored)
@@ -508,6 +504,16 @@ def _tables(
         yield from group_tables(report, column)
     if checked:
         yield _label_table(checked)
+
+
+def _rules_with_accuracy(rules: ScoresByRule) -> ScoresByRule:
+    """Return the rules under which a task has an accuracy that is defined, by name."""
+    with_accuracy = {}
+    for name, rule in rules.items():
+        accuracy = rule.estimates.get("accuracy")
+        if accuracy and math.isfinite(accuracy.value):
+            with_accuracy[name] = rule
+    return with_accuracy
 
 
 def _score_table(title: str, rules: ScoresByRule, *, paired: bool) -> Table:

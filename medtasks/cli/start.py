@@ -260,7 +260,7 @@ def _print_plan(task: str, assumed: Assumptions, result: Plan, tests: int) -> No
     if tests > 1:
         level += f", as {tests} tests share 5 %"
     say(f"Level: {level}; power: {number(result.power)}.")
-    if result.difference is not None and result.reached is not None:
+    if result.reached is not None:
         say(
             f"To show a difference of {number(difference)}: {_samples(result.needed)}. "
             f"The prepared ones show it with a power of {number(result.reached)}."
@@ -378,16 +378,11 @@ def _show_model(chosen: Recipe) -> None:
         _print_line(f"source: {fact.source}", 4)
         if fact.quotation:
             _print_line(f'it says: "{fact.quotation}"', 4)
-    elsewhere = []
-    for scores in chosen.scores:
-        values = ", ".join(f"{name} {value}" for name, value in scores.values.items())
-        remark = f" ({scores.remark})" if scores.remark else ""
-        elsewhere.append(f"{values}{remark}; source: {scores.source}")
     sections = {
         "Known traps": chosen.traps,
         "Unknown": chosen.unknown,
         "Published scores, which the report shows next to yours": _scores_in_report(chosen),
-        "Published scores under protocols that no task here has": elsewhere,
+        "Published scores under protocols that no task here has": _scores_elsewhere(chosen),
     }
     for title, lines in sections.items():
         if lines:
@@ -395,6 +390,16 @@ def _show_model(chosen: Recipe) -> None:
         for line in lines:
             _print_line(line)
     _print_commands(chosen)
+
+
+def _scores_elsewhere(chosen: Recipe) -> list[str]:
+    """Return a line on the scores of a recipe under each protocol that no task here has."""
+    lines = []
+    for scores in chosen.scores:
+        values = ", ".join(f"{name} {value}" for name, value in scores.values.items())
+        remark = f" ({scores.remark})" if scores.remark else ""
+        lines.append(f"{values}{remark}; source: {scores.source}")
+    return lines
 
 
 def _scores_in_report(chosen: Recipe) -> list[str]:

@@ -11,7 +11,7 @@ from medtasks.home import as_json
 from medtasks.report.page import write_rendered
 from medtasks.report.published import published_scores
 from medtasks.report.report_model import PublishedScore
-from medtasks.report.tables import NOT_DEFINED, Cell, Table, cells
+from medtasks.report.tables import NOT_DEFINED, Cell, Row, Table, cells
 from medtasks.report.wording import (
     DATA_WARNINGS,
     change_text,
@@ -77,17 +77,7 @@ def board_table(
     """
     headings = [Cell(column.task, code=True, remark=column.metric) for column in board.columns]
     notes: dict[str, int] = {}
-    rows = []
-    for row in published:
-        texts = [Cell(row.model, marks=_marks(notes, row.source))]
-        for column in board.columns:
-            score = row.scores.get(column.task)
-            if score is None:
-                texts.append(Cell(NOT_DEFINED))
-                continue
-            marks = _marks(notes, score.remark) if score.remark else ()
-            texts.append(Cell(number(score.value, _is_share(board, column)), marks=marks))
-        rows.append(tuple(texts))
+    rows = [_cells_of_published(row, board, notes) for row in published]
     for run in board.rows:
         scores = [
             _score_cell(board, column, run, intervals=intervals) for column in board.columns
@@ -104,6 +94,19 @@ def board_table(
         notes=(*notes, *further, *_reading_notes(board), *board.notes),
         split=len(published),
     )
+
+
+def _cells_of_published(row: PublishedRow, board: Board, notes: dict[str, int]) -> Row:
+    """Return the cells of a published row. Its source and its remarks are added to ``notes`` (numbers by text)."""
+    texts = [Cell(row.model, marks=_marks(notes, row.source))]
+    for column in board.columns:
+        score = row.scores.get(column.task)
+        if score is None:
+            texts.append(Cell(NOT_DEFINED))
+            continue
+        marks = _marks(notes, score.remark) if score.remark else ()
+        texts.append(Cell(number(score.value, _is_share(board, column)), marks=marks))
+    return tuple(texts)
 
 
 def _data_warnings(board: Board) -> Iterable[str]:
@@ -138,12 +141,15 @@ def _score_cell(board: Board, column: BoardColumn, row: BoardRow, *, intervals: 
         text += f" ({first})" if first == last else f" ({first}–{last})"
     position = 0
     if row.name in board.fullest(column):
-        best, second = board.best(column)
-        if score.value == best:
-            position = 1
-        elif score.value == second:
-            position = 2
+        position = _place(score.value, *board.best(column))
     return Cell(text, remark=_losses(cell), place=position)
+
+
+def _place(value: float, best: float, second: float) -> int:
+    """Return 1 for the best value of a column, 2 for the second best, and 0 for all others."""
+    if value == best:
+        return 1
+    return 2 if value == second else 0
 
 
 def _losses(cell: BoardCell) -> str:

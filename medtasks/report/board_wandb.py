@@ -4,7 +4,7 @@ import hashlib
 import math
 
 from medtasks.errors import MedTasksError
-from medtasks.scores.board_model import Board, without_step
+from medtasks.scores.board_model import Board, BoardRow, without_step
 
 
 def log_board(board: Board, project: str) -> list[str]:
@@ -31,16 +31,7 @@ def log_board(board: Board, project: str) -> list[str]:
     by_name: dict[str, dict[int, dict[str, float]]] = {}
     for row in board.rows:
         name = row.name if row.step is None else without_step(row.name)
-        numbers: dict[str, float] = {}
-        for task, cell in row.cells.items():
-            score = cell.score
-            numbers[f"{task}/{score.metric}"] = score.value
-            numbers[f"{task}/low"] = score.low
-            numbers[f"{task}/high"] = score.high
-            numbers[f"{task}/invalid"] = float(cell.invalid)
-            numbers[f"{task}/failed"] = float(cell.lost)
-        defined = {key: value for key, value in numbers.items() if not math.isnan(value)}
-        by_name.setdefault(name, {})[row.step or 0] = defined
+        by_name.setdefault(name, {})[row.step or 0] = _defined_numbers(row)
     settings = wandb.Settings(silent=True)
     for name, steps in by_name.items():
         # The id of a run follows from its name, so that the next night goes on with it.
@@ -56,3 +47,16 @@ def log_board(board: Board, project: str) -> list[str]:
         finally:
             run.finish()
     return list(by_name)
+
+
+def _defined_numbers(row: BoardRow) -> dict[str, float]:
+    """Return the numbers of a row by key, without those that are NaN, which curves cannot show."""
+    numbers: dict[str, float] = {}
+    for task, cell in row.cells.items():
+        score = cell.score
+        numbers[f"{task}/{score.metric}"] = score.value
+        numbers[f"{task}/low"] = score.low
+        numbers[f"{task}/high"] = score.high
+        numbers[f"{task}/invalid"] = float(cell.invalid)
+        numbers[f"{task}/failed"] = float(cell.lost)
+    return {key: value for key, value in numbers.items() if not math.isnan(value)}

@@ -161,14 +161,7 @@ def _reading_facts(rules: Sequence[RuleScores]) -> _Facts:
             for name, _, totals in pair_rows([rule.pairs]):
                 numbers[name] = totals[0]
         facts["errors"].append(f"{rule.name}: {_counts(numbers)}")
-        for class_numbers in rule.by_class:
-            for target, calls in (
-                ("present", class_numbers.present),
-                ("absent", class_numbers.absent),
-            ):
-                facts["errors"].append(
-                    f"{class_numbers.name} {target} ({rule.name}): {_counts(asdict(calls))}"
-                )
+        facts["errors"] += _class_errors(rule)
         facts["judge"] += [text for text in rule.remarks if text.startswith("Judge: ")]
     facts["judge"] = list(dict.fromkeys(facts["judge"]))
     return facts
@@ -176,6 +169,14 @@ def _reading_facts(rules: Sequence[RuleScores]) -> _Facts:
 
 def _counts(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count(total)}" for kind, total in numbers.items())
+
+
+def _class_errors(rule: RuleScores) -> Iterator[str]:
+    """Yield the calls of each class under a rule: of samples with the class, then of those without it."""
+    for class_numbers in rule.by_class:
+        name = class_numbers.name
+        yield f"{name} present ({rule.name}): {_counts(asdict(class_numbers.present))}"
+        yield f"{name} absent ({rule.name}): {_counts(asdict(class_numbers.absent))}"
 
 
 def _score_facts(task: TaskReport) -> _Facts:

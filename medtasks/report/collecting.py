@@ -322,10 +322,6 @@ def reading_section(reading: TaskReading) -> Section:
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
     metadata = mapping_in(config, "metadata")
-    settings = config.get("lmms_eval_specific_kwargs") or {}
-    decoding = None  # as the dataset says
-    with contextlib.suppress(MedTasksError):  # of which the run died
-        decoding = Decoding.of_settings(settings.get("default", settings))
     baselines, baseline_notes = _baselines(reading)
     calibration, calibration_notes = _calibration(reading)
     few_clusters: dict[str, None] = {}
@@ -339,7 +335,7 @@ def reading_section(reading: TaskReading) -> Section:
         access=access_of_task(task, reading.documents),
         # If no data are recorded, those that the replies were matched to.
         **_facts_of({**reading.data, **recorded.data}),
-        decoding=decoding,
+        decoding=_decoding_of(config),
         settings=recorded_settings(reading),
         withheld=reading.withheld,
         documents=documents,
@@ -379,6 +375,14 @@ def _draw_notes(reading: TaskReading) -> tuple[str, ...]:
         }
     unweighted = [*metrics_without_mean(reading.task.metrics), UNWEIGHTED_TABLES]
     return tuple(draw_notes(data, reading.documents, replied, unweighted))
+
+
+def _decoding_of(config: Mapping[str, Any]) -> Decoding | None:
+    """Return how a task's settings decode images; None if as its dataset says, or if the run died of the settings."""
+    settings = config.get("lmms_eval_specific_kwargs") or {}
+    with contextlib.suppress(MedTasksError):
+        return Decoding.of_settings(settings.get("default", settings))
+    return None
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:

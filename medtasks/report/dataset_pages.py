@@ -97,6 +97,13 @@ class DuplicateNames:
             "second": self.describe_image(finding.second, own=concern is not None, file=file),
         }
 
+    def files_to_show(self, finding: DuplicatePair) -> list[Path | None]:
+        """Return a file of each of the two images; None for one that must not be shown."""
+        second_is_hidden = self.hidden if finding.concern else self.other_is_hidden
+        first = None if self.hidden else finding.first.files[0]
+        second = None if second_is_hidden else finding.second.files[_second_file(finding)]
+        return [first, second]
+
 
 def below(file: Path, folders: Iterable[Path]) -> str:
     """Return the path of a file below the folder that holds it, as valid UTF-8.
@@ -329,12 +336,9 @@ def write_duplicates_page(
     descriptions = contents["within"][:MOST_SHOWN]
     if against:
         descriptions = descriptions + against["findings"][:MOST_SHOWN]
-    files: list[list[Path | None]] = []  # of both images; None for one that must not be shown
+    files: list[list[Path | None]] = []
     for finding in (*within, *search.outside[:MOST_SHOWN]):
-        hidden = names.hidden if finding.concern else names.other_is_hidden
-        first = None if names.hidden else finding.first.files[0]
-        second = None if hidden else finding.second.files[_second_file(finding)]
-        files.append([first, second])
+        files.append(names.files_to_show(finding))
     small = thumbnails(filter(None, chain.from_iterable(files))).by_file
     cards = []
     for texts, pair in zip(descriptions, files, strict=True):

@@ -154,14 +154,10 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     sentences = []
     for row, task in enumerate(tasks):
         main = _main_scores(task)
-        levels = set()
-        for baseline in task.baselines:
-            for rule, score in main.items():
-                levels.add(baseline.scores.get(rule, {}).get(score.metric, math.nan))
-        ascending = sorted(filter(math.isfinite, levels))
+        levels = _baseline_levels(task, main)
         axes.scatter(
-            ascending,
-            [row] * len(ascending),
+            levels,
+            [row] * len(levels),
             marker="|",
             s=260,
             color=style.GREY,
@@ -169,7 +165,7 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
             zorder=3,
             clip_on=False,
         )
-        baselines += ascending
+        baselines += levels
         texts = [*task_warnings(task)]
         for position, (rule, score) in enumerate(main.items()):
             style.draw_score(axes, score, row, position, len(main), looks[rule])
@@ -215,6 +211,15 @@ def _summary_name(task: TaskReport) -> str:
     return "\n".join(
         [style.row_name(task.name), style.row_name(main.metric, direction), *subjects]
     )
+
+
+def _baseline_levels(task: TaskReport, main: Mapping[str, MetricScore]) -> list[float]:
+    """Return the different scores of all baselines in ascending order, in the metrics of ``main`` (by rule)."""
+    levels = set()
+    for baseline in task.baselines:
+        for rule, score in main.items():
+            levels.add(baseline.scores.get(rule, {}).get(score.metric, math.nan))
+    return sorted(filter(math.isfinite, levels))
 
 
 def group_figure(task: TaskReport, looks: Looks, column: str) -> style.Drawing | None:

@@ -136,13 +136,11 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
     for metric in metrics:
         rows = []
         for name, size in task.group_sizes[column].items():
-            link = ""
-            if task.items:
-                link = urlencode(
-                    {"task": task.name, "column": column, "group": name}, errors="replace"
-                )
             remark = "too few to compare" if name in small else ""
-            row = [Cell(name, remark=remark, link=link), Cell(count(size))]
+            row = [
+                Cell(name, remark=remark, link=_link_to_items(task, column, name)),
+                Cell(count(size)),
+            ]
             for rule in rules:
                 row.append(score_cell(rule.group_score(column, name, metric)))
                 row.append(_gap_cell(rule, column, name, metric))
@@ -177,6 +175,13 @@ def small_groups(groups: Iterable[Group]) -> set[str]:
         groups: Groups of one column. Those of a draw are never compared, whatever their size, and not among the names.
     """
     return {group.name for group in groups if not (group.compared or group.drawn)}
+
+
+def _link_to_items(task: TaskReport, column: str, group: str) -> str:
+    """Return the link that shows the items of a group on the page; empty if the report has no items."""
+    if not task.items:
+        return ""
+    return urlencode({"task": task.name, "column": column, "group": group}, errors="replace")
 
 
 def _group_notes(

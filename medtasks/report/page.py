@@ -278,6 +278,22 @@ def _uri(image: Image.Image, side: int) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
+def _open_values(item: AuditItem, texts: defaultdict[str, int]) -> _Json:
+    """Return the values of an item that a withheld task must not show, each text as its number in ``texts``.
+
+    A text that is new there gets the next number.
+    """
+    return {
+        "q": texts[item.question],
+        "o": [*map(texts.__getitem__, item.options)],
+        "p": texts[item.prompt],
+        "k": item.key,
+        "c": named_options(item.key, item.options),
+        "r": texts[item.reply],
+        "f": list(item.facts),
+    }
+
+
 def audit_data(report: RunReport, images: Thumbnails) -> _Json:
     """Return the items of a report as JSON types.
 
@@ -319,16 +335,8 @@ def audit_data(report: RunReport, images: Thumbnails) -> _Json:
                 "g": [list(item.groups.get(column, ())) for column in columns],
             }
             if not task.withheld:
-                entry |= {
-                    "i": [pictures.get(key, missing) for key in item.images],
-                    "q": texts[item.question],
-                    "o": [*map(texts.__getitem__, item.options)],
-                    "p": texts[item.prompt],
-                    "k": item.key,
-                    "c": named_options(item.key, item.options),
-                    "r": texts[item.reply],
-                    "f": list(item.facts),
-                }
+                entry["i"] = [pictures.get(key, missing) for key in item.images]
+                entry |= _open_values(item, texts)
             items.append(entry)
     sizes = [[image.width, image.height, image.remark] for image in images.by_file.values()]
     return {

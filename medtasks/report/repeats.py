@@ -240,18 +240,24 @@ def _score(
     if not questions:
         return whole
     low, high = interval(average, estimate.error, estimate.degrees, share, estimate.effective)
-    means = [*map(mean, questions)]
-    variances = []
-    for center, answers in zip(means, questions, strict=True):
-        if len(answers) > 1:
-            squares = math.fsum((value - center) ** 2 for value in answers)
-            variances.append(squares / (len(answers) - 1))
-    within = mean(variances)
+    means = sorted(map(mean, questions))
+    within = _variance_within(questions)
     replies = mean([1 / len(answers) for answers in questions]) * within
-    between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
+    between = max(0.0, mean_standard_error(means) ** 2 * len(means) - replies)
     return replace(
         whole, error=estimate.error, low=low, high=high, between=between, within=within
     )
+
+
+def _variance_within(questions: Sequence[Sequence[float]]) -> float:
+    """Return the mean, over questions with several values, of the variance of a question's values."""
+    variances = []
+    for answers in questions:
+        if len(answers) > 1:
+            center = mean(answers)
+            squares = math.fsum((value - center) ** 2 for value in answers)
+            variances.append(squares / (len(answers) - 1))
+    return mean(variances)
 
 
 def _majority_scores(

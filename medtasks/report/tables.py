@@ -241,14 +241,8 @@ def _markdown_row(row: Row) -> str:
     """Return a row in Markdown: names in backticks, best values bold, and numbers of notes raised."""
     texts = []
     for cell in row:
-        if cell.code and cell.text != NOT_DEFINED:
-            longest = max(map(len, re.findall("`+", cell.text)), default=0)
-            fence = "`" * (longest + 1)
-            pad = " " if cell.text.startswith("`") or cell.text.endswith("`") else ""
-            code = f"{fence}{pad}{' '.join(cell.text.split())}{pad}{fence}"
-            text = code.replace("|", r"\|")  # a bar would end the cell even there
-        else:
-            text = _plain(cell.text)
+        is_code = cell.code and cell.text != NOT_DEFINED
+        text = _markdown_code(cell.text) if is_code else _plain(cell.text)
         if cell.place:
             text = f"**{text}**" if cell.place == 1 else f"<u>{text}</u>"
         texts.append(text + "".join(f"<sup>{number}</sup>" for number in cell.marks))
@@ -263,6 +257,15 @@ def _plain(text: str) -> str:
         " ".join(text.split()),
     )
     return re.sub("&(?=[#A-Za-z])", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _markdown_code(text: str) -> str:
+    """Return a text in backticks, in more of them than it has in a row itself."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    code = f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
+    return code.replace("|", r"\|")  # a bar would end the cell even there
 
 
 def _latex_table(table: Table) -> Iterator[str]:

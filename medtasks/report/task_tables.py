@@ -129,12 +129,10 @@ def _metrics_in_rows(task: TaskReport) -> list[str]:
 
 def baselines_table(task: TaskReport) -> Table:
     """Return the scores of a task next to those of its baselines, with a row per metric and rule."""
-    with_baseline = set[str]()
     names = []
     described = []
     tests = []
     for baseline in task.baselines:
-        with_baseline.update(*baseline.scores.values())
         names.append(baseline.name)
         if baseline.describes:
             described.append(f"{baseline.name}: {baseline.describes}")
@@ -144,27 +142,31 @@ def baselines_table(task: TaskReport) -> Table:
                 f"This run minus {baseline.name}, {metric} ({rule_name}): {change_text(result, share)}, "
                 f"{p_statement(result.p)} ({result.test}, on the same questions)."
             )
-    rows = []
-    for metric in task.metric_names:
-        for rule in task.distinct_rules:
-            score = rule.estimates.get(metric)
-            if score is None or metric not in with_baseline:
-                continue
-            values = []
-            for baseline in task.baselines:
-                value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
-                values.append(number(value, task.is_share(metric, value)))
-            rows.append(
-                cells(name_cell(metric), name_cell(rule.title), score_text(score), *values)
-            )
     return Table(
         label(task.name, "baselines"),
         "Baselines that see no image.",
         "llr" + "r" * len(names),
         cells("Metric", "Rule", "This run", *names),
-        rows,
+        [*_baseline_rows(task)],
         notes=(INTERVALS, *tests, *described),
     )
+
+
+def _baseline_rows(task: TaskReport) -> Iterator[Row]:
+    """Yield the scores of this run and of all baselines in each metric that a baseline has, a row per rule."""
+    with_baseline = set[str]()
+    for baseline in task.baselines:
+        with_baseline.update(*baseline.scores.values())
+    for metric in filter(with_baseline.__contains__, task.metric_names):
+        for rule in task.distinct_rules:
+            score = rule.estimates.get(metric)
+            if score is None:
+                continue
+            values = []
+            for baseline in task.baselines:
+                value = baseline.scores.get(rule.name, {}).get(metric, math.nan)
+                values.append(number(value, task.is_share(metric, value)))
+            yield cells(name_cell(metric), name_cell(rule.title), score_text(score), *values)
 
 
 def gains_table(task: TaskReport) -> Table:
