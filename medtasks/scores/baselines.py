@@ -105,7 +105,7 @@ def _accuracies_by_chance(
     for metric in task.metrics:
         if isinstance(metric, Metric) and metric.name.startswith("acc"):
             accuracies.append(metric)
-    replies = [Reply(text="") for _ in samples]
+    replies = [Reply(text="")] * len(samples)
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
     by_rule = {}

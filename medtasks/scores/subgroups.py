@@ -442,13 +442,20 @@ def _gaps(
     for index in compress(range(len(parts)), compared):
         gaps[index] = _difference(parts[index], total, LEVEL if are_two else level)
     if not are_two:
-        corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
-        return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
+        return _with_corrected_p(gaps)
     # Of groups that are all samples there is one test, seen from both sides.
     if all(compared) and sum(part.weight for part in parts) == total.weight:
         first, p = gaps[0]
         gaps[1] = EstimatedValue(-first.value, first.error, -first.high, -first.low), p
     return gaps
+
+
+def _with_corrected_p(
+    gaps: Sequence[tuple[EstimatedValue, float]],
+) -> list[tuple[EstimatedValue, float]]:
+    """Return gaps with p-values corrected for their number (Holm). One that is NaN stays so, and is not counted."""
+    corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
+    return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
 
 
 def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:
