@@ -145,7 +145,7 @@ class Recipe(Record):
         return {name: self.fact(key) for name, key in names.items() if key in self.facts}
 
     def _request_arguments(self) -> dict[str, JsonValue]:
-        """Return those arguments of ``hf`` that act on each request or prompt. A server has loaded the weights already."""
+        """Return those arguments of ``hf`` that act on each request or prompt, not on the loading of the weights."""
         names = ("system_prompt", "chat_template_kwargs", "prompt_family")
         return {name: value for name, value in self.hf.args.items() if name in names}
 

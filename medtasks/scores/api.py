@@ -542,13 +542,14 @@ def _by_id(replies: RepliesInput, documents: Documents) -> dict[str, Reply]:
     row_names = {} if is_published else {name: _place(name) for name, _ in named}
     index = QuestionIndex(documents, row_names)
     by_id: dict[str, Reply] = {}
-    for name, text in named:
+    for name, cell in named:
         doc_id = index.find(name, _place(name))
-        if not (isinstance(text, str) or _is_missing(text)):
+        text = None if _is_missing(cell) else cell
+        if not isinstance(text, str | None):
             raise RepliesError(
                 f"{_place(name)} is no text but {type(text).__name__}; give a text or None"
             )
-        reply = Reply.of_text(text if isinstance(text, str) else None)
+        reply = Reply.of_text(text)
         if by_id.setdefault(doc_id, reply) != reply:
             raise RepliesError(
                 f"there are two different replies to '{name}'; give one per question"
@@ -587,18 +588,31 @@ def _named_replies(
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
     else:
-        received = f"a {type(replies).__name__}"
-        texts: list[Any] = []
-        if isinstance(replies, Iterable) and not isinstance(replies, Set):
-            texts = list(replies)
-            received = f"{len(texts)} replies"
-        if len(texts) != len(documents):
-            raise RepliesError(
-                f"the task asks {len(documents)} questions, but {received} came; give a list with one reply per "
-                "question, or a dict from doc_id to reply"
-            )
-        pairs = zip([document["doc_id"] for document in documents], texts, strict=True)
+        pairs = _pairs_in_order(replies, documents)
     return [(name_of(name), text) for name, text in pairs], is_published
+
+
+def _pairs_in_order(replies: Any, documents: Documents) -> Iterable[tuple[Any, Any]]:
+    """Return the id of each document with the reply at the same position.
+
+    Args:
+        replies: A reply per document. A set, which has no order, or a single object counts as none.
+        documents: All documents of the task.
+
+    Raises:
+        RepliesError: There are not as many replies as documents.
+    """
+    received = f"a {type(replies).__name__}"
+    texts: list[Any] = []
+    if isinstance(replies, Iterable) and not isinstance(replies, Set):
+        texts = list(replies)
+        received = f"{len(texts)} replies"
+    if len(texts) != len(documents):
+        raise RepliesError(
+            f"the task asks {len(documents)} questions, but {received} came; give a list with one reply per "
+            "question, or a dict from doc_id to reply"
+        )
+    return zip([document["doc_id"] for document in documents], texts, strict=True)
 
 
 def _place(name: str) -> str:
@@ -653,9 +667,10 @@ def _question_columns(
 ) -> dict[str, Any]:
     """Return the columns of a question and its reply, which are the same in each row."""
     reply = reading.samples.replies.get(str(document["doc_id"]), Reply())
-    text = None if reply.is_failure or reading.withheld else reply.text
+    text = None
     columns = {}
     if not reading.withheld:
+        text = None if reply.is_failure else reply.text
         columns = {name: document[name] for name in document if name not in _REPLACED_COLUMNS}
     return columns | {
         "task": reading.task.name,

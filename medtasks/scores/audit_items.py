@@ -3,7 +3,7 @@
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Document, Sample
+from medtasks.data.samples import Document, Documents, Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK, DEGRADED
 from medtasks.errors import SourceError
@@ -42,12 +42,7 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
             rows |= computed.samples
     else:
         rows |= {str(document["doc_id"]): document for document in answered}
-        for column in SELECTABLE:
-            distinct: set[Any] = set()
-            for document in answered:
-                distinct.update(values(document, column))
-            if 0 < len(distinct) <= MOST_GROUPS:
-                columns[column] = None
+        columns |= dict.fromkeys(_columns_with_groups(answered))
     bands = {
         column: number_bands(list(rows.values()), column) for column in reading.task.breakdown
     }
@@ -61,6 +56,16 @@ def audit_items(reading: TaskReading) -> tuple[AuditItem, ...]:
                 groups[column] = names
         items.append(_item(reading, document, groups))
     return tuple(items)
+
+
+def _columns_with_groups(documents: Documents) -> Iterator[str]:
+    """Yield the columns for selecting questions that have values, but no more than a report shows as groups."""
+    for column in SELECTABLE:
+        distinct: set[str] = set()
+        for document in documents:
+            distinct.update(values(document, column))
+        if 0 < len(distinct) <= MOST_GROUPS:
+            yield column
 
 
 def _item(

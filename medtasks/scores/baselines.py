@@ -105,7 +105,7 @@ def _accuracies_by_chance(
     for metric in task.metrics:
         if isinstance(metric, Metric) and metric.name.startswith("acc"):
             accuracies.append(metric)
-    replies = [Reply(text="") for _ in samples]
+    replies = [Reply(text="")] * len(samples)
     if task.compares_likelihoods:
         replies = [Reply(losses=(0.0,) * max(1, len(sample.options))) for sample in samples]
     by_rule = {}
@@ -187,11 +187,8 @@ def _readable_scores(
         scores = scores_of(task, rule, with_reply, list(replies.values()))
         waiting = []
         for key, score in zip(replies, scores, strict=True):
-            value = score.get("value", score.get("correct"))
-            if isinstance(value, list):
-                value = tuple(value)
             _, answer = key
-            if answer.value in (None, value):
+            if _is_read_as(answer, score):
                 by_answer[key] = score
             else:
                 waiting.append(key)
@@ -202,6 +199,14 @@ def _readable_scores(
             [by_answer[key] for key in enumerate(strategy.meant) if key in by_answer]
         )
     return all_scores
+
+
+def _is_read_as(answer: ExpectedAnswer, score: Score) -> bool:
+    """Return whether a reply with this score was read as an answer. One without a value fits each reading."""
+    value = score.get("value", score.get("correct"))
+    if isinstance(value, list):
+        value = tuple(value)
+    return answer.value in (None, value)
 
 
 def _test_best(

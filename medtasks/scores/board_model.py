@@ -35,6 +35,7 @@ from medtasks.scores.scoring import main_metric, rule_scores
 from medtasks.scores.subgroups import with_interval
 from medtasks.scores.task_reading import recorded_values
 from medtasks.stats.ranks import rank_intervals
+from medtasks.stats.standard_error import Floats
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of, variant_of
@@ -274,11 +275,21 @@ def _build_column(
             column, cells[run] = recorded
     if column is None or not cells:
         return None
-    provenances = [data, *(record.data for record in records.values())]
-    warnings = [data_warning(facts) for facts in provenances if {*facts} >= _DATA_STATE]
-    column = replace(column, data_warning=next(filter(None, warnings), ""))
+    column = replace(column, data_warning=_first_warning(data, records))
     _note_differences(column, cells, records, notes)
     return column, cells
+
+
+def _first_warning(data: Provenance, records: Records) -> str:
+    """Return the first warning on data that are a sample or incomplete, or an empty text if there is none.
+
+    Args:
+        data: Data that are here, before those of the runs; empty if there are none.
+        records: Records of the runs with the data that these were asked on.
+    """
+    provenances = [data, *(record.data for record in records.values())]
+    warnings = [data_warning(facts) for facts in provenances if {*facts} >= _DATA_STATE]
+    return next(filter(None, warnings), "")
 
 
 def _ranked_cells(
@@ -300,21 +311,29 @@ def _ranked_cells(
     ranked = [run for run, cell in cells.items() if cell.values]
     if len(ranked) < 2:
         return cells, data
-    clusters: dict[str, Hashable] = {}
-    for run in ranked:
-        for sample, (cluster, _) in cells[run].values.items():
-            clusters.setdefault(sample, cluster)
-    values = np.full((len(ranked), len(clusters)), math.nan)
-    for row, run in enumerate(ranked):
-        for column, sample in enumerate(clusters):
-            if sample in cells[run].values:
-                _, value = cells[run].values[sample]
-                values[row, column] = value
+    matrix, clusters = _value_matrix([cells[run].values for run in ranked])
     higher_is_better = metric.higher_is_better is not False
-    ranks = rank_intervals(values, list(clusters.values()), higher_is_better=higher_is_better)
+    ranks = rank_intervals(matrix, clusters, higher_is_better=higher_is_better)
     for run, of_run in zip(ranked, ranks, strict=True):
         cells[run] = replace(cells[run], ranks=of_run)
     return cells, data
+
+
+def _value_matrix(runs: Sequence[Values]) -> tuple[Floats, list[Hashable]]:
+    """Return the values of runs, shape (runs, samples), and the cluster of each sample.
+
+    A value is NaN where a run has none. Samples are in the order in which runs have them first.
+    """
+    clusters: dict[str, Hashable] = {}
+    for values in runs:
+        for sample, (cluster, _) in values.items():
+            clusters.setdefault(sample, cluster)
+    matrix = np.full((len(runs), len(clusters)), math.nan)
+    for row, values in enumerate(runs):
+        for column, sample in enumerate(clusters):
+            if sample in values:
+                _, matrix[row, column] = values[sample]
+    return matrix, list(clusters.values())
 
 
 def _note_differences(

@@ -41,20 +41,28 @@ def comparable_origins(
     # Repeats of one run were asked the same.
     firsts = {name: of_run[0] for name, of_run in files.items()}
     check_asked_alike(task, firsts, strictly=strictly)
-    for name, counts in origins.items():
-        if strictly and counts.copied:
-            raise RepliesError(
-                f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}"
-            )
-    if strictly and len(set(map(len, files.values()))) > 1:
-        raise RepliesError(
-            "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
-            "each, such as FOLDER/repeat_1"
-        )
+    if strictly:
+        _check_repeats(origins, files)
     for of_run in files.values():
         for path in of_run:
             check_data(task, path, fingerprint)
     return origins
+
+
+def _check_repeats(
+    origins: Mapping[str, ReplyOrigins], files: Mapping[str, Sequence[Path]]
+) -> None:
+    """Raise RepliesError if a run has copies of earlier replies, or not as many repeats as the others."""
+    for name, counts in origins.items():
+        if counts.copied:
+            raise RepliesError(
+                f"{name}: {counts}, so that a verdict would not be on this run; {ASK_ANEW}"
+            )
+    if len(set(map(len, files.values()))) > 1:
+        raise RepliesError(
+            "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
+            "each, such as FOLDER/repeat_1"
+        )
 
 
 def check_data(task: str, path: Path, expected: str | None) -> None:

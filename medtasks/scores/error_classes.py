@@ -168,11 +168,7 @@ def wrong_answers(
         return []
     wrong = []
     for document, score in zip(documents, scores, strict=True):
-        if (
-            is_failed(score)
-            or "value" not in score
-            or score["target"] in (None, score["value"])
-        ):
+        if not _is_wrong(score):
             continue
         text = replies[document["doc_id"]].text
         kind = ErrorClass.FOR_A_HUMAN
@@ -181,6 +177,16 @@ def wrong_answers(
             kind = error_class(text, score["value"], " ".join(parts))
         wrong.append(WrongAnswer(document, score, text or "", kind))
     return wrong
+
+
+def _is_wrong(score: Score) -> bool:
+    """Return whether a reply that did not fail has another answer than the target, or none.
+
+    Without a target it is not wrong.
+    """
+    if is_failed(score) or "value" not in score:
+        return False
+    return score["target"] not in (None, score["value"])
 
 
 def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:

@@ -37,18 +37,7 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
         MedTasksError: The task has no such prompt, there are too many runs, two are the same, or the judge's verdicts
             cannot be kept. Errors of the judge's settings are those of :func:`judge_for`.
     """
-    if not task.family.joins_runs:
-        raise MedTasksError(
-            f"'{task.name}' has no judge's prompt about several models; such tasks are medheval_knowledge_open_eleven "
-            "and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
-            "medheval_visual_report"
-        )
-    if not 2 <= len(runs) <= MOST_MODELS:
-        raise MedTasksError(
-            f"one request holds the answers of 2 to {MOST_MODELS} runs, and the command names {len(runs)}"
-        )
-    if len({next(iter(replies.values())).run for replies in runs}) < len(runs):
-        raise MedTasksError("two of the runs have the same replies; name each run once")
+    _check_joinable(task, runs)
     judge = judge_for(Sample(documents[0]).dataset)
     stored: dict[str, str] = {}
     for rule in task.rows.values():
@@ -65,6 +54,22 @@ def judge_side_by_side(task: TaskFile, documents: Documents, runs: Sequence[Repl
         )
     numbers = Counter(chain.from_iterable(runs))
     return sum(0 < numbers[document["doc_id"]] < len(runs) for document in documents)
+
+
+def _check_joinable(task: TaskFile, runs: Sequence[Replies]) -> None:
+    """Raise MedTasksError if a task has no prompt about several models, or not for these runs."""
+    if not task.family.joins_runs:
+        raise MedTasksError(
+            f"'{task.name}' has no judge's prompt about several models; such tasks are medheval_knowledge_open_eleven "
+            "and medheval_visual_report_eleven, which also read the replies to medheval_knowledge_open and "
+            "medheval_visual_report"
+        )
+    if not 2 <= len(runs) <= MOST_MODELS:
+        raise MedTasksError(
+            f"one request holds the answers of 2 to {MOST_MODELS} runs, and the command names {len(runs)}"
+        )
+    if len({next(iter(replies.values())).run for replies in runs}) < len(runs):
+        raise MedTasksError("two of the runs have the same replies; name each run once")
 
 
 def with_joint_verdicts(

@@ -10,8 +10,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from medtasks.data.samples import DRAWN, Documents, Sample
+from medtasks.data.samples import DRAWN, Document, Documents, Sample
 from medtasks.data.table_files import read_table
 from medtasks.errors import RepliesError, SourceError, unknown_name
 from medtasks.families.counts import was_asked
@@ -94,20 +95,7 @@ def write_sheet(
     by_id = {document["doc_id"]: document for document in documents}
     rows = []
     for doc_id, weight in weights.items():
-        document = by_id[doc_id]
-        row = (
-            doc_id,
-            document.get("question"),
-            " | ".join(document.get("options") or ()),
-            task.family.target_text(Sample(document)),
-            replies[doc_id].text or "",
-            " | ".join(image_names(document)),
-            "",
-            "",
-            repr(weight),
-            _digest(replies[doc_id]),
-        )
-        rows.append(row)
+        rows.append(_sheet_row(task, by_id[doc_id], replies[doc_id], weight))
     titles = (
         "doc_id",
         "question",
@@ -124,6 +112,31 @@ def write_sheet(
         path, private_datasets(task, documents), "a sheet of judged replies", titles, rows
     )
     return numbers
+
+
+def _sheet_row(
+    task: TaskFile, document: Document, reply: Reply, weight: float
+) -> tuple[Any, ...]:
+    """Return a line of a sheet, in which a person has to fill in whether the reply is right, and may add a note.
+
+    Args:
+        task: Task of the reply.
+        document: Its question.
+        reply: The reply.
+        weight: Number of replies that it represents.
+    """
+    return (
+        document["doc_id"],
+        document.get("question"),
+        " | ".join(document.get("options") or ()),
+        task.family.target_text(Sample(document)),
+        reply.text or "",
+        " | ".join(image_names(document)),
+        "",
+        "",
+        repr(weight),
+        _digest(reply),
+    )
 
 
 def _draw_replies(verdicts: _Verdicts, size: int) -> tuple[tuple[int, int], dict[str, float]]:

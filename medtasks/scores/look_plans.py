@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medtasks.data.looks import look_sizes
 from medtasks.data.shards import clusters_of
-from medtasks.errors import RepliesError, unknown_name
+from medtasks.errors import RepliesError
 from medtasks.home import as_json
 from medtasks.metrics.metric import CorpusMetric
 from medtasks.runs.looks import LookRecord, LooksPlan
@@ -18,7 +18,7 @@ from medtasks.runs.run import Source, model_of, replies_to
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.scores.comparing import compare_task
 from medtasks.scores.comparison_checks import check_data
-from medtasks.scores.planning import Assumptions, plan
+from medtasks.scores.planning import Assumptions, chosen_rule, plan
 from medtasks.scores.run_values import main_metrics, without_failures
 from medtasks.stats.paired import compare_paired
 from medtasks.stats.sequential import Boundaries, boundaries
@@ -63,9 +63,7 @@ def plan_looks(
             f"--looks is between 2 and {_MOST_LOOKS}, and takes a --difference and a --seed that is not negative, such "
             "as --difference 0.1 --looks 4"
         )
-    rule = rule or next(iter(task.rows))
-    if rule not in task.rows:
-        raise unknown_name("rule", rule, task.rows)
+    rule = chosen_rule(rule, task.rows)
     documents = task_documents(task)
     data = task_provenance(task, documents)
     if isinstance(main_metrics(task)[0], CorpusMetric) or data.get("draw"):

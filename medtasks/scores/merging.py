@@ -48,6 +48,7 @@ _OTHER_RESULTS = (
     "do not give the results that its runs recorded, so that they cannot be joined: they hold too little, or this "
     "version of the code is another one"
 )
+_OTHER_TEXTS = "row {} of {} has other texts here than in the run; point MEDTASKS_HOME to its data and replies"
 _NO_ERROR = "N/A"  # written by the harness where it computes no standard error
 _BY_TASK = (
     "configs",
@@ -179,9 +180,7 @@ def _task_row(task: TaskFile, runs: Shards) -> Row:
         part_scores = _recorded_scores(task, part, documents)
         scores |= part_scores
         if part.lines and task.family.scores_suffice:
-            computed = _scored_row(task, part, part_scores)
-            if repr(computed) != repr(dict(part.row)):
-                raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
+            _check_row(task, part, part_scores)
     for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
         sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
         log_notes(filter(None, sentences), panel_results(task.metrics, by_filter))
@@ -209,6 +208,13 @@ def _scored_row(task: TaskFile, part: TaskPart, scores: ScoresByRow) -> Row:
     return cleared
 
 
+def _check_row(task: TaskFile, part: TaskPart, scores: ScoresByRow) -> None:
+    """Raise MedTasksError if a shard's scores, by row and filter, do not give the results that it recorded."""
+    computed = _scored_row(task, part, scores)
+    if repr(computed) != repr(dict(part.row)):
+        raise MedTasksError(f"the samples of {task.name} {_OTHER_RESULTS}")
+
+
 def _recorded_scores(
     task: TaskFile,
     part: TaskPart,
@@ -234,20 +240,15 @@ def _recorded_scores(
     replies = read_replies(part.samples, documents)
     for row, by_filter in scores.items():
         document = documents[row]
-        reply = replies.get(document["doc_id"])  # None for a question that has changed
+        reply = replies.get(document["doc_id"])
+        if reply is None:  # the question is another one
+            raise MedTasksError(_OTHER_TEXTS.format(row, task.name))
         for score in by_filter:
             rule = str(score.get("rule", "")).removesuffix(FENCED)
-            texts = (
-                {} if reply is None else task.family.texts(Sample(document), reply, Rule(rule))
-            )
+            texts = task.family.texts(Sample(document), reply, Rule(rule))
             # A samples file has digests of the texts, as ``str`` of a text is here.
-            if reply is None or any(
-                str(text) != score.get(field) for field, text in texts.items()
-            ):
-                raise MedTasksError(
-                    f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data "
-                    "and replies"
-                )
+            if any(str(text) != score.get(field) for field, text in texts.items()):
+                raise MedTasksError(_OTHER_TEXTS.format(row, task.name))
             score |= texts
     return scores
 
@@ -267,8 +268,7 @@ def _group_row(
         aggregate = aggregation if callable(aggregation) else _mean
         is_weighted = metric.get("weight_by_size", False)
         for key in keys:
-            # A part of a metric's name suffices in the harness.
-            if "," not in key or STDERR in key or metric["metric"] not in key:
+            if not _is_value_of(metric["metric"], key):
                 continue
             numbers = [
                 (rows[task][key], parts[task].total) for task in members if key in rows[task]
@@ -277,6 +277,11 @@ def _group_row(
             row[key] = aggregate(list(values), list(sizes), is_weighted)
             row[f"{STDERR},".join(key.split(","))] = _NO_ERROR
     return row
+
+
+def _is_value_of(metric: str, key: str) -> bool:
+    """Return whether a key of results is of values of a metric. As in the harness, a part of its name suffices."""
+    return "," in key and STDERR not in key and metric in key
 
 
 def _mean(values: Sequence[float], sizes: Sequence[int], is_weighted: bool) -> float:

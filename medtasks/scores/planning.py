@@ -5,7 +5,7 @@ runs that it is for.
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -112,9 +112,13 @@ def assumptions(
         recorded = read_recorded(task, documents, [replies_to(task.name, run)])
         replies.append(recorded.logged_run(task.name))
     values = [_values(task, documents, metric, of_run, rule) for of_run in replies]
-    paired = paired_values(values[0], values[-1]) if runs else None
-    if paired and not paired[0]:
-        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
+    paired = None
+    if runs:
+        paired = paired_values(values[0], values[-1])
+        if not paired[0]:
+            raise RepliesError(
+                f"the runs have no sample of '{task.name}' with a value in common"
+            )
     units = _units(task, documents, metric)
     if not units:
         raise RepliesError(
@@ -302,7 +306,16 @@ def _values(
         UnknownName: There is no such rule.
     """
     computed = run_values(task, documents, without_failures(replies), [metric])
-    chosen = rule or next(iter(computed.rules))
-    if chosen not in computed.rules:
-        raise unknown_name("rule", chosen, computed.rules)
-    return computed.values[chosen, metric.name]
+    return computed.values[chosen_rule(rule, computed.rules), metric.name]
+
+
+def chosen_rule(rule: str | None, rules: Collection[str]) -> str:
+    """Return the name of a rule that is among a task's, or of the first one if it is None or empty.
+
+    Raises:
+        UnknownName: There is no such rule.
+    """
+    name = rule or next(iter(rules))
+    if name not in rules:
+        raise unknown_name("rule", name, rules)
+    return name

@@ -3,7 +3,7 @@
 A reply is read exactly as in a run, so that this must have no reading of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import REPLY_LANGUAGE, Sample, letter
@@ -44,16 +44,7 @@ def parse_reply(name: str, item: Mapping[str, Any], location: str) -> dict[str, 
         raise RepliesError(
             f"the rule '{name}' compares likelihoods of options and reads no replies; choose another"
         )
-    if "reply" not in item:
-        raise RepliesError(f"{location} is not an object like {EXAMPLE}: 'reply' is missing")
-    reply = item["reply"]
-    options = item.get("options") or []
-    is_list = isinstance(options, list | tuple)
-    has_texts = is_list and all(isinstance(option, str) for option in options)
-    if not isinstance(reply, str | None) or not has_texts:
-        raise RepliesError(
-            f"{location}: 'reply' must be text or null, 'options' a list of texts"
-        )
+    reply, options = _reply_and_options(item, location)
     if not options and (rule.kind is AnswerKind.LABELS or name in _WORDS):
         example = _WORDS.get(name, '["atelectasis", "effusion"]')
         raise RepliesError(
@@ -68,10 +59,31 @@ def parse_reply(name: str, item: Mapping[str, Any], location: str) -> dict[str, 
     return {"value": answer.value, "reason": str(answer.reason), **answer.facts}
 
 
+def _reply_and_options(
+    item: Mapping[str, Any], location: str
+) -> tuple[str | None, Sequence[str]]:
+    """Return the reply of an item, which may be None, and its options, empty if it has none.
+
+    Raises:
+        RepliesError: There is no reply, or something of them is no text.
+    """
+    if "reply" not in item:
+        raise RepliesError(f"{location} is not an object like {EXAMPLE}: 'reply' is missing")
+    reply = item["reply"]
+    options = item.get("options") or []
+    is_list = isinstance(options, list | tuple)
+    has_texts = is_list and all(isinstance(option, str) for option in options)
+    if not isinstance(reply, str | None) or not has_texts:
+        raise RepliesError(
+            f"{location}: 'reply' must be text or null, 'options' a list of texts"
+        )
+    return reply, options
+
+
 def _document(
     rule: RegisteredExtractor,
     item: Mapping[str, Any],
-    options: list[str],
+    options: Sequence[str],
 ) -> dict[str, Any]:
     """Return the columns that a rule may look at. A closed question without options asks for yes or no."""
     columns = {

@@ -83,11 +83,8 @@ def score_replies(
         raise RepliesError(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
         )
-    for column in {*task.breakdown}.difference(*documents) if documents else ():
-        hint = near_match(column, documents[0])
-        warn_once(
-            f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}"
-        )
+    if documents:
+        _warn_of_lacking_columns(task, documents)
     answered = answered_documents(documents, replies)
     metrics = _with_further(task.metrics, report_metrics)
     clear_results()  # the user may have fixed a failure before scoring again
@@ -256,6 +253,15 @@ def scores_of(
     family = task.family
     pairs = zip(documents, by_sample, strict=True)
     return [family.score(Sample(document), reply, rule) for document, reply in pairs]
+
+
+def _warn_of_lacking_columns(task: TaskFile, documents: Documents) -> None:
+    """Warn of columns that a task groups by, and no document, of at least one, has."""
+    for column in {*task.breakdown}.difference(*documents):
+        hint = near_match(column, documents[0])
+        warn_once(
+            f"scores are not grouped by '{column}', a column that '{task.name}' does not have{hint}"
+        )
 
 
 def rule_scores(

@@ -15,7 +15,7 @@ import bisect
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import Any
@@ -126,11 +126,7 @@ def grouped_by(task: TaskFile, documents: Documents, by: Sequence[str]) -> TaskF
         )
     hidden = [column for column in by if column not in task.breakdown]
     if hidden and is_private_task(task, documents):
-        allowed = f"by {join_names(task.breakdown)} only" if task.breakdown else "by no column"
-        raise RepliesError(
-            f"'{task.name}' is credentialed and can be grouped {allowed}, because values of '{hidden[0]}' are text "
-            "of the dataset; MEDTASKS_LOG_TEXT with its name allows to show them"
-        )
+        raise _withheld_column(task, hidden[0])
     for column in by:
         _check_column(task, documents, column)
     return replace(task, breakdown=tuple(dict.fromkeys((*task.breakdown, *by))))
@@ -155,6 +151,15 @@ def _check_column(task: TaskFile, documents: Documents, column: str) -> None:
         )
 
 
+def _withheld_column(task: TaskFile, column: str) -> RepliesError:
+    """Return the error of grouping a credentialed task by a column whose values it may not show."""
+    allowed = f"by {join_names(task.breakdown)} only" if task.breakdown else "by no column"
+    return RepliesError(
+        f"'{task.name}' is credentialed and can be grouped {allowed}, because values of '{column}' are text of the "
+        "dataset; MEDTASKS_LOG_TEXT with its name allows to show them"
+    )
+
+
 def number_bands(documents: Documents, column: str) -> dict[str, str]:
     """Return the names of groups by the texts of a column's numbers, in ascending order of the numbers.
 
@@ -177,20 +182,26 @@ def number_bands(documents: Documents, column: str) -> dict[str, str]:
                     numbers[text] = number
                     ordered.append(number)
     ordered.sort()
-    distinct = sorted(set(ordered))
-    if len(distinct) <= MOST_STEPS:
+    if len(set(ordered)) <= MOST_STEPS:
         return {}
-    quarters: dict[int, list[float]] = {}
-    for number in distinct:
-        middle = (
-            bisect.bisect_left(ordered, number) + bisect.bisect_right(ordered, number)
-        ) / 2
-        quarters.setdefault(int(4 * middle / len(ordered)), []).append(number)
     names: dict[float, str] = {}
-    for band in quarters.values():
+    for band in _quarters(ordered):
         ends = dict.fromkeys(f"{number:.15g}" for number in (band[0], band[-1]))
         names |= dict.fromkeys(band, f"{column} {' to '.join(ends)}")
     return {text: names[numbers[text]] for text in sorted(numbers, key=numbers.__getitem__)}
+
+
+def _quarters(ordered: Sequence[float]) -> Iterable[list[float]]:
+    """Return the different numbers of each quarter of numbers, all in ascending order.
+
+    Equal numbers are in the quarter of the middle one, so that quarters may be fewer than four.
+    """
+    quarters: dict[int, list[float]] = {}
+    for number in sorted(set(ordered)):
+        first = bisect.bisect_left(ordered, number)
+        end = bisect.bisect_right(ordered, number)
+        quarters.setdefault(int(4 * (first + end) / 2 / len(ordered)), []).append(number)
+    return quarters.values()
 
 
 def group_names(document: Document, column: str, bands: Mapping[str, str]) -> list[str]:
@@ -431,13 +442,20 @@ def _gaps(
     for index in compress(range(len(parts)), compared):
         gaps[index] = _difference(parts[index], total, LEVEL if are_two else level)
     if not are_two:
-        corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
-        return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
+        return _with_corrected_p(gaps)
     # Of groups that are all samples there is one test, seen from both sides.
     if all(compared) and sum(part.weight for part in parts) == total.weight:
         first, p = gaps[0]
         gaps[1] = EstimatedValue(-first.value, first.error, -first.high, -first.low), p
     return gaps
+
+
+def _with_corrected_p(
+    gaps: Sequence[tuple[EstimatedValue, float]],
+) -> list[tuple[EstimatedValue, float]]:
+    """Return gaps with p-values corrected for their number (Holm). One that is NaN stays so, and is not counted."""
+    corrected = iter(holm([p for _, p in gaps if not math.isnan(p)]))
+    return [(gap, p if math.isnan(p) else next(corrected)) for gap, p in gaps]
 
 
 def _difference(part: _Part, total: _Part, level: float) -> tuple[EstimatedValue, float]:

@@ -336,11 +336,7 @@ def read_task(recorded: TaskRun, task: TaskFile, by: Sequence[str] = ()) -> Task
         reading.missing.append(cause)
         return reading
     reading.withheld = is_private_task(task, reading.documents)
-    for column in by:
-        try:
-            reading.task = grouped_by(reading.task, reading.documents, [column])
-        except RepliesError as error:
-            reading.ungrouped[column] = str(error)
+    _group_further(reading, by)
     if recorded.samples is None:
         reading.missing.append(NO_SAMPLES)
         return reading
@@ -438,6 +434,15 @@ def _averaged_values(reading: TaskReading, row: str, metric: Metric[Any]) -> Val
     values = reading.task.family.sample_values(metric, scores, ids_and_clusters)
     in_draw = with_drawn_units(values, scores)
     return in_draw if is_mean(in_draw, metric, scores) else {}
+
+
+def _group_further(reading: TaskReading, by: Sequence[str]) -> None:
+    """Add columns to group by, and note why the task cannot be grouped by others."""
+    for column in by:
+        try:
+            reading.task = grouped_by(reading.task, reading.documents, [column])
+        except RepliesError as error:
+            reading.ungrouped[column] = str(error)
 
 
 def grouping_notes(readings: Sequence[TaskReading], by: Sequence[str]) -> list[str]:

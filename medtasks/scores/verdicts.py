@@ -102,17 +102,14 @@ def _explanation(
         same_scores: Whether all answers and scores are equal.
         failures_matter: Whether failures of one run could move a score by more than the margin.
     """
-    failed = agreement.failed
-    if failures_matter or (agreement.all_equal and failed.one_sided_failures):
-        sides = zip((failed.only_first, failed.only_second), runs, strict=True)
-        counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
+    if failures_matter or (agreement.all_equal and agreement.failed.one_sided_failures):
         effect = "too few to move a score by the margin."
         if failures_matter:
             effect = (
                 "they could move a score by more than the margin, and the numbers here are of the others only; fix the "
                 "failures first, then run again with --only-failed."
             )
-        return f"Failures in one run ({counts}, of {agreement.overlap.both} samples): {effect}"
+        return f"Failures in one run ({_one_sided_failures(runs, agreement)} samples): {effect}"
     if agreement.all_equal and agreement.texts is not None:
         return "Every reply is the same to the last byte."
     if agreement.all_equal:
@@ -120,6 +117,14 @@ def _explanation(
     if same_scores:
         return "All answers are equal, so that on these samples the scores are the same."
     return ""
+
+
+def _one_sided_failures(runs: tuple[str, str], agreement: Agreement) -> str:
+    """Return the numbers of samples that failed in one run only, such as ``2 in first only, of 100``."""
+    failed = agreement.failed
+    sides = zip((failed.only_first, failed.only_second), runs, strict=True)
+    counts = " and ".join(f"{number} in {run} only" for number, run in sides if number)
+    return f"{counts}, of {agreement.overlap.both}"
 
 
 def _lacking(tests: Sequence[Comparison]) -> str:
