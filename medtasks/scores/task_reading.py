@@ -20,7 +20,7 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.counts import is_failed, judges_of
 from medtasks.families.family import FENCED, Replies, Rule
-from medtasks.families.text_metrics import text_values
+from medtasks.families.text_metrics import NotComparable, text_values
 from medtasks.metrics.metric import (
     CorpusMetric,
     Declaration,
@@ -551,7 +551,11 @@ def _aggregate_records(reading: TaskReading) -> None:
 
 
 def _read_replies(reading: TaskReading) -> None:
-    """Score replies. Of reports only the main metric is computed, unless it loads a model."""
+    """Fill ``computed`` and ``values`` from the replies to a task that needs no judge.
+
+    Nothing changes without an answered document. Of reports no metric is computed, and only the value of the first
+    metric for each sample, unless that loads a model or asks a judge.
+    """
     task = reading.task
     replies = reading.samples.replies
     answered = answered_documents(reading.documents, replies)
@@ -573,7 +577,11 @@ def _read_replies(reading: TaskReading) -> None:
             continue
         info = metric_info(main.name)
         if not info.weights and not info.asks_judge:
-            values = text_values(main, scores)
+            try:
+                values = text_values(main, scores)
+            except NotComparable as error:
+                reading.missing.append(f"{main.name} {error}.")
+                continue
             reading.values[name] = {str(score["sample"]): value for score, value in values}
     reading.computed = computed
 

@@ -818,6 +818,24 @@ def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_pa
     assert math.isnan(gain.low)
 
 
+def test_a_metric_of_reports_that_cannot_be_computed_is_named(
+    multimedeval_home, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", "multimedeval_mimic_cxr_report")
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
+    task_name = "multimedeval_mimic_cxr_report"
+    documents = load_documents(task_name)
+    replies = texts({document["doc_id"]: document["report"] for document in documents})
+    write_run(tmp_path, {task_name: replies})
+
+    task = only(collect_run(open_run(tmp_path)))
+
+    cause = "MEDTASKS_METRICS_DTYPE=float8 is unknown; it is one of float32, bfloat16"
+    assert f"bleu_1 could not be computed: {cause}." in task.missing
+    assert {item.answers["reference"].reason for item in task.items} == {"ok"}
+
+
 def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     multimedeval_home, tmp_path, monkeypatch
 ):

@@ -1008,6 +1008,16 @@ def test_a_damaged_log_is_named(tmp_path):
         read_foreign([path])
 
 
+def test_columns_that_a_chosen_kit_does_not_read_are_refused(tmp_path):
+    record = {"id": "a", "question": "q", "response": "B", "answer": "A", "model": "C"}
+    path = write_json(tmp_path / "r.json", [record])
+
+    with pytest.raises(RepliesError, match="files of MedEvalKit .* for reply; .* 'table'"):
+        read_foreign([path], format="medevalkit", columns={"reply": "model"})
+    assert read_foreign([path], format="medevalkit", columns={"id": "id"}).is_id_named
+    assert replies(path, format="table", columns={"reply": "model"}) == ["C"]
+
+
 def test_a_format_overrides_and_is_checked(tmp_path):
     record = {"id": "a", "question": "q", "response": "B", "answer": "A"}
     path = write_json(tmp_path / "r.json", [record])

@@ -230,19 +230,26 @@ def _reader(
 
     Args:
         contents: Contents of all files.
-        format: Name of the kit; None: the content decides.
-        columns: Columns that the user named. Unless they are the kit's column of ids, the files are read as a table.
+        format: Key of ``FORMATS``; None: the content decides.
+        columns: Columns that the user named, without ``sheet``; empty without any. Without a format the files are read
+            as a table, unless the only column is the kit's column of ids.
 
     Returns:
-        The reader, None if no kit recognises a file.
+        The reader, None if no columns are named and no kit recognises a file.
 
     Raises:
-        RepliesError: The files are of several kits.
+        RepliesError: The files are of several kits, or columns are named that a kit does not ask for.
     """
     if format == "table":
         return table_reader(columns)
     if format is not None:
-        return FORMATS[format]
+        kit = FORMATS[format]
+        if columns and columns != {"id": kit.id_column}:
+            raise RepliesError(
+                f"files of {kit.name} have columns of their own, and none can be named for {join_names(columns)}; "
+                "name no columns, or choose the format 'table'"
+            )
+        return kit
     kits = [kit for kit in _KITS if any(map(kit.recognise, contents))]
     if columns:
         kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [
