@@ -65,10 +65,6 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
     images = about.images
     lines = read_journal_lines(about.folder).values()
     sent = [line for line in lines if line.outcome is not DraftOutcome.SKIPPED]
-    image_ids = set[str]()
-    for draft in about.published.values():
-        image_ids.update(draft.images)
-    licences = Counter(images[image_id].licence or "not stated" for image_id in image_ids)
     clusters = len(set(clusters_of(about.published, images).values()))
     requests = []
     for (of, outcome, reason), number in sorted(tally(about.folder, study.kind).items()):
@@ -84,7 +80,7 @@ def datasheet(about: Publication, manifest: Manifest) -> dict[str, Any]:
         "images": manifest.images,
         "clusters": clusters,
         "complete": manifest.complete,
-        "licences": dict(sorted(licences.items())),
+        "licences": _licences(about),
         "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),
@@ -111,6 +107,15 @@ def _caveats(about: Publication, clusters: int) -> list[str]:
         if clusters < len(about.published):
             caveats.append(_SHARED.format(len(about.published), clusters))
     return caveats
+
+
+def _licences(about: Publication) -> dict[str, int]:
+    """Count the images of the published questions by licence, in the order of the licences' names."""
+    image_ids = set[str]()
+    for draft in about.published.values():
+        image_ids.update(draft.images)
+    licences = Counter(about.images[image_id].licence or "not stated" for image_id in image_ids)
+    return dict(sorted(licences.items()))
 
 
 def _labels(drafts: Iterable[Draft]) -> Counter[str]:

@@ -330,10 +330,11 @@ def _fault_of(
         right: Letter of the right option, None if the drafted answer names no option, or several.
         flags: Oddities of the drafted answer.
     """
-    if not binary and len(options) < 2:
-        return "it has fewer than two options that can be told apart"
-    if not binary and len({option.casefold().rstrip(".") for option in options}) < len(options):
-        return "two of its options are equal"
+    if not binary:
+        if len(options) < 2:
+            return "it has fewer than two options that can be told apart"
+        if len({option.casefold().rstrip(".") for option in options}) < len(options):
+            return "two of its options are equal"
     cause = next(filter(None, map(_UNRESOLVED.get, flags)), "")
     if right or not cause:
         return ""

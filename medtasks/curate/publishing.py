@@ -189,7 +189,7 @@ def _publication(
             )
     drafts = read_drafts(folder)
     reviews = read_reviews(folder, study)
-    if wording is not None and wording not in {review.reviewer for review in reviews}:
+    if wording not in {None, *(review.reviewer for review in reviews)}:
         raise MedTasksError(
             f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it"
         )
@@ -373,24 +373,7 @@ def document(
     (answer,) = draft.answers
     columns = FORMS[study.kind].columns
     if columns is CLOSED_QUESTION:
-        kind = MULTI_CHOICE
-        options = draft.options
-        choices = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
-        if is_yes_no(draft):
-            kind = BINARY
-            options = YES_NO
-            choices = ""
-        gold = draft.options[option_index(answer)]
-        content: dict[str, Any] = {
-            "kind": kind,
-            "choices": choices,
-            "options": list(options),
-            "answer": letter(options.index(gold)),
-            "gold": gold,
-            "flags": [],
-            "hallucination": draft.hallucination,
-            "source": study.name,
-        }
+        content = {**_closed_content(draft, answer), "source": study.name}
     elif columns is OPEN_QUESTION:
         content = {"answer": answer}
     else:
@@ -406,3 +389,29 @@ def document(
         question=draft.question,
         **content,
     )
+
+
+def _closed_content(draft: Draft, answer: str) -> dict[str, Any]:
+    """Return the columns on the options and the answer of a closed question. Of options yes and no, Yes comes first.
+
+    Args:
+        draft: The reviewed draft.
+        answer: Letter of its right option.
+    """
+    kind = MULTI_CHOICE
+    options = draft.options
+    choices = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
+    if is_yes_no(draft):
+        kind = BINARY
+        options = YES_NO
+        choices = ""
+    gold = draft.options[option_index(answer)]
+    return {
+        "kind": kind,
+        "choices": choices,
+        "options": list(options),
+        "answer": letter(options.index(gold)),
+        "gold": gold,
+        "flags": [],
+        "hallucination": draft.hallucination,
+    }

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,6 +118,21 @@ def judge(scope: Scope) -> Findings:
         "settings",
         f"the judge is {settings.model} at {settings.base_url}, on {machine} machine",
     )
+    yield from _access(scope, settings, asking)
+
+
+def _access(
+    scope: Scope,
+    settings: JudgeSettings,
+    asking: Iterable[TaskFile],
+) -> Findings:
+    """Check that the data of the tasks may be sent to the judge, and if any may, that the judge answers.
+
+    Args:
+        scope: The tasks that the user named, or all.
+        settings: The judge.
+        asking: Those of the tasks that ask a judge.
+    """
     datasets = dict.fromkeys(task.dataset for task in asking if task.dataset)
     refusals = {}
     for dataset in datasets:

@@ -5,7 +5,7 @@ Of two tasks with one name the harness silently takes the first.
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,7 +87,22 @@ def names(scope: Scope) -> Findings:
         if not is_taken:
             sentence = f"no task of lmms-eval has one of the names of ours ({len(checked)})"
             yield TASKS.ok("names", sentence)
-    for name in scope.foreign:
+    yield from _foreign_names(scope.foreign, harness_names, ours)
+
+
+def _foreign_names(
+    foreign: Iterable[str],
+    harness_names: Container[str],
+    ours: Iterable[str],
+) -> Findings:
+    """Check that names that are not ours are those of tasks of lmms-eval.
+
+    Args:
+        foreign: The names.
+        harness_names: Names of the tasks of lmms-eval.
+        ours: Names of ours, one of which the user may have misspelt.
+    """
+    for name in foreign:
         if name in harness_names:
             yield TASKS.note(
                 name,
@@ -198,25 +213,30 @@ def _dataset(name: str, *, verify: bool) -> Findings:
         sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, sentence, command)
         return
+    yield _soundness(name, manifest, verify=verify)
+
+
+def _soundness(name: str, manifest: Manifest, *, verify: bool) -> CheckResult:
+    """Return whether a prepared dataset is sound: real data, complete, and undamaged if ``verify`` is set."""
     from medtasks.data.prepare.prepare_dataset import verify as differences
 
+    command = _prepare_command(name)
     problems = list(differences(name)) if verify else []
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if problems:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
         sentence = f"'{name}' is damaged, {count} from what was prepared{_first_notes(name, problems, ': {}')}"
-        yield DATASETS.problem(name, sentence, command)
-    elif manifest.sample:
+        return DATASETS.problem(name, sentence, command)
+    if manifest.sample:
         sentence = (
             f"'{name}' is the synthetic sample, on which scores say nothing about a model"
         )
-        yield DATASETS.warning(name, sentence, command)
-    elif not manifest.complete:
+        return DATASETS.warning(name, sentence, command)
+    if not manifest.complete:
         sentence = f"{what}, but incomplete{_first_notes(name, manifest.left_out, ' ({})')}"
-        yield DATASETS.warning(name, sentence, command)
-    else:
-        yield DATASETS.ok(name, what)
+        return DATASETS.warning(name, sentence, command)
+    return DATASETS.ok(name, what)
 
 
 def _first_notes(

@@ -386,13 +386,9 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Problems:
     config: NewConfig = {}  # with the objects that dotted names mean
     for key in written.keys() - {"dataset_path"}:
         try:
-            config[key] = resolve_names(written[key], _import_named)
+            config[key] = _resolve_value(key, written[key])
         except MedTasksError as error:
             problems.append(f"{key}: {error}")
-            continue
-        is_named = key in _FUNCTIONS and isinstance(written[key], DottedName)
-        if is_named and not callable(config[key]):
-            problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
     document = None if problems else _first_document(task, written, download=download)
     if document is not None:
@@ -431,6 +427,19 @@ def unknown_keys(task: TaskFile) -> list[str]:
     """Return the keys of a task's file that are unknown and like no known key. A newer harness may have such keys."""
     keys = [str(key) for key in task_config(task.name) if key not in KEYS]
     return [key for key in keys if not near_match(key, KEYS)]
+
+
+def _resolve_value(key: str, value: Any) -> Any:
+    """Return the value of a key with the objects that dotted names in it mean.
+
+    Raises:
+        MedTasksError: A name means nothing, or no function where the key needs one.
+    """
+    resolved = resolve_names(value, _import_named)
+    is_named = key in _FUNCTIONS and isinstance(value, DottedName)
+    if is_named and not callable(resolved):
+        raise MedTasksError(f"'{value}' is no function; name one")
+    return resolved
 
 
 def _import_named(name: DottedName) -> Any:

@@ -495,15 +495,19 @@ def check(
     _check_columns(config, names, location)
     faults = list(_wrong_values(config, columns, names, places))
     if {*keys} <= {*names}:
-        first_rows: dict[tuple[Any, ...], int] = {}
-        values = (columns[name] for name in keys)
-        for row, key in enumerate(zip(*values, strict=True)):
-            first = first_rows.setdefault(key, row)
-            if first != row:
-                rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
-                faults.append(f"{rows}, so that replies cannot be told apart")
+        faults += _repeated_keys({name: columns[name] for name in keys}, places)
     if faults:
         raise MedTasksError(several(faults))
+
+
+def _repeated_keys(keys: Columns, places: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each document that has the same values as an earlier one in all ``keys``."""
+    first_rows: dict[tuple[Any, ...], int] = {}
+    for row, key in enumerate(zip(*keys.values(), strict=True)):
+        first = first_rows.setdefault(key, row)
+        if first != row:
+            rows = f"{places[first]} and {places[row]} have the same {' and '.join(keys)}"
+            yield f"{rows}, so that replies cannot be told apart"
 
 
 def _wrong_values(

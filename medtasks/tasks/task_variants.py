@@ -193,6 +193,21 @@ def variant_changes(
     return changes
 
 
+def _reading_step(row: Rule) -> NewConfig:
+    """Return the filter that reads the answer after the reasoning as a row of the task reads whole replies.
+
+    Settings that the row leaves to their defaults are left out.
+    """
+    step: NewConfig = {"function": DottedName(f"{HOOKS}filters.ReadWith")}
+    options = {
+        "rule": row.extractor,
+        "option": row.option_form,
+        "fenced": row.fenced or None,
+    }
+    step |= {key: value for key, value in options.items() if value is not None}
+    return step | {"reasoned": True}
+
+
 def _thinking_changes(name: str, config: Config, rows: Rules) -> NewConfig:
     """Return the keys in which a thinking variant differs from its task: prompt, room for tokens, and filters.
 
@@ -209,14 +224,7 @@ def _thinking_changes(name: str, config: Config, rows: Rules) -> NewConfig:
     for title, row in rows.items():
         if title.startswith("reference"):
             continue
-        step: NewConfig = {"function": DottedName(f"{HOOKS}filters.ReadWith")}
-        options = {
-            "rule": row.extractor,
-            "option": row.option_form,
-            "fenced": row.fenced or None,
-        }
-        step |= {key: value for key, value in options.items() if value is not None}
-        filters.append({"name": title, "filter": [step | {"reasoned": True}]})
+        filters.append({"name": title, "filter": [_reading_step(row)]})
     changes: NewConfig = {
         "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
         "generation_kwargs": {"until": [], **settings, _ROOM: room},

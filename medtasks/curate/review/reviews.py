@@ -331,6 +331,23 @@ def _classes_of(reviews: Mapping[str, ItemReview], what: str) -> dict[Question, 
     return classes
 
 
+def _constant_reviewers(
+    pair: tuple[str, str],
+    judged: Sequence[tuple[int, int]],
+) -> tuple[str, ...]:
+    """Return the reviewers of a pair who judged all questions the same, neither if there are no questions.
+
+    Args:
+        pair: Names of the reviewers.
+        judged: Classes that the two gave, by question.
+    """
+    constant = []
+    for reviewer, of_reviewer in zip(pair, zip(*judged, strict=True), strict=False):
+        if len(set(of_reviewer)) == 1:
+            constant.append(reviewer)
+    return tuple(constant)
+
+
 def _agreement(
     what: str,
     pair: tuple[str, str],
@@ -367,10 +384,6 @@ def _agreement(
         # A NaN stays, because max and min return their first argument then.
         low = max(low, -1.0)
         high = min(high, 1.0)
-    constant = []
-    for reviewer, of_reviewer in zip(pair, zip(*judged, strict=True), strict=False):
-        if len(set(of_reviewer)) == 1:
-            constant.append(reviewer)
     return ReviewerAgreement(
         what=what,
         reviewers=pair,
@@ -380,7 +393,7 @@ def _agreement(
         kappa=kappa,
         low=low,
         high=high,
-        constant=tuple(constant),
+        constant=_constant_reviewers(pair, judged),
     )
 
 
@@ -466,7 +479,7 @@ def _accepted_or_reason(
     if refusal:
         return refusal
     deciding = list(scored.values())
-    if wording is not None and wording in scored:
+    if wording in scored:
         deciding = [scored[wording]]
     in_their_words = _reword(draft, deciding)
     if in_their_words is None:

@@ -427,6 +427,16 @@ def _affirms_opposite(topic: _Topic, holds: set[str]) -> bool:
     return "normal" in holds - topic.words and not holds.isdisjoint(topic.words)
 
 
+def _breaks(question: str, content: Sequence[Mention[str]]) -> dict[int, str]:
+    """Return other words between two words of a question's content, by the number of the second one, from 0."""
+    breaks = {}
+    for number, (word, following) in enumerate(itertools.pairwise(content), 1):
+        gap = question[word.end : following.start].strip()
+        if re.search(r"\w", gap):
+            breaks[number] = gap
+    return breaks
+
+
 @lru_cache(maxsize=4096)  # many replies to one question
 def _topic(question: str, languages: Languages) -> _Topic:
     """Return the subject of a question, without words if the question has no single subject."""
@@ -437,12 +447,7 @@ def _topic(question: str, languages: Languages) -> _Topic:
     content = _content(question, languages)
     if not content:
         return _Topic()
-    # Other words between two words of the content, by the number of the second one.
-    breaks = {}
-    for number, (word, following) in enumerate(itertools.pairwise(content), 1):
-        gap = question[word.end : following.start].strip()
-        if re.search(r"\w", gap):
-            breaks[number] = gap
+    breaks = _breaks(question, content)
     # The noun is the last word before "of" and the like, but the first in languages in which adjectives follow it.
     nouns = set()
     if all(map(pattern_of("of", languages).fullmatch, breaks.values())):

@@ -176,14 +176,7 @@ def statements_on(
     for first, end in _walks(text, statements, count):
         walk += statements[first:end]
         outside = [statement for statement in outside if statement not in walk]
-    findings = []
-    for statement in outside:
-        for number, group in enumerate(statement.groups):
-            # A group of all options repeats the question.
-            if len(group.options) < max(count, 2):
-                evidence = _evidence(text, statement, number)
-                findings.append(Finding(group.options, evidence, group.start, group.is_label))
-    findings = _after_correction(findings, signals)
+    findings = _after_correction(_findings(text, outside, count), signals)
     return OptionStatements(findings, walk, _union(mentions))
 
 
@@ -230,6 +223,24 @@ def _statements(
             statements.append(Statement(start, end, groups, own_signals))
         start = end
     return statements
+
+
+def _findings(
+    text: str,
+    statements: Statements,
+    count: int,
+) -> list[Finding]:
+    """Return the evidence of statements for the options of each of their groups, in order.
+
+    A group of all ``count`` options of the question repeats the question, and is no evidence.
+    """
+    findings = []
+    for statement in statements:
+        for number, group in enumerate(statement.groups):
+            if len(group.options) < max(count, 2):
+                evidence = _evidence(text, statement, number)
+                findings.append(Finding(group.options, evidence, group.start, group.is_label))
+    return findings
 
 
 def _groups(
@@ -291,6 +302,17 @@ def _ends(text: str, mentions: Mentions) -> list[int]:
     return [*ends, len(text)]
 
 
+def _runs(items: Statements) -> list[list[Statement]]:
+    """Split the items of walks into runs, each with one item for an option."""
+    runs: list[dict[int, Statement]] = [{}]  # item by option
+    for item in items:
+        option = min(item.groups[0].options)
+        if option in runs[-1]:
+            runs.append({})
+        runs[-1][option] = item
+    return [list(run.values()) for run in runs]
+
+
 def _walks(
     text: str,
     statements: Statements,
@@ -303,15 +325,8 @@ def _walks(
         statements: Its statements, in order, which are numbered from 0.
         count: Number of options of the question.
     """
-    runs: list[dict[int, Statement]] = [{}]  # statement by option
-    for item in _items(text, statements):
-        option = min(item.groups[0].options)
-        if option in runs[-1]:
-            runs.append({})
-        runs[-1][option] = item
     walks = []
-    for run in runs:
-        items = list(run.values())
+    for items in _runs(_items(text, statements)):
         # One item alone is no walk, nor are two of more options of which the reply says nothing.
         is_short = len(items) < min(count, 3) and all(is_bare(text, item) for item in items)
         if len(items) < 2 or is_short:
