@@ -153,7 +153,7 @@ def compare(
         comparisons, is_one_sided=non_inferiority is not None or require == "not-worse"
     )
     if require is not None:
-        _check_required(comparisons, require)
+        _check_requirement(comparisons, require)
 
 
 def _chosen_margin(
@@ -339,7 +339,7 @@ def _print_methods(tests: Sequence[Comparison], number: int) -> None:
         )
 
 
-def _check_required(comparisons: ComparedRuns, required: Required) -> None:
+def _check_requirement(comparisons: ComparedRuns, required: Required) -> None:
     """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
     unmet: list[str] = []
     if required == "not-worse":

@@ -209,10 +209,10 @@ def hallucination(
     say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
-    _print_drafted(out, draft_hallucination(out, study.kind, llm))
+    _print_draft_counts(out, draft_hallucination(out, study.kind, llm))
 
 
-def _print_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
+def _print_draft_counts(folder: Path, counts: Counter[DraftOutcome]) -> None:
     """Print drafts and outcomes, and the next step.
 
     Raises:
@@ -314,7 +314,7 @@ def draft(
         counts = draft_pairs(folder, llm)
         if not no_categories and counts[DraftOutcome.DRAFTED]:
             counts += categorize(folder, llm, areas)
-    _print_drafted(folder, counts)
+    _print_draft_counts(folder, counts)
 
 
 @app.command()

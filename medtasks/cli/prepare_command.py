@@ -115,10 +115,10 @@ def prepare(
     options = Options(
         source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders
     )
-    _prepare_published(names, options, yes=yes)
+    _prepare_datasets(names, options, yes=yes)
 
 
-def _prepare_published(names: Sequence[str], options: Options, *, yes: bool) -> None:
+def _prepare_datasets(names: Sequence[str], options: Options, *, yes: bool) -> None:
     """Prepare one dataset by its own name, or all that names of datasets, tasks and groups mean.
 
     Raises:

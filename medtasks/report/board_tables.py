@@ -77,7 +77,7 @@ def board_table(
     """
     headings = [Cell(column.task, code=True, remark=column.metric) for column in board.columns]
     notes: dict[str, int] = {}
-    rows = [_cells_of_published(row, board, notes) for row in published]
+    rows = [_published_cells(row, board, notes) for row in published]
     for run in board.rows:
         scores = [
             _score_cell(board, column, run, intervals=intervals) for column in board.columns
@@ -96,7 +96,7 @@ def board_table(
     )
 
 
-def _cells_of_published(row: PublishedRow, board: Board, notes: dict[str, int]) -> Row:
+def _published_cells(row: PublishedRow, board: Board, notes: dict[str, int]) -> Row:
     """Return the cells of a published row. Its source and its remarks are added to ``notes`` (numbers by text)."""
     texts = [Cell(row.model, marks=_marks(notes, row.source))]
     for column in board.columns:

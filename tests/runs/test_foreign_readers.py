@@ -1012,7 +1012,7 @@ def test_columns_that_a_chosen_kit_does_not_read_are_refused(tmp_path):
     record = {"id": "a", "question": "q", "response": "B", "answer": "A", "model": "C"}
     path = write_json(tmp_path / "r.json", [record])
 
-    with pytest.raises(RepliesError, match="files of MedEvalKit .* for reply; .* 'table'"):
+    with pytest.raises(RepliesError, match=r"files of MedEvalKit .* for reply; .* 'table'"):
         read_foreign([path], format="medevalkit", columns={"reply": "model"})
     assert read_foreign([path], format="medevalkit", columns={"id": "id"}).is_id_named
     assert replies(path, format="table", columns={"reply": "model"}) == ["C"]

@@ -246,7 +246,7 @@ def _reader(
         kit = FORMATS[format]
         if columns and columns != {"id": kit.id_column}:
             raise RepliesError(
-                f"files of {kit.name} have columns of their own, and none can be named for {join_names(columns)}; "
+                f"files of {kit.name} have columns of their own, and none can be named for {join_names([*columns])}; "
                 "name no columns, or choose the format 'table'"
             )
         return kit
