@@ -177,9 +177,9 @@ def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
 
 @contextlib.contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
-    """Yield a temporary file that replaces ``target`` when the block ends, and is deleted when it fails.
+    """Yield the path of a file for the block to write, which replaces ``target`` when the block ends without an error.
 
-    The temporary file is in the target's folder, which is created if it is missing. Several processes and threads may
+    This temporary file is in the target's folder, which is created if it is missing. Several processes and threads may
     write the same target. A device or a pipe such as ``/dev/null`` is written directly: root would replace it for the
     whole machine.
     """

@@ -111,7 +111,7 @@ class TinyNetwork(nn.Module):
             max_position_embeddings=32768,
             **_layer_sizes(shape.text_width, shape.text_layers),
         )
-        # Building in transformers draws weights, which are replaced later.
+        # Building in transformers draws weights, which are replaced later. The caller's random numbers must not move.
         with torch.random.fork_rng([]):
             self.vision_tower = CLIPVisionModel(vision)
             self.projector = nn.Linear(shape.vision_width, shape.text_width)

@@ -145,7 +145,7 @@ def _with_help(content: RunReport, run: Source, helper: Source) -> RunReport:
     """
     drawn = [part for part in content.tasks if part.draw]
     helped = {}
-    for part in drawn or content.tasks[:1]:
+    for part in drawn or content.tasks[:1]:  # if none is drawn, reading the first one says so
         task = task_file(part.name)
         recorded = read_recorded(task, task_documents(task), [replies_to(part.name, run)])
         rules, sentences = with_help(task, recorded.only_run, part.rules, helper)

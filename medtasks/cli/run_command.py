@@ -177,7 +177,7 @@ def run(
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
-    ready = selection.ready or names
+    ready = selection.ready or names  # what else is wrong is said even if no task can run
     rows = planned_looks.rows if planned_looks else part
     notices = _check_run(ready, options, arguments, rows, output, repeats)
     call = _Call(
@@ -326,7 +326,7 @@ class _Call:
     notices: Sequence[Notice]
     part: Shard | None
     recipe: RecipeFacts | None
-    start: Sequence[str]
+    start: Sequence[str]  # launcher in front of the command
     limit: FailureLimit
     only_failed: bool
     primary: PrimaryOutcome | None

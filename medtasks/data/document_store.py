@@ -23,7 +23,7 @@ from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.image_store import ending_of
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT
-from medtasks.errors import MedTasksError, SourceError
+from medtasks.errors import MedTasksError, SourceError, join_names
 from medtasks.home import dataset_folder, home, make_folder, owner_only, written_whole
 
 SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
@@ -35,6 +35,7 @@ LONGEST_NUMBER = 64  # characters of base64 that are no image
 _LONGEST_NAME = 255  # characters of a file's name
 _MARK = "embedded:"
 _EMBEDDED = "embedded_images"
+_LACKS_IMAGE = "lacks an image; fix the row, or leave it out"
 _DIGITS = 16
 _ROWS = 16  # rows whose images are in memory at a time
 
@@ -295,12 +296,17 @@ def with_image_files(
 
     Args:
         table: A user's own.
-        name: ``image_file``, of one image, or ``image_files``, of all images of ``sources`` in their order.
+        name: ``image_file``, for the first image of each row, or ``image_files``, for all images of ``sources`` in
+            their order.
         sources: Columns of encoded images (bytes, base64 or data URIs), paths, or lists of these. Of several columns,
-            some may be empty.
+            those with None are skipped.
         places: Locations of the rows, for messages.
-        root: Folder in which relative paths begin, None if unknown. Here only a path in place of missing bytes is
-            looked up.
+        root: Folder in which relative paths begin, None if unknown. Of paths, only that of an image object without
+            bytes has to exist now; those of texts are looked up when they are asked.
+
+    Returns:
+        The table with the column ``name`` in place of ``sources``: for an encoded image its name by content (see
+        :func:`embedded_path`), for a path the path.
 
     Raises:
         SourceError: An image is missing, or only its address is there.
@@ -361,7 +367,7 @@ def _write_images(
         root: See :func:`with_image_files`.
 
     Raises:
-        SourceError: A cell holds neither an image nor the path of one.
+        SourceError: A cell holds neither an image nor the path of one, or a row has no image for ``image_file``.
     """
     column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
@@ -375,7 +381,14 @@ def _write_images(
                     images.append(_image_name(image, folder, root))
                 except ValueError as fault:
                     raise SourceError(f"{places[row]}: '{source}' {fault}") from None
-        column.append(images[0] if name == "image_file" else images)
+        if name != "image_file":
+            column.append(images)
+        elif images:
+            column.append(images[0])
+        else:
+            raise SourceError(
+                f"{places[row]}: {join_names(list(map(repr, cells)))} {_LACKS_IMAGE}"
+            )
     return {name: column}
 
 
@@ -397,7 +410,7 @@ def _image_name(image: Any, folder: str, root: str | None) -> str:
                 partial_file.write_bytes(data)
         return name
     if not isinstance(path, str) or not path:
-        raise ValueError("lacks an image; fix the row, or leave it out")
+        raise ValueError(_LACKS_IMAGE)
     _check_path(path, root, is_embedded=path is not image)
     return path
 

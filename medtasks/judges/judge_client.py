@@ -507,15 +507,17 @@ def judge_for(
 ) -> Judge:
     """Return the judge that the environment configures, cleared for one dataset.
 
-    Equal settings give the same judge, so that its limits hold over all tasks and threads of a process.
+    Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. It does not
+    remember for which dataset it was cleared: each call checks.
 
     Args:
-        dataset: Name of the data; ``None`` for data without a name.
+        dataset: Name of the data, as documents name it. ``None`` is a user's own file, which counts as public. An
+            unknown name counts as credentialed.
         what: Beginning of the sentence on missing variables.
 
     Raises:
         JudgeNotConfigured: As of :func:`settings_from_environment`.
-        JudgeRefused: As of :func:`check_access`.
+        JudgeRefused: The data are credentialed, the judge is on another machine, and the user did not permit it.
     """
     settings = settings_for(dataset, what)
     with _building:

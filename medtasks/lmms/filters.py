@@ -56,7 +56,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
             docs: Documents of the harness, which are not used.
 
         Returns:
-            One reply per sample in its envelope, or its answer.
+            One reply per sample in its envelope. With ``documents``, the answer that was read in it, empty without one.
         """
         first = [replies[0] for replies in resps]
         if self.documents is not None:
@@ -107,7 +107,16 @@ class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
         resps: Sequence[Sequence[Any]],
         docs: Any,
     ) -> list[dict[str, Any]]:
-        """Return rule, loss and greedy flag per option."""
+        """Read the likelihoods of a rank.
+
+        Args:
+            resps: Replies to each request, of which there is one per option.
+            docs: Documents of the harness, which are not used.
+
+        Returns:
+            For each option the rule, ``loss`` (mean negative log-likelihood, the smallest is the likeliest; NaN for a
+            failed sample) and ``is_greedy``.
+        """
         parsed = [parse_loglikelihood(replies[0]) for replies in resps]
         return [
             {"rule": self._rule, "loss": loss, "is_greedy": greedy} for loss, greedy in parsed

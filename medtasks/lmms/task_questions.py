@@ -87,11 +87,11 @@ def questions_of(built: Any, limit: int | None) -> Iterator[TaskQuestion]:
     """Yield the first questions of a task of the harness, or all.
 
     Args:
-        built: Result of :func:`harness_task`.
+        built: Result of :func:`harness_task`, of a task that generates text.
         limit: Number of questions, None for all.
 
     Raises:
-        MedTasksError: A prompt cannot be made, or shows something else than images.
+        MedTasksError: A prompt shows something else than images. Errors of the task's own functions come out, too.
     """
     with _quiet(), without_judge():
         built.build_all_requests(limit=limit)

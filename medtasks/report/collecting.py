@@ -68,7 +68,9 @@ class Section:
     reading: TaskReading | None = None
     notes: Sequence[str] = ()  # disagreements, one sentence each
     members: Sequence[str] = ()  # names of a group's members
-    readings: Sequence[TaskReading] = ()  # of all repeats of the run; none without a source
+    readings: Sequence[
+        TaskReading
+    ] = ()  # of each repeat, or of the one run; none without a source
 
 
 def collect_run(

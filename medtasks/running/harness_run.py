@@ -3,8 +3,9 @@
 The harness's own repeats (``--num_samples``) ask with one seed and are kept as one sample, so each of our repeats is a
 run of its own in the folder ``repeat_<number>``.
 
-A run is a process of :mod:`medtasks.lmms.harness_process`. There lmms-eval finds our adapters by the plug-in and calls
-their ``loglikelihood`` and ``generate_until``.
+A run is a process of :mod:`medtasks.lmms.harness_process`. There lmms-eval loads :mod:`medtasks.lmms.plugin`, by which
+it finds our adapters, and which puts the guards of :mod:`medtasks.lmms.evaluation` around its evaluation. It calls the
+adapters' ``loglikelihood`` and ``generate_until``.
 """
 
 import contextlib

@@ -629,7 +629,9 @@ def is_ours(task: str) -> bool:
 
 
 def _runs_by_task(runs: Sources, *, with_variants: bool) -> dict[str, dict[str, Source]]:
-    """Return the runs that have samples of each task, by task and name, and warn of what others lack.
+    """Return the runs that have samples of each task, by task and name, and warn of samples or results that one lacks.
+
+    One repeat with samples is enough.
 
     Args:
         runs: Runs by name.

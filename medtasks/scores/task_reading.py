@@ -274,7 +274,7 @@ def _scores_of_row(
 
     Args:
         recorded: Records of the run.
-        name: The row.
+        name: Name of the row, thus of the rule that read the replies, for messages.
         row: Recorded values and errors by metric; empty if the run recorded none.
         declared: Metrics that the task declares, by name; empty for a task that is not ours.
         computed: Scores computed from the replies, by metric.

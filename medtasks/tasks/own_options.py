@@ -87,6 +87,11 @@ def _without_marks(config: Config, options: Sequence[Any], location: str) -> lis
 def _check(options: Sequence[Any], places: Sequence[str], *, are_classes: bool) -> None:
     """Refuse options that no reply could be scored against, and warn of equal ones.
 
+    Args:
+        options: At least one row of texts each.
+        places: Locations of the rows, for messages.
+        are_classes: Whether answers are places in options that are the same in every row, and not letters.
+
     Raises:
         MedTasksError: There are more options than letters, or classes are equal or not the same in every row.
     """

@@ -101,7 +101,7 @@ def words_of(prompt: Encoded, spans: Spans) -> Words | None:
         spans: Columns of its images, see ``MedicalAdapter.image_spans``.
 
     Returns:
-        ``None`` without one span per image, in order and apart from each other.
+        ``None`` unless there is one span per image, in order and without overlap. Such a prompt shares no prefix.
     """
     keys = prompt.image_keys
     borders = [0, *itertools.chain.from_iterable(spans), len(prompt.ids)]

@@ -40,7 +40,7 @@ _QUOTED = 200  # characters
 _READ = 10_000  # characters, of which secrets are redacted before the message is cut
 _CACHED_BYTES = 256 * 2**20  # of images as data URLs
 _STOPPING = (401, 403)
-# Some servers answer such requests with an error and status 200.
+# Routes that not every server has. Some servers without them answer with an error and status 200.
 _MAY_LACK = {"/tokenize", "/detokenize"}
 _TOO_LONG = re.compile(
     r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE
@@ -451,7 +451,14 @@ class ServerPool:
             await server.close()
 
     def _translate_error(self, error: Exception, server: Server, path: str) -> Exception:
-        """Turn an error into an exception of ours. The server's words select its message, and may be quoted."""
+        """Turn an error into an exception of ours.
+
+        The server's words select the message, and may be quoted in it.
+
+        Returns:
+            A :class:`BadAnswer` if the sample or the route is at fault, else a :class:`RemoteTrouble`, which
+            another try may help.
+        """
         if not isinstance(error, APIStatusError):
             if path in _MAY_LACK and not isinstance(error, OpenAIError):
                 return Refused(f"{server.name} has no {path}")

@@ -662,6 +662,18 @@ def test_damage_is_one_sentence(damage, named, complaint):
         documents({**GOOD, **damage}, setting)
 
 
+@each_row(
+    ("cells", "sources"),
+    [
+        ({"pictures": [[encoded(1)], []]}, "pictures"),
+        ({"front": [encoded(1), None], "side": [None, None]}, ["front", "side"]),
+    ],
+)
+def test_a_row_without_its_only_image_is_one_sentence(cells, sources):
+    with pytest.raises(MedTasksError, match=r"row 2: .* lacks an image; fix the row"):
+        documents({**ROWS, **cells}, {"image_file": sources})
+
+
 def test_the_language_of_a_task_narrows_what_careful_rules_read():
     read = extractor_of("robust_choice").extract
     values = {}

@@ -384,7 +384,7 @@ def embed_files(
             todo[digest] = file
     encode: _Encoding | None = None
     most_failures = _GIVE_UP if stored else min(_GIVE_UP, len(todo))
-    is_hidden = None if todo else True
+    is_hidden = None if todo else True  # None: hidden without a terminal
     with tqdm(desc="Embedding", total=len(todo), unit="image", disable=is_hidden) as bar:
         for batch in _decoded_batches(todo, batch_size):
             images = {}

@@ -118,13 +118,17 @@ class PairReply:
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
-    """Draft a question for each pair of a study that has none yet.
+    """Ask the LLM for a question on each pair of a study, and append the results to the study's drafts.
+
+    What the LLM answered in an earlier run, even by a refusal or with a rejected draft, is not asked again. A request
+    that fails is counted, not raised.
 
     Returns:
         The number of pairs by outcome, those of earlier runs included.
 
     Raises:
         SourceError: A pair has an image that the study does not list.
+        MedTasksError: The drafts cannot be written, or another process drafts.
     """
     images = read_images(folder)
     prompt = prompts_in(PROMPTS)["question"]

@@ -431,9 +431,10 @@ def _choose_pairs(
             f"{len(images)} of {len(listed)} images have embeddings ({_in_words(counts)}); pairs need two"
         )
     vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in spaces]
-    numbers: dict[str | None, int] = {None: -1}
+    group_numbers: dict[str | None, int] = {None: -1}  # images without a group
     groups = np.array(
-        [numbers.setdefault(image.group, len(numbers)) for image in images], np.int64
+        [group_numbers.setdefault(image.group, len(group_numbers)) for image in images],
+        np.int64,
     )
     pairs = find_pairs(vectors[0], vectors[1], options.sim_med, options.sim_gen, groups)
     compared = len(images) * (len(images) - 1) // 2
@@ -467,8 +468,10 @@ def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> Mas
     files = [Path(image.file) for image in images]
     used = np.unique([pairs.first, pairs.second])
     hashes, _ = hash_images([files[number] for number in used])
-    unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
-    hashes_by_image = [(file, hashes.get(file, unreadable)) for file in files]
+    no_hash = ImageHash(
+        file_sha256="", pixels_sha256="", size=(0, 0), views=()
+    )  # or unreadable
+    hashes_by_image = [(file, hashes.get(file, no_hash)) for file in files]
     return np.array(near_pairs(hashes_by_image, pairs.images), bool)
 
 

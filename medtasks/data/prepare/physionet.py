@@ -58,8 +58,8 @@ class PhysioNet:
     def fetch(self, project: str, names: Iterable[str], folder: Path) -> None:
         """Download files of a project into a folder, under their own names.
 
-        Files that have arrived are not asked for again. A file that the project does not list stays missing, which
-        whoever reads the folder reports.
+        Files that have arrived are not asked for again if their checksum is right. A file that the project does not
+        list stays missing, which whoever reads the folder reports.
 
         Args:
             project: Name and version, such as ``"mednli/1.0.0"``.

@@ -52,8 +52,8 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue. Only the module that reads it is imported.
 
     Args:
-        name: In the catalogue.
-        options: With a ``login`` the recipe downloads from PhysioNet.
+        name: In the catalogue, and no part of another dataset. Of a part, ask for the whole one.
+        options: With a ``login``, a source at PhysioNet is downloaded with it. Other sources ignore the login.
     """
     info = CATALOGUE[name]
     # Datasets of a package are called after it: ``multimedeval_medqa``.

@@ -412,6 +412,7 @@ def json_lines(file: SourceFile, columns: Sequence[str]) -> SourceTable:
         with file.open() as stream:
             for number, line in enumerate(limited_lines(stream, file.name), 1):
                 if line.strip():
+                    # Empty lines count, so that an editor finds the row.
                     location = f"{file.name} row {number}"
                     yield location, partial(_object, location, line.strip(), columns)
 

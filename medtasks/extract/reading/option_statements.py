@@ -159,15 +159,16 @@ def statements_on(
     Args:
         text: The reply.
         mentions: Mentions of options, in order.
-        count: Number of options of the question. A statement on all of them repeats the question.
+        count: Number of options of the question. A group of mentions of all of them repeats the question.
         languages: Languages of the reply.
     """
     if not mentions:
         return None
     starts = [mention.start for mention in mentions]
     ends = [0, *(mention.end for mention in mentions)]
-    signals = []  # those that are no part of an option's text
+    signals = []
     for signal in _signals(text, languages):
+        # A signal is part of an option's text if the last mention that begins before the signal ends after that.
         if ends[bisect_right(starts, signal.start)] <= signal.start:
             signals.append(signal)
     statements = _statements(text, mentions, signals, languages)

@@ -129,7 +129,7 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
         second: Annotation of the other.
 
     Returns:
-        F1 = 2 |A and B| / (|A| + |B|) by name, 0 to 1.
+        F1 = 2 |A and B| / (|A| + |B|) by name, 0 to 1; 0 if both sets are empty.
     """
     first_sets = _compared_sets(first)
     second_sets = _compared_sets(second)

@@ -71,7 +71,10 @@ def _with_own_index(rows: Sequence[ForeignRow]) -> list[ForeignRow]:
 
 
 def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
-    """Return the row of a record. In a table written after judging, some blank cells and options have other texts."""
+    """Return the row of a record, without its number.
+
+    In a table written after judging, a blank reply is the text ``nan``, and MMMU's open questions have other options.
+    """
     texts = {}
     for key, value in record.values.items():
         is_blank = isinstance(value, float) and math.isnan(value)  # as the kit's JSON has it
@@ -84,7 +87,7 @@ def _row(record: TableRow, *, is_judged: bool) -> ForeignRow:
     if is_judged and _REPLACED_OPTION in options:
         options = []
     return ForeignRow(
-        0,
+        0,  # whoever reads the files numbers all rows
         record.place,
         None if reply.startswith(_FAILED) else reply,
         identifier=texts.get(_INDEX),
