@@ -121,8 +121,16 @@ def prepare(
 def _prepare_datasets(names: Sequence[str], options: Options, *, yes: bool) -> None:
     """Prepare one dataset by its own name, or all that names of datasets, tasks and groups mean.
 
+    One by its own name is prepared again if it is prepared, without a question. Of several, prepared ones stay.
+
+    Args:
+        names: At least one name.
+        options: Options of all datasets.
+        yes: Whether nothing is asked before large downloads of several.
+
     Raises:
-        MedTasksError: A dataset could not be prepared.
+        UnknownName: A name means nothing. Then none is prepared.
+        MedTasksError: A dataset could not be prepared, or there is no terminal to ask at.
     """
     infos = {name: datasets_of(name) for name in names}
     first = infos[names[0]][0]

@@ -272,6 +272,7 @@ def medevalkit_prompt(
     quoted, note = quote_reply(answer, fenced=fenced)
     if note:
         quoted = f"{quoted}\n{note}"
+    # By the names of the reference's fields.
     values = {"question": question, "answer": gold, "response": quoted}
     return _FIELD.sub(lambda field: values[field[1]], _USER)
 

@@ -218,7 +218,7 @@ def _database_folder(source: Path, members: Iterable[str]) -> str:
         raise WeightsMissing(
             f"there is no WordNet database in {source}; it has files like '{_MARK}'"
         )
-    if len(folders) > 1 and folders[0]:
+    if len(folders) > 1 and folders[0]:  # the one at the top is "" and first
         raise WeightsMissing(
             f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}"
         )

@@ -277,10 +277,10 @@ def _read_with_base(path: Path, above: Sequence[Path] = ()) -> dict[str, Any]:
 
     Args:
         path: File of a recipe or of a base.
-        above: Files that extend it, which it must not extend itself.
+        above: Files that extend it, which cannot be its own base.
 
     Raises:
-        MedTasksError: A file is malformed, or the one that it extends is missing.
+        MedTasksError: A file is malformed, or the one that it extends is missing or extends it.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

@@ -259,13 +259,25 @@ def _group_row(
     rows: TaskRows,
     parts: Mapping[str, TaskPart],
 ) -> Row:
-    """Aggregate the rows of a group's tasks as its file says. Reports compute the standard errors."""
+    """Aggregate the rows of a group's tasks as its file says. Reports compute the standard errors.
+
+    Args:
+        name: Name of the group.
+        members: Its tasks, also those of groups in it.
+        rows: Rows of all tasks, with the numbers of all shards.
+        parts: Parts of the tasks in any shard, for the sizes of the whole tasks.
+
+    Returns:
+        Values by ``<metric>,<filter>``, without numbers for their errors; empty if the file declares no aggregation.
+    """
     keys = dict.fromkeys(chain(*map(rows.__getitem__, members)))
     row: Row = {}
     declared = resolve_names(task_config(name).get("aggregate_metric_list")) or []
     for metric in [declared] if isinstance(declared, Mapping) else declared:
         aggregation = metric.get("aggregation")
-        aggregate = aggregation if callable(aggregation) else _mean
+        aggregate = (
+            aggregation if callable(aggregation) else _mean
+        )  # else "mean": the harness refuses others
         is_weighted = metric.get("weight_by_size", False)
         for key in keys:
             if not _is_value_of(metric["metric"], key):

@@ -29,7 +29,7 @@ def rank_intervals(
 
     Args:
         values: Value of each sample, shape (models, samples); NaN where a model has none.
-        units: Independent unit of each sample, or its dyad, shape (samples,).
+        units: Independent unit of each sample, its dyad or its drawn unit, shape (samples,).
         higher_is_better: Whether larger values are better.
 
     Example:

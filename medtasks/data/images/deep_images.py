@@ -204,11 +204,11 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
     Args:
         image: The image.
         values: Its values.
-        depths: Significant bits by channel of a PNG file.
-        ends: The least and the largest value.
+        depths: Significant bits by channel of a PNG file; empty if the file does not say, and for other formats.
+        ends: The least and the largest finite value.
 
     Raises:
-        UnclearRange: The file does not say it.
+        UnclearRange: The file does not say it, and the values are not floats from 0 to 1.
     """
     if image.format == "PNG":
         bits = used_bits(values, depths[:3] if values.ndim == 3 else depths[:1])
@@ -216,7 +216,7 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...], ends: Range) -
         bits = _FULL
     elif image.format == "TIFF":
         return _tiff_range(image.tag_v2, values, ends)
-    else:  # other formats say nothing
+    else:  # the file says nothing
         return _range_of_floats(values, ends)
     return _range_of_bits(bits)
 

@@ -99,8 +99,12 @@ class _OpenI(TableReader):
     columns = REPORT
 
     def table(self, source: Path, _split: str) -> SourceTable:
-        """Return all reports, in the order of their numbers."""
-        reports = []
+        """Return all reports, in the order of their numbers, also those without findings or an image.
+
+        Raises:
+            SourceError: A report is damaged or has no number of its study.
+        """
+        reports = []  # by number without leading zeros; those with another name come first
         for path in self.unpacked_files(source, _REPORTS, ".xml"):
             number = path.stem.lstrip("0") if path.stem.isdecimal() else ""
             reports.append((len(number), number, path.stem, path.name, read_named(path)))

@@ -101,7 +101,11 @@ def _by_texts(
     rows: Sequence[ForeignRow],
     index: SampleIndex,
 ) -> list[RowMatch]:
-    """Find the texts that agree with those of each row."""
+    """Find the texts that agree with those of each row: by question and options, else in its prompt.
+
+    Returns:
+        One match per row, in their order, without samples yet.
+    """
     matches = list(map(RowMatch, rows))
     in_prompts = []
     of_prompts = []
@@ -109,13 +113,14 @@ def _by_texts(
         options = None if match.row.options is None else comparable_options(match.row.options)
         prompt = match.row.prompt or match.row.question
         if prompt and not _settles_texts(match, options, index):
-            question, is_reordered = matches_in(prompt, index, options)
-            match.shown = frozenset(each.texts for each in question)
+            # What the question alone gave is replaced, even by nothing.
+            found_texts, is_reordered = matches_in(prompt, index, options)
+            match.shown = frozenset(each.texts for each in found_texts)
             match.why = OTHER_ORDER if is_reordered else ""
-            in_prompts.append(question)
+            in_prompts.append(found_texts)
             of_prompts.append(match)
-    for match, question in zip(of_prompts, within_frame(in_prompts), strict=True):
-        match.texts = list(dict.fromkeys(each.texts for each in question))
+    for match, found_texts in zip(of_prompts, within_frame(in_prompts), strict=True):
+        match.texts = list(dict.fromkeys(each.texts for each in found_texts))
         match.step = BY_PROMPT
     return matches
 
