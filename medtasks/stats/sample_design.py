@@ -65,7 +65,7 @@ def drawn_units(draws: Sequence[Mapping[str, int] | None]) -> list[DrawnUnit | N
     A cluster without a reply is represented by the others of its stratum.
 
     Args:
-        draws: For each sample of a run its ``cluster``, its ``stratum`` and the number of ``existing`` clusters in that stratum,
+        draws: For each sample its ``cluster``, its ``stratum`` and the number of ``existing`` clusters in that stratum,
             or None if the sample has no reply.
     """
     answered: dict[int, set[int]] = defaultdict(set)
