@@ -55,15 +55,13 @@ def board(
 
     look_into(context, include_path, [path for path in map(Path, names) if path.exists()])
     columns = list(filter(None, (tasks or "").split(",")))
+    if published and rule != "published":
+        raise MedTasksError(
+            "published results were read by published rules; leave out --rule careful or --published"
+        )
     with out.status("Scoring ..."):
         scored = board_of(names, reading=rule, tasks=columns, steps=step)
-    rows = []
-    if published:
-        if rule != "published":
-            raise MedTasksError(
-                "published results were read by published rules; leave out --rule careful or --published"
-            )
-        rows = board_tables.published_rows(scored)
+    rows = board_tables.published_rows(scored) if published else []
     table = board_tables.board_table(scored, rows)
     # A wide table has no room for intervals.
     show(board_tables.board_table(scored, rows, intervals=len(scored.columns) <= 2))

@@ -40,7 +40,7 @@ Findings = Iterator[CheckResult]
 
 
 class Area(str):
-    """Area of checks, which makes results that belong to it."""
+    """Area of checks. Its ``ok``, ``note``, ``warning`` and ``problem`` make results of that state."""
 
     def _finding(
         self,

@@ -63,6 +63,7 @@ def examine(
         scope = scope_of(names)
         return ()
 
+    # As a check, so that an error becomes a result. The checks below read the scope afterwards.
     findings = findings_of(TASKS, "task files", find_scope)
     checks: list[tuple[Area, str, Check]] = [
         (HARNESS, "version", harness_version),

@@ -141,11 +141,11 @@ def _warning(scores: ScoreList) -> str:
 
 
 def _field(name: str, closed: bool | None = None) -> Callable[[Score], float | None]:
-    """Return the function from a score to a number, None for a score without it.
+    """Return the function from a score to the number in a field, None if that is None or the question does not count.
 
     Args:
         name: Field of the score.
-        closed: Whether only closed questions have it, or only open ones; by default both.
+        closed: Whether only closed questions count, or only open ones; by default both.
     """
 
     def of(score: Score) -> float | None:
@@ -165,14 +165,14 @@ def _mean(
     selection: ScoreFilter = answered,
     role: Role = Role.PART,
 ) -> Metric[Score]:
-    """Declare the mean of a field of scores over the selected ones that have it.
+    """Declare the mean of a field of scores over the selected ones where it is not None.
 
     Args:
         name: Name of the metric.
         description: One sentence.
-        field: Field of the scores.
+        field: Field that all scores have.
         closed: Whether only closed questions count, or only open ones; by default both.
-        selection: Scores that count, by default of all answered questions.
+        selection: Scores that count, by default all but those of failed requests.
         role: Role in tables.
     """
     return Metric(

@@ -394,7 +394,7 @@ class ModelSettings:
         return weights_path(name, self.named_weights.get(name))
 
     def torch_device(self) -> "torch.device":
-        """Return the device that the encoder runs on.
+        """Return the device that the metric's model runs on.
 
         Raises:
             MedTasksError: The device is unknown, or this machine does not have it.

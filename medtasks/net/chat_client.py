@@ -260,7 +260,7 @@ class ChatClient:
             sample: What was asked about, of which several failures count once.
 
         Returns:
-            Whether the server is gone from now on.
+            Whether this failure made the server gone: True once.
         """
         self._in_a_row += sample not in self._lost
         self._lost.add(sample)

@@ -539,23 +539,12 @@ def _run_of_samples(path: Path) -> RecordedRun:
     return RecordedRun(path, results.model, {task: record}, (results,), notes=tuple(notes))
 
 
-def other_models(folder: Path, source: Source) -> list[Source]:
-    """Return the runs in a folder to compare a run with.
-
-    Args:
-        folder: Folder of runs, or of recorded replies.
-        source: The run.
-
-    Returns:
-        One run per model, without that of the run's own model if the run is in the folder.
-    """
+def runs_in(folder: Path) -> list[Source]:
+    """Return the runs in a folder of runs or of recorded replies, one per model."""
     try:
         open_run(folder)
     except SeveralModels as error:
-        own_model = None
-        if source.path.resolve().is_relative_to(folder.resolve()):
-            own_model = model_of(source)
-        return [Source(folder, model) for model in error.models if model != own_model]
+        return [Source(folder, model) for model in error.models]
     except MedTasksError:
         pass  # repeats, or recorded replies, or damage that is reported where it is read
     return [Source(folder)]

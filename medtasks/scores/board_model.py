@@ -18,7 +18,7 @@ from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.metrics.metric import AnyMetric, Estimate, Score, raw_declaration
 from medtasks.runs.harness_options import model_title
 from medtasks.runs.recorded_replies import read_recorded
-from medtasks.runs.run import Source, TaskRun, model_of, other_models, replies_to
+from medtasks.runs.run import Source, TaskRun, model_of, replies_to, runs_in
 from medtasks.scores.comparing import Names, Sources, is_ours
 from medtasks.scores.comparison_checks import check_asked_alike, check_data
 from medtasks.scores.draw_notes import Provenance, draw_notes, metrics_without_mean
@@ -542,7 +542,7 @@ def _task_and_sources(
         )
     sources: dict[Source, int | None] = {}
     for path, step in zip(paths, step_of_runs, strict=True):
-        runs = [Source(path)] if task else other_models(path, Source(path.parent))
+        runs = [Source(path)] if task else runs_in(path)
         sources |= dict.fromkeys(runs, step)
     return task, sources
 

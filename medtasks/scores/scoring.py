@@ -151,7 +151,10 @@ def _with_further(metrics: Sequence[AnyMetric], names: Sequence[str]) -> list[An
 
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
-    """Return scored replies as JSON values, with None for NaN."""
+    """Return the scores of one rule as a JSON object, with None for NaN.
+
+    Single answers have their values under ``metrics``, pairs under ``categories``. Columns without a test are left out.
+    """
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
     errors = {}
     for score in rule.scores:

@@ -294,13 +294,13 @@ def by_category(
     scores: ScoreList,
     columns: Sequence[str],
 ) -> Subgroups:
-    """Compare the scores of pairs by medical area, or by other columns of their images.
+    """Compare set accuracy and individual accuracy by medical area, or by other columns of the images.
 
-    A pair counts once for each of its images in a group, as in the benchmark.
+    A pair counts once for each of its images in a group, as in the benchmark. Groups of a random draw are not tested.
 
     Args:
         task: A task of pairs.
-        documents: Documents, shape (samples,).
+        documents: Documents, or scores that hold the columns, shape (samples,).
         scores: Final scores, shape (samples,).
         columns: :data:`CATEGORIES` for medical areas, which the scores hold, or columns of the documents.
     """

@@ -65,16 +65,18 @@ def prepare_own(
 ) -> Manifest:
     """Prepare a user's folder with a ``dataset.json`` as a dataset and write its task file.
 
+    A dataset that was prepared from the same folder is replaced, with its access level.
+
     Args:
         folder: The user's folder.
-        name: Name of dataset and task, by default that of the folder.
+        name: Name from which :func:`own_name` makes that of dataset and task; by default the folder's.
         access: Access level of the data.
         allow_incomplete: Whether samples with missing images are left out instead of an error.
         again: Whether ``name`` is a dataset prepared before, which may have moved to ``folder``.
 
     Raises:
         SourceError: The folder is not of that format or has unusable samples.
-        MedTasksError: The name is taken or nothing can be written.
+        MedTasksError: The name is taken or has no letter or digit, or nothing can be written.
     """
     questions = OwnQuestions(folder)
     location = str(folder.resolve())

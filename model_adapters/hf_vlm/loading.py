@@ -229,8 +229,8 @@ def _add_adapter(model: Any, name: str) -> None:
     Raises:
         CheckpointError: It cannot be loaded, is for another model, or lacks weights.
     """
-    # Its layers are not merged: in half precision, most of a small change would be rounded away.
     path = Path(name).expanduser()
+    # Its layers are not merged: in half precision, most of a small change would be rounded away.
     try:
         report = model.load_adapter(str(path) if path.is_dir() else name)
     except _LOADING_ERRORS as error:

@@ -2,12 +2,13 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.run import Source, open_run, other_models
+from medtasks.runs.run import Source, open_run, runs_in
 from medtasks.runs.run_manifest import RunManifest, RunProcess
 from medtasks.runs.run_notes import facts, missing_tasks, run_notes
 
@@ -543,10 +544,17 @@ def test_warnings_before_the_run_are_noted(tmp_path):
     assert "Before the run: --limit cuts pairs." in run_notes(open_run(tmp_path))
 
 
-def test_a_run_in_a_folder_is_not_compared_with_itself(tmp_path):
+def test_a_folder_has_a_run_per_model(tmp_path):
     for name in "abc":
         results(tmp_path / name, "t", model=name)
-    others = [Source(tmp_path, "b"), Source(tmp_path, "c")]
-    assert other_models(tmp_path, Source(tmp_path, "a")) == others
-    assert other_models(tmp_path, Source(tmp_path / "a")) == others
-    assert other_models(tmp_path / "b", Source(tmp_path / "a")) == [Source(tmp_path / "b")]
+
+    assert runs_in(tmp_path) == [Source(tmp_path, name) for name in "abc"]
+    assert runs_in(tmp_path / "b") == [Source(tmp_path / "b")]
+
+
+def test_a_folder_named_from_inside_has_all_its_runs(tmp_path, monkeypatch):
+    for name in "abc":
+        results(tmp_path / name, "t", model=name)
+    monkeypatch.chdir(tmp_path / "a")
+
+    assert [source.model for source in runs_in(Path(".."))] == ["a", "b", "c"]

@@ -139,7 +139,10 @@ def _recipe(options: Options) -> SourceRecipe:
 
 
 def _rows(options: Options, source: Path, images: ImageStore) -> PublishedRows:
-    """Read all pairs of which both images are usable."""
+    """Read all pairs of which both images are usable, and notes on others if the user accepts the loss.
+
+    Demonstrations next to the question file are copied at the end.
+    """
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
     stored, causes = _store_images(options, pairs, question_file.parent, images)

@@ -116,7 +116,11 @@ def _asks_for_one_option(task: TaskFile) -> bool:
 
 
 def _names(rows: Sequence[ForeignRow]) -> Iterator[str]:
-    """Yield the id of each row's question. Without one, each row of a run is a question of its own."""
+    """Yield the id of each row's question.
+
+    A row without one takes the name of the first row with its texts, images and gold, so that runs share questions. Its
+    copies within a run are questions of their own.
+    """
     numbers: dict[Hashable, int] = {}
     times_asked: Counter[Hashable] = Counter()
     for row in rows:
