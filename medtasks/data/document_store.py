@@ -381,14 +381,11 @@ def _write_images(
                     images.append(_image_name(image, folder, root))
                 except ValueError as fault:
                     raise SourceError(f"{places[row]}: '{source}' {fault}") from None
-        if name != "image_file":
-            column.append(images)
-        elif images:
-            column.append(images[0])
-        else:
+        if name == "image_file" and not images:
             raise SourceError(
                 f"{places[row]}: {join_names(list(map(repr, cells)))} {_LACKS_IMAGE}"
             )
+        column.append(images[0] if name == "image_file" else images)
     return {name: column}
 
 
