@@ -77,12 +77,13 @@ class LooksOfRun:
         A look with a result stays as it was. One that was asked but not compared is compared now.
 
         Args:
-            ask: Asks the questions of a look, unless they are answered, and returns the manifest of its run.
+            ask: Asks the questions of a look, which include those of earlier looks, unless they are answered. Returns
+                the manifest of its run: with the record of the look, and with samples of all questions so far.
             limit: Most samples, a number or a percentage, that may lack a reply in the other run.
 
         Raises:
-            MedTasksError: Before anything is asked: data or version are not those of the plan, or the other run lacks
-                samples. Later: the runs were not asked alike, or the run of a look failed.
+            MedTasksError: Before anything is asked: data or the task's version are not those of the plan, or the other
+                run lacks samples. Later: the runs were not asked alike or have no value in common, or a run failed.
         """
         first = first_record(self.plan, self._other, limit)
         for index in range(1, len(self.plan.looks) + 1):

@@ -294,10 +294,12 @@ def with_image_files(
 ) -> Any:
     """Return a table of the ``datasets`` library with a column of image files in place of columns that hold images.
 
+    Encoded images are written into the data folder, which only its owner may read.
+
     Args:
         table: A user's own.
         name: ``image_file``, for the first image of each row, or ``image_files``, for all images of ``sources`` in
-            their order.
+            their order; a row may have none.
         sources: Columns of encoded images (bytes, base64 or data URIs), paths, or lists of these. Of several columns,
             those with None are skipped.
         places: Locations of the rows, for messages.
@@ -309,7 +311,8 @@ def with_image_files(
         :func:`embedded_path`), for a path the path.
 
     Raises:
-        SourceError: An image is missing, or only its address is there.
+        SourceError: A cell holds neither an image nor a path, a row has no image for ``image_file``, or the only column
+            is None in a row.
     """
     # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
     stored = table.select_columns(sources).with_format("arrow")
@@ -331,6 +334,7 @@ def with_image_files(
 
     with without_progress_bars():
         column = names_in_documents()
+        # The library's cache may name images that were deleted since.
         if not _all_written(column):
             column = names_in_documents(load_from_cache_file=False)
     replaced = [source for source in {*sources, name} if source in table.column_names]

@@ -375,7 +375,7 @@ def _chair(aspect: str) -> MetricList:
     selection = _with_verdict("components")
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
-        """Return the ratio for rows of a cluster with its numbers of right and wrong mentions."""
+        """Return the ratio for rows, each a cluster and its numbers of right and wrong mentions."""
         values = values_with_errors(
             np.asarray([counts for _, counts in rows], dtype=np.int64),
             [cluster for cluster, _ in rows],

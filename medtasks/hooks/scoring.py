@@ -117,7 +117,7 @@ def _estimate(
 
 
 def _warn_about_panel(panel: PanelResult, scores: ScoreList) -> None:
-    """Log the settings of a panel's metrics, and which of them failed."""
+    """Log the settings of a panel's metrics, and warn of failed ones and of its remarks, with how to score again."""
     for name, settings in panel.settings.items():
         if settings:
             texts = [f"{key} {value}" for key, value in settings.items()]

@@ -448,17 +448,18 @@ class Judge:
     def _without_verdict(
         self, trouble: RemoteTrouble, key: str, earlier: int
     ) -> JudgeVerdict[Any]:
-        """Note a request that got no reply, and return that there is no verdict.
+        """Count and warn of a request that got no reply, and give the judge up after too many in a row.
 
         Args:
             trouble: Why there is no reply.
-            key: Name of the request.
+            key: Name of the request, by which failures in a row are counted.
             earlier: Number of its replies that broke the format before.
         """
         was_sent = not isinstance(trouble, NotSent)
         cause = trouble.cause
         if earlier and not was_sent:
             cause = f"{BAD_FORMAT}, and {cause}"
+        # No sign of an outage: the endpoint answered, or the limit of requests is used up.
         if not trouble.outage:
             self._client.note_answer()
             warn_once(self._role.no_reply.format(cause))

@@ -110,12 +110,12 @@ class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
         """Read the likelihoods of a rank.
 
         Args:
-            resps: Replies to each request, of which there is one per option.
+            resps: Replies to each request, of which there is one per option. Of repeated replies the first counts.
             docs: Documents of the harness, which are not used.
 
         Returns:
-            For each option the rule, ``loss`` (mean negative log-likelihood, the smallest is the likeliest; NaN for a
-            failed sample) and ``is_greedy``.
+            For each request the rule, ``loss`` (mean negative log-likelihood per token, the smallest is the likeliest;
+            NaN for a failed sample) and ``is_greedy``.
         """
         parsed = [parse_loglikelihood(replies[0]) for replies in resps]
         return [

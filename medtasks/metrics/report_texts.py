@@ -87,7 +87,8 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
 
     Args:
         path: File whose ending says its format.
-        column: Column or field with the text. None: one of ``text``, ``reply``, ``report``.
+        column: Column or field with the text, of no effect on plain texts. None: the only one of ``text``, ``reply``
+            and ``report``.
 
     Raises:
         RepliesError: The file cannot be read. The message quotes no text of a report.

@@ -90,11 +90,11 @@ def look_at(task: TaskFile, count: int, ids: Sequence[str] = ()) -> list[SampleV
     Args:
         task: Task or variant.
         count: Number of samples, drawn at random and always the same ones.
-        ids: Samples to show instead.
+        ids: Samples to show instead, in this order. Those of private data may be hashed.
 
     Raises:
         UnknownName: No sample has one of the ids.
-        MedTasksError: The data are not prepared, or damaged.
+        MedTasksError: The data are not prepared, or damaged. A damaged image is a fault of its sample.
     """
     documents = task_documents(task)
     private = is_private_task(task, documents)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
 from medtasks.metrics.metric import Role
+from medtasks.report.differences import SAME_IMAGES
 from medtasks.report.group_tables import finding
 from medtasks.report.report_model import Gain, RunReport, TaskReport
 from medtasks.report.wording import (
@@ -29,16 +30,19 @@ _Sentences = dict[str, tuple[str, str, str]]  # result, comparison and reliabili
 
 
 def quotable_sentences(report: RunReport) -> _Sentences:
-    """Return sentences on the tasks that are no variant of another.
+    """Return sentences on the tasks that have a score and are no variant of another task in the report.
 
-    They are about the main metric, read by the careful row (``robust`` or ``strict``) if a task has one.
+    They are about the main metric, or the primary outcome of its task, read by the careful row (``robust`` or
+    ``strict``) if a task has one. With a primary outcome, each result says whether it is primary or exploratory.
 
     Returns:
         Result, comparison and reliability by task.
     """
     variants = set[str]()
     for task in report.tasks:
-        variants.update(gain.task for gain in task.gains)
+        for gain in task.gains:
+            if not gain.variant.startswith(SAME_IMAGES):  # a task of its own
+                variants.add(gain.task)
     made = _model_and_versions(report)
     sentences: _Sentences = {}
     for task in report.tasks:
@@ -50,7 +54,9 @@ def quotable_sentences(report: RunReport) -> _Sentences:
         if primary := report.primary:
             stated = rule.estimates.get(primary.metric)
             if stated and task.name == primary.task:
-                rule = replace(rule, scores=(stated, *rule.scores))
+                rule = replace(
+                    rule, scores=(stated, *rule.scores)
+                )  # sentences are about the first
             lead = primary.lead(task.name, rule.scores[0].metric)
         sentences[task.name] = (
             lead + _result(task, rule, report.title),

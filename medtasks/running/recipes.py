@@ -105,13 +105,14 @@ class Recipe(Record):
 
         Args:
             backend: ``"hf"`` or ``"server"``.
-            user_args: The user's model arguments, with values as on a command line. They win over those of the recipe.
+            user_args: The user's model arguments, with values as on a command line. They win over those of the recipe;
+                with ``pretrained``, the recipe's revision is dropped.
 
         Returns:
             The name of the model, and its arguments joined as ``name=value,name=value``.
 
         Raises:
-            MedTasksError: The backend cannot run the model, or needs an argument that only the user knows.
+            MedTasksError: The backend cannot run the model, or needs ``base_url``, which only the user knows.
         """
         if not self.backends:
             raise MedTasksError(

@@ -71,7 +71,8 @@ class LookRecord(Record):
     index: int  # from 1
     against: str  # model of the other run
     against_digest: str  # of its replies
-    # A PairedResult, this run's score minus that of the other, with the interval at the look's level; None before.
+    # A PairedResult, this run's score minus that of the other, with the interval at the look's level; None before. An
+    # undefined number in it is None.
     result: Mapping[str, Any] | None = None
     # p-value in case the comparison ends at this look; set with the result, None before.
     stagewise_p: float | None = None

@@ -56,11 +56,14 @@ def is_secret_name(name: str) -> bool:
 def redact(text: str) -> str:
     """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses.
 
+    Values of secret names are those in the text, and those in the environment now, wherever they are in the text.
+
     Example:
         >>> redact("--model_args api_key=k1,model=m at https://me@host")
         '--model_args api_key=***,model=m at https://***@host'
     """
     values = set()
+    # "pwd" is short for a password, too. A short value would hide ordinary words.
     for name, value in os.environ.items():
         if name not in ("PWD", "OLDPWD") and is_secret_name(name) and len(value) >= 6:
             values.add(value)

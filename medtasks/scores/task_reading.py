@@ -551,10 +551,13 @@ def _aggregate_records(reading: TaskReading) -> None:
 
 
 def _read_replies(reading: TaskReading) -> None:
-    """Fill ``computed`` and ``values`` from the replies to a task that needs no judge.
+    """Fill ``computed`` and ``values`` by row from the replies to a task of :func:`_needs_no_judge`.
 
-    Nothing changes without an answered document. Of reports no metric is computed, and only the value of the first
-    metric for each sample, unless that loads a model or asks a judge.
+    Nothing changes without an answered document. A task of reports gets no metric, and only the value of its first
+    metric for each sample, unless that loads a model or asks a judge. If it fails, ``missing`` says why.
+
+    Raises:
+        RepliesError: The replies are texts where the task reads likelihoods, or the reverse.
     """
     task = reading.task
     replies = reading.samples.replies

@@ -708,7 +708,9 @@ def test_gains_over_a_task_on_the_same_images(tmp_path, monkeypatch):
         "in_english": texts({f"d{row}": "A" if row < 12 else "B" for row in range(16)}),
         "in_chinese": texts({f"d{row}": "A" if row < 4 else "B" for row in range(8)}),
     }
-    report, _ = collected(tmp_path, **replies).tasks
+    run_report = collected(tmp_path, **replies)
+    assert quotable_sentences(run_report).keys() == {"in_english", "in_chinese"}
+    report, _ = run_report.tasks
     (gain,) = report.gains
     assert (gain.variant, gain.task, gain.samples) == ("same images", "in_chinese", 8)
     assert (gain.score, gain.variant_score, gain.difference) == (0.75, 0.5, 0.25)

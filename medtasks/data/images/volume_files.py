@@ -141,8 +141,8 @@ def volume_digests(path: Path) -> VolumeDigests:
     """Return the digests of a volume, and check a NIfTI file on the way.
 
     Returns:
-        Both are the digest of the file, or of the digests of a folder's slices whatever their names. Only of a NIfTI
-        file the second is that of the unpacked bytes, which depends on header and voxels only.
+        First the digest of the file, or of the sorted digests of a folder's slices, so that names do not matter. The
+        second is the same, but of a NIfTI file that of the unpacked bytes, which is the same however it is packed.
 
     Raises:
         UnreadableImage: A NIfTI file is damaged or not one volume.

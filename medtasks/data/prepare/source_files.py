@@ -176,14 +176,14 @@ def folder_or_archive_reader(
 
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
-    """Return the file that the first matching pattern names, or None.
+    """Return the file that the first matching pattern names, or None if nothing matches, as without a source.
 
     Args:
-        source: Folder or zip archive.
+        source: Folder or zip archive. In an archive only patterns with ``!`` match, whatever stands before it.
         patterns: See the head of this module.
 
     Raises:
-        SourceError: The pattern matches several.
+        SourceError: Several files match, or an archive is damaged or encrypted.
     """
     files = _matching(source, patterns)
     if len(files) > 1:

@@ -150,12 +150,13 @@ def kit_recipe(
 ) -> SourceRecipe:
     """Return the recipe of a set of one split and no few-shot examples.
 
-    The manifest's ``left_out`` says how many documents have each of the ``flags`` in ``_REMARKS``.
+    The manifest's ``left_out`` says how many documents have each of the ``flags`` in ``_REMARKS``, which stay all the
+    same.
 
     Args:
         reader: Reader of the set, whose documents have a column ``flags``.
         layout: Files that a user gives, in words.
-        *files: Patterns of the files on the Hub.
+        *files: Patterns of the files on the Hub; none if a person has to fetch them.
         split: Split of the questions.
     """
 

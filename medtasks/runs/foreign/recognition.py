@@ -232,13 +232,13 @@ def _reader(
         contents: Contents of all files.
         format: Key of ``FORMATS``; None: the content decides.
         columns: Columns that the user named, without ``sheet``; empty without any. Without a format the files are read
-            as a table, unless the only column is the kit's column of ids.
+            as a table, unless a kit recognises a file and only its column of ids is named.
 
     Returns:
         The reader, None if no columns are named and no kit recognises a file.
 
     Raises:
-        RepliesError: The files are of several kits, or columns are named that a kit does not ask for.
+        RepliesError: The files are of several kits, or other columns than the ids are named next to a kit's format.
     """
     if format == "table":
         return table_reader(columns)
