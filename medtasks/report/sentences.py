@@ -1,6 +1,7 @@
 """Sentences to quote from a report: result, comparison and reliability of a task."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from medtasks.data.variants import BLANK, BLIND, SWAPPED
@@ -38,11 +39,7 @@ def quotable_sentences(report: RunReport) -> _Sentences:
     Returns:
         Result, comparison and reliability by task.
     """
-    variants = set[str]()
-    for task in report.tasks:
-        for gain in task.gains:
-            if not gain.variant.startswith(SAME_IMAGES):  # a task of its own
-                variants.add(gain.task)
+    variants = _compared_variants(report.tasks)
     made = _model_and_versions(report)
     sentences: _Sentences = {}
     for task in report.tasks:
@@ -64,6 +61,17 @@ def quotable_sentences(report: RunReport) -> _Sentences:
             _reliability(task, rule, made),
         )
     return sentences
+
+
+def _compared_variants(tasks: Sequence[TaskReport]) -> set[str]:
+    """Return the names of tasks that are a variant of another one of the tasks."""
+    names = set()
+    for task in tasks:
+        for gain in task.gains:
+            # One on the same images is a task of its own.
+            if not gain.variant.startswith(SAME_IMAGES):
+                names.add(gain.task)
+    return names
 
 
 def _model_and_versions(report: RunReport) -> str:

@@ -221,6 +221,23 @@ def _is_our_record(record: JsonObject) -> bool:
     return bool({"schema_version", "sample", ASKED} & as_mapping(record.get(SCORE)).keys())
 
 
+def _chosen_reader(format: str, columns: Columns) -> KitReader:
+    """Return the reader of a format, with the columns that the user named for a table.
+
+    Raises:
+        RepliesError: Other columns than the ids are named for a kit, which would not read them.
+    """
+    if format == "table":
+        return table_reader(columns)
+    kit = FORMATS[format]
+    if columns and columns != {"id": kit.id_column}:
+        raise RepliesError(
+            f"files of {kit.name} have columns of their own, and none can be named for {join_names([*columns])}; "
+            "name no columns, or choose the format 'table'"
+        )
+    return kit
+
+
 def _reader(
     contents: Sequence[FileContent],
     format: str | None,
@@ -240,16 +257,8 @@ def _reader(
     Raises:
         RepliesError: The files are of several kits, or other columns than the ids are named next to a kit's format.
     """
-    if format == "table":
-        return table_reader(columns)
     if format is not None:
-        kit = FORMATS[format]
-        if columns and columns != {"id": kit.id_column}:
-            raise RepliesError(
-                f"files of {kit.name} have columns of their own, and none can be named for {join_names([*columns])}; "
-                "name no columns, or choose the format 'table'"
-            )
-        return kit
+        return _chosen_reader(format, columns)
     kits = [kit for kit in _KITS if any(map(kit.recognise, contents))]
     if columns:
         kits = [kit for kit in kits if columns == {"id": kit.id_column}] or [
