@@ -229,11 +229,7 @@ def _is_denial(content: str, subject: re.Pattern[str]) -> bool:
     return bool(statements)
 
 
-def green_verdict(
-    judge: Judge,
-    reference: str,
-    candidate: str,
-) -> JudgeVerdict[str]:
+def green_verdict(judge: Judge, reference: str, candidate: str) -> JudgeVerdict[str]:
     """Return the judge's first reply about one pair of reports, whatever its form.
 
     Args:

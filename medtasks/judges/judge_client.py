@@ -502,10 +502,7 @@ def settings_for(dataset: str | None, what: str) -> JudgeSettings:
     return settings
 
 
-def judge_for(
-    dataset: str | None,
-    what: str = "this task needs an LLM judge",
-) -> Judge:
+def judge_for(dataset: str | None, what: str = "this task needs an LLM judge") -> Judge:
     """Return the judge that the environment configures, cleared for one dataset.
 
     Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. It does not

@@ -151,10 +151,7 @@ class JudgeQuestion:
         return self.prompt.ask(judge, self.pairs, self.answer, self.parse, fenced=fenced).value
 
 
-def _prompts(
-    wording: str,
-    replaced: Mapping[str, str],
-) -> dict[str, JudgePrompt]:
+def _prompts(wording: str, replaced: Mapping[str, str]) -> dict[str, JudgePrompt]:
     """Return the prompts of one wording by what is judged.
 
     Args:

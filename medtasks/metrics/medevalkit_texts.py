@@ -96,11 +96,7 @@ def compare_answer(reply: str, gold: str) -> TextComparison:
     return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
-def medevalkit_lexical(
-    _: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def medevalkit_lexical(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-1 to BLEU-4 and ROUGE of reports. An empty hypothesis scores 0, as the published means count it.
 
     Args:
@@ -119,11 +115,7 @@ def medevalkit_lexical(
     return scores_of_rows(score_keys("medevalkit", *names), rows, settings)
 
 
-def medevalkit_meteor(
-    _: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def medevalkit_meteor(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score METEOR of reports with WordNet, on the words of their BLEU. An empty hypothesis scores 0.
 
     Args:

@@ -83,12 +83,7 @@ class Estimate:
     )
 
     @classmethod
-    def with_error(
-        cls,
-        value: float,
-        error: MeanError,
-        **others: Any,
-    ) -> "Estimate":
+    def with_error(cls, value: float, error: MeanError, **others: Any) -> "Estimate":
         """Return the estimate of a mean.
 
         Args:
@@ -271,10 +266,7 @@ def unit_of(clusters: Iterable[Hashable]) -> str:
     return _UNITS.get(prefixes.pop(), "cluster") if len(prefixes) == 1 else "cluster"
 
 
-def _with_values(
-    units: Iterable[U],
-    of: Callable[[U], float | None],
-) -> list[tuple[U, float]]:
+def _with_values(units: Iterable[U], of: Callable[[U], float | None]) -> list[tuple[U, float]]:
     """Return the units for which ``of`` returns a value, with that value."""
     valued = []
     for unit in units:
@@ -344,10 +336,7 @@ class Panel(Generic[R]):
 
 # The harness computes each metric alone, under each filter, on copies of the scores from other processes.
 @lru_cache(maxsize=8)
-def _compute_rows(
-    panel: Panel[Any],
-    rows: frozenset[tuple[Any, int]],
-) -> PanelResult:
+def _compute_rows(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
     return panel.compute(sorted(Counter(dict(rows)).elements(), key=panel.order))
 
 
@@ -439,10 +428,7 @@ def counting(
     )
 
 
-def raw_declaration(
-    name: str,
-    higher_is_better: bool | None = None,
-) -> Declaration:
+def raw_declaration(name: str, higher_is_better: bool | None = None) -> Declaration:
     """Return the declaration of a metric of another task or a user's hook: raw, as its range is unknown.
 
     Args:

@@ -306,11 +306,7 @@ def bleu_from_counts(
     return penalty * math.exp(math.fsum(logarithms))
 
 
-def bleu(
-    _: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score as ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283.
 
     Args:
@@ -332,11 +328,7 @@ def bleu(
     return scores_of_rows(score_keys("bleu", *map(str, _ORDERS)), rows, settings)
 
 
-def radcliq_bleu(
-    _: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def radcliq_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-2 as CXR-Report-Metric computes it for RadCliQ.
 
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
@@ -362,11 +354,7 @@ def radcliq_bleu(
     return mean_scores({"radcliq_bleu_2": values}, settings)
 
 
-def corpus_bleu(
-    _: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def corpus_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-4 of the corpus by sacrebleu, divided by 100. There is no value per pair.
 
     Args:
@@ -395,11 +383,7 @@ def corpus_bleu(
     return ReportScores({}, {"corpus_bleu": total}, signature, SummedCounts(statistics, scores))
 
 
-def medheval_bleu(
-    _: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def medheval_bleu(_: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score BLEU-4 with NLTK's words and smoothing method 4, as MedHEval.
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a

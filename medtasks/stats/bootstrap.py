@@ -108,10 +108,7 @@ def unit_numbers(units: Units) -> Integers:
     return np.fromiter((numbers[unit] for unit in units), dtype=np.int64, count=len(units))
 
 
-def _kinds_of_units(
-    contributions: Integers,
-    units: Units,
-) -> tuple[Integers, Integers]:
+def _kinds_of_units(contributions: Integers, units: Units) -> tuple[Integers, Integers]:
     """Return the different sums of contributions by unit, and the number of units with each.
 
     Units of one kind are drawn together, so that the cost of a draw depends on the kinds alone.

@@ -73,11 +73,7 @@ class PredictionTable:
     unit: Integers
 
     @classmethod
-    def of(
-        cls,
-        samples: Sequence[Prediction],
-        units: Units,
-    ) -> "PredictionTable":
+    def of(cls, samples: Sequence[Prediction], units: Units) -> "PredictionTable":
         """Sort samples, at least one, by unit, and units by their samples."""
         members: dict[Hashable, list[Prediction]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
@@ -319,10 +315,7 @@ def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values) if len(values) else math.nan
 
 
-def _resample(
-    answers: PredictionTable,
-    ece: float,
-) -> tuple[float, Ends, Ends, Ends]:
+def _resample(answers: PredictionTable, ece: float) -> tuple[float, Ends, Ends, Ends]:
     """Draw units, and return the debiased error and 95 % intervals of calibration error, Brier score and AURC.
 
     All are NaN for fewer than two units, and the ends of a measure if all draws of it are equal.
@@ -454,12 +447,7 @@ def roc_area(
     return EstimatedValue(area, error, *_area_ends(area, error, totals, degrees))
 
 
-def _area_ends(
-    area: float,
-    error: float,
-    totals: Pair,
-    degrees: float,
-) -> Ends:
+def _area_ends(area: float, error: float, totals: Pair, degrees: float) -> Ends:
     """Return the ends of the interval of an area under the ROC curve.
 
     The ends are the areas from which the observed one is as far as Student's quantile of their own errors. The error of

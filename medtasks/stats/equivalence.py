@@ -179,11 +179,7 @@ def _score_statistic(
     return partial(tango_statistic, gained, lost, share * samples)
 
 
-def _student_statistic(
-    mean: float,
-    spread: float,
-    true: float,
-) -> float:
+def _student_statistic(mean: float, spread: float, true: float) -> float:
     """Return the distance of a mean difference from a ``true`` one, in standard errors.
 
     Args:
@@ -194,22 +190,13 @@ def _student_statistic(
     return (mean - true) / spread if spread > 0 else math.nan
 
 
-def _inverse(
-    statistic: Callable[[float], float],
-    target: float,
-    reach: float,
-) -> float:
+def _inverse(statistic: Callable[[float], float], target: float, reach: float) -> float:
     """Return the difference from ``-reach`` to ``reach`` at which a falling statistic has the value ``target``."""
     low, high = bisect(lambda true: statistic(true) > target, -reach, reach)
     return (low + high) / 2
 
 
-def tango_statistic(
-    gained: float,
-    lost: float,
-    samples: float,
-    true: float,
-) -> float:
+def tango_statistic(gained: float, lost: float, samples: float, true: float) -> float:
     """Return the standardised distance of the observed difference of two paired shares from a ``true`` one.
 
     Source: Tango (1998), Statistics in Medicine 17, with the maximum likelihood estimate of the shares of samples that
@@ -278,10 +265,7 @@ def _required_samples(
     return max(samples + 1, math.ceil(if_observed))
 
 
-def design_effect(
-    units: Units,
-    correlation: float = WORKING_CORRELATION,
-) -> float:
+def design_effect(units: Units, correlation: float = WORKING_CORRELATION) -> float:
     """Return the ratio of the variance of a mean to that of independent samples.
 
     Source: Kish (1965); Obuchowski (1998), Statistics in Medicine 17.
@@ -301,12 +285,7 @@ def design_effect(
     return 1 + correlation * (sum(sharing(dyads)) / len(dyads) - 1)
 
 
-def mcnemar_power(
-    samples: int,
-    difference: float,
-    discordance: float,
-    level: float,
-) -> float:
+def mcnemar_power(samples: int, difference: float, discordance: float, level: float) -> float:
     """Return the power of McNemar's exact two-sided test to show a difference, in its direction.
 
     Args:
@@ -361,10 +340,7 @@ def non_inferiority_power(
     return float(numbers @ np.array(rejected) / _SIMULATED)
 
 
-def required_samples(
-    power_of: Callable[[int], float],
-    power: float,
-) -> int | None:
+def required_samples(power_of: Callable[[int], float], power: float) -> int | None:
     """Return the number of independent samples with which a test has a power, None beyond :data:`LARGEST_PLAN`.
 
     The power of an exact test is not quite monotonic: some smaller number may have the power, too.
@@ -400,11 +376,7 @@ def detectable_difference(
     return _first(lambda number: power_of(number * _STEP) >= power, 0, steps) * _STEP
 
 
-def _first(
-    is_enough: Callable[[int], bool],
-    low: int,
-    high: int,
-) -> int:
+def _first(is_enough: Callable[[int], bool], low: int, high: int) -> int:
     """Return a number above ``low``, at most ``high``, that is enough while the one before it is not."""
     while high - low > 1:
         middle = (low + high) // 2

@@ -238,11 +238,7 @@ def ratio_of_shares(
     return low, end(-quantile) if second else math.inf
 
 
-def bisect(
-    holds: Callable[[float], bool],
-    inside: float,
-    outside: float,
-) -> Pair:
+def bisect(holds: Callable[[float], bool], inside: float, outside: float) -> Pair:
     """Narrow down where a condition ends.
 
     Args:

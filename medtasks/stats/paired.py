@@ -171,11 +171,7 @@ def compare_paired(
     return replace(result, detectable=_detectable(result, differences, units, 1))
 
 
-def _fitting_test(
-    units: Units,
-    smaller: int | None,
-    right_or_wrong: bool,
-) -> str:
+def _fitting_test(units: Units, smaller: int | None, right_or_wrong: bool) -> str:
     """Return the name of the test for two models on samples of these units.
 
     Args:
@@ -193,10 +189,7 @@ def _fitting_test(
     return MCNEMAR if right_or_wrong and has_one_each else SIGN_FLIP
 
 
-def paired_differences(
-    first: Sequence[float],
-    second: Sequence[float],
-) -> list[float]:
+def paired_differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
     """Return the differences of two models sample by sample, second minus first.
 
     Example:
@@ -493,11 +486,7 @@ def _units(differences: Sequence[float], clusters: Units) -> Floats:
     return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
-def unit_choices(
-    units: int,
-    draws: int,
-    seed: int,
-) -> Iterator[Floats]:
+def unit_choices(units: int, draws: int, seed: int) -> Iterator[Floats]:
     """Yield blocks of choices of units, 1 for a chosen unit and 0 for any other, shape (block, units).
 
     Args:

@@ -84,10 +84,7 @@ def are_drawn(units: Units) -> TypeGuard[Sequence[DrawnUnit]]:
     return bool(units) and isinstance(units[0], DrawnUnit)
 
 
-def mean_and_error(
-    values: Sequence[float],
-    units: Units,
-) -> tuple[float, MeanError]:
+def mean_and_error(values: Sequence[float], units: Units) -> tuple[float, MeanError]:
     """Return the mean of values, or of the whole benchmark if their units were drawn from it, and its error.
 
     The mean is NaN without values.

@@ -125,11 +125,7 @@ def clustered_error(
     return MeanError(math.sqrt(variance), max(degrees, _LEAST_DEGREES), effective, number)
 
 
-def _effective_number(
-    mean: float,
-    variance: float,
-    without_spread: float,
-) -> float:
+def _effective_number(mean: float, variance: float, without_spread: float) -> float:
     """Return the number of independent answers with the same variance of their mean, a share.
 
     Args:
@@ -166,10 +162,7 @@ def _correction(sizes: Floats) -> tuple[float, float]:
     return float(summed / trace), float(trace**2 / square)
 
 
-def clusters_with_rarer_outcome(
-    mean: float,
-    clusters: Sequence[Sequence[float]],
-) -> int:
+def clusters_with_rarer_outcome(mean: float, clusters: Sequence[Sequence[float]]) -> int:
     """Return the number of clusters that do not hold the more frequent one of the outcomes 0 and 1 only.
 
     Args:
@@ -328,10 +321,7 @@ def _deviations(
     return mean, [(value - mean) * weight for value, weight in pairs], total
 
 
-def joined_clusters(
-    clusters: Sequence[str],
-    shared: Sequence[str | None],
-) -> list[str]:
+def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:
     """Join clusters, such as patients, that share something, such as an image, so that the result is independent.
 
     A joined cluster has the least name of its members, so that names do not depend on the order.

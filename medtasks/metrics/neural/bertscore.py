@@ -428,11 +428,7 @@ class BertScore:
         """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
-    def matches(
-        self,
-        references: Texts,
-        hypotheses: Texts,
-    ) -> list[TokenMatches]:
+    def matches(self, references: Texts, hypotheses: Texts) -> list[TokenMatches]:
         """Return the matches of the tokens of each pair, shape (pairs,).
 
         Raises:

@@ -97,11 +97,7 @@ def _sides(
     return readings[: len(references)], readings[len(references) :]
 
 
-def chexbert(
-    settings: ModelSettings,
-    references: Texts,
-    hypotheses: Texts,
-) -> ReportScores:
+def chexbert(settings: ModelSettings, references: Texts, hypotheses: Texts) -> ReportScores:
     """Score the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval.
 
     Args:

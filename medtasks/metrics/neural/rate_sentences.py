@@ -161,11 +161,7 @@ def _overlapping(
     return None
 
 
-def _trim(
-    text: str,
-    begin: int,
-    end: int,
-) -> _Span | None:
+def _trim(text: str, begin: int, end: int) -> _Span | None:
     """Return the part of a gap from its first letter or mark to its last letter, digit or closing mark.
 
     None if the gap has no such end after its first letter or mark.
